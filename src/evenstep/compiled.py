@@ -1,0 +1,116 @@
+"""The only file that imports numba, and the only one that sets its flags.
+
+Kernels are plain functions marked with `jit` (helpers) or `route_kernel` (a routing policy's kernel, which has one
+declared signature so that the simulator's loop is compiled once and kept in the disk cache). Without numba, or with
+``EVENSTEP_PLAIN=1``, they run as plain Python, and `mode()` says so to banners and manifests: never silently.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+if os.environ.get("EVENSTEP_PLAIN") == "1":
+    numba: Any = None
+else:
+    try:
+        import numba  # pyright: ignore[reportMissingTypeStubs]
+    except ImportError:  # pragma: no cover - exercised by EVENSTEP_PLAIN in the tests
+        numba = None
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def mode() -> str:
+    """``numba <version>``, or ``plain Python (slow)`` where kernels are not compiled."""
+    return f"numba {numba.__version__}" if numba is not None else "plain Python (slow)"
+
+
+def jit(function: F) -> F:
+    """Compile a kernel helper at its first call, cached on disk; no fastmath, no parallel: same bits everywhere."""
+    if numba is None:
+        return function
+    return numba.njit(cache=True, fastmath=False, parallel=False, error_model="numpy")(function)
+
+
+def declared(signature: Any) -> Callable[[F], F]:
+    """Compile a kernel eagerly for one declared signature, cached on disk."""
+
+    def wrap(function: F) -> F:
+        if numba is None:
+            return function
+        return numba.njit(signature, cache=True, fastmath=False, parallel=False, error_model="numpy")(function)
+
+    return wrap
+
+
+if numba is not None:
+    _I0, _F0 = numba.types.int64, numba.types.float64
+    I1, F1 = numba.types.Array(_I0, 1, "C"), numba.types.Array(_F0, 1, "C")
+    I2, F2 = numba.types.Array(_I0, 2, "C"), numba.types.Array(_F0, 2, "C")
+    #: Signature of every compiled routing policy; `routing.view` documents the arguments.
+    ROUTE = _F0(_I0, _I0, _F0, _F0, _I0, _I0, I2, F2, I2, F2, F2, F1, F2, I1, F1, I1, F1, I1)
+    ROUTE_TYPE = numba.types.FunctionType(ROUTE)
+else:
+    I1 = F1 = I2 = F2 = ROUTE = ROUTE_TYPE = _I0 = _F0 = None
+
+INT, FLOAT = _I0, _F0
+route_kernel = declared(ROUTE)
+
+
+def parameters(policy: object) -> NDArray[np.float64]:
+    """The fields of a policy, law or the like as one float64 vector, in the order they are declared.
+
+    Booleans become 0 or 1, ``None`` becomes nan, and a choice becomes its index in the field's ``Literal``.
+    """
+    hints = get_type_hints(type(policy))
+    values: list[float] = []
+    for field in dataclasses.fields(policy):  # type: ignore[arg-type]
+        value = getattr(policy, field.name)
+        values.append(_choice(hints[field.name], value) if isinstance(value, str) else _number(value))
+    return np.array(values, dtype=np.float64)
+
+
+def _number(value: object) -> float:
+    return math.nan if value is None else float(value)  # type: ignore[arg-type]
+
+
+def _choice(hint: object, value: str) -> float:
+    options = [hint, *get_args(hint)]
+    for option in options:
+        if get_origin(option) is Literal and value in get_args(option):
+            return float(get_args(option).index(value))
+    raise TypeError(f"{value!r} is not a Literal of {hint}: a kernel needs choices it can number")
+
+
+def kernel_of(policy: object) -> Any | None:
+    """The module that holds the compiled twin of a policy, found beside its file; None when there is none.
+
+    ``routing/br_h.py`` has its kernel in ``routing/br_h_kernel.py``; ``mine.py`` in ``mine_kernel.py``.
+    """
+    module = type(policy).__module__
+    neighbour = module + "_kernel"
+    if neighbour in sys.modules:
+        return sys.modules[neighbour]
+    home = getattr(sys.modules.get(module), "__file__", None)
+    if home is None:
+        return None
+    beside = Path(home).with_name(Path(home).stem + "_kernel.py")
+    if not beside.exists():
+        return None
+    if "." in module:
+        return importlib.import_module(neighbour)
+    spec = importlib.util.spec_from_file_location(neighbour, beside)  # type: ignore[attr-defined]
+    loaded = importlib.util.module_from_spec(spec)  # type: ignore[attr-defined]
+    sys.modules[neighbour] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded

@@ -1,0 +1,52 @@
+"""The one family of errors, split by who can mend it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class EvenstepError(Exception):
+    """Anything evenstep reports on purpose; every other exception is a bug of ours."""
+
+
+class InputError(EvenstepError):
+    """A file, flag, config or request is not what it has to be; whoever wrote it can mend it.
+
+    Reads ``<where>: <field> is <value>; expected <what>. <what to do>``.
+
+    Args:
+        where: file (and line) or flag or object the value stands in.
+        field: name of the field as the user wrote it.
+        value: the offending value; shown with ``repr`` when it is text.
+        expected: what would have been accepted, as a noun phrase.
+        hint: what to do, as a sentence; empty when ``expected`` says it all.
+    """
+
+    def __init__(self, where: str, field: str, value: object, expected: str, hint: str = "") -> None:
+        self.where, self.field, self.value, self.expected, self.hint = where, field, value, expected, hint
+        shown = repr(value) if isinstance(value, str | bytes) else str(value)
+        if len(shown) > 120:
+            shown = shown[:117] + "..."
+        text = f"{where}: {field} is {shown}; expected {expected}."
+        super().__init__(f"{text} {hint}".rstrip().replace("\n", " "))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.where, self.field, self.value, self.expected, self.hint)
+
+
+class EngineError(EvenstepError):
+    """An engine upstream broke its word."""
+
+
+class PolicyError(EvenstepError):
+    """A policy broke its contract: over capacity, unknown worker, mutated view, and so on."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A sentence that offers the known names nearest to ``word``, or all of them when none is near."""
+    names = sorted(set(known))
+    close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    if close:
+        return f"Did you mean {' or '.join(close)}?"
+    return f"Known: {', '.join(names)}." if names else ""

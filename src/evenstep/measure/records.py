@@ -1,0 +1,212 @@
+"""The record tables: what happened, as columns. Every metric, plot and report is computed from these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from evenstep.request import F8, I8, Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestTable:
+    """One row a completed request, in order of request id; N rows.
+
+    Args:
+        request_id, worker: int64[N]; `worker` is where it completed.
+        prompt_tokens, output_tokens: int64[N].
+        visible_s: float64[N], origin of waiting: arrival (timed), revelation (saturated) or becoming visible (closed).
+        admitted_s: float64[N], clock at the start of its first decode step.
+        first_token_s: float64[N], clock after its first decode step.
+        finished_s: float64[N], clock after its last decode step.
+        admitted_step, finished_step: int64[N], steps of its barrier group: first and last decode step.
+        restarts: int64[N], times it went back to the pool (worker lost, or KV memory overflowed).
+    """
+
+    request_id: I8
+    worker: I8
+    prompt_tokens: I8
+    output_tokens: I8
+    visible_s: F8
+    admitted_s: F8
+    first_token_s: F8
+    finished_s: F8
+    admitted_step: I8
+    finished_step: I8
+    restarts: I8
+
+    @property
+    def rows(self) -> int:
+        return int(self.request_id.size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepTable:
+    """One row a decode step of one barrier group with at least one running request, in order of start; K rows.
+
+    Args:
+        group, step: int64[K], barrier group and the running number of its step.
+        start_s, duration_s: float64[K], seconds.
+        envelope, load_sum, load_min: float64[K], KV tokens: largest, total and smallest load of the group's workers.
+        local_max_s, local_sum_s: float64[K], seconds of work without overhead: of the slowest worker, and summed.
+        running: int64[K], running requests of the group.
+        running_all: int64[K], running requests of all groups at that moment.
+        admitted: int64[K], requests admitted at this step.
+        tokens: int64[K], tokens the step produced.
+        energy_busy_idle_j, energy_step_average_j: float64[K], joules under the two accountings of `cost.power`.
+    """
+
+    group: I8
+    step: I8
+    start_s: F8
+    duration_s: F8
+    envelope: F8
+    load_sum: F8
+    load_min: F8
+    local_max_s: F8
+    local_sum_s: F8
+    running: I8
+    running_all: I8
+    admitted: I8
+    tokens: I8
+    energy_busy_idle_j: F8
+    energy_step_average_j: F8
+
+    @property
+    def rows(self) -> int:
+        return int(self.step.size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkerTable:
+    """Samples of every worker, every `stride`-th step of group 0's clock (the stride doubles as a run grows); S rows.
+
+    Args:
+        step: int64[S], the step sampled.
+        start_s, duration_s: float64[S], seconds.
+        load: float64[S, G], KV tokens.
+        running: int64[S, G], requests.
+        stride: steps between samples at the end of the run; 1 = every step is here.
+    """
+
+    step: I8
+    start_s: F8
+    duration_s: F8
+    load: F8
+    running: I8
+    stride: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecisionTable:
+    """One row a policy decision; D rows.
+
+    Args:
+        decision: int64[D], running number.
+        now_s: float64[D], seconds.
+        waiting, free_slots, admitted: int64[D], requests waiting and free slots before it, and requests sent.
+        bound: float64[D], the policy's certified lower bound, or nan.
+    """
+
+    decision: I8
+    now_s: F8
+    waiting: I8
+    free_slots: I8
+    admitted: I8
+    bound: F8
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a run was made under: enough to compute every metric, and to say what it was.
+
+    Args:
+        workers, slots: G and slots a worker (the largest, where they differ).
+        slots_total: slots of the whole fleet.
+        group_sizes: workers of each barrier group.
+        overhead_s: C with its synchronisation term, seconds; per group where they differ.
+        seconds_per_token: t_l of a linear law, seconds a KV token; nan for any other law.
+        arrivals: ``saturated``, ``timed`` or ``closed``.
+        pool: pool size of saturated arrivals; 0 otherwise.
+        seed: key of the run's random draws.
+        policy: the policy as it was asked for.
+        predictor: its predictor's name, or empty.
+        oracle: whether true lengths were shown: unreachable live.
+    """
+
+    workers: int
+    slots: int
+    slots_total: int
+    group_sizes: tuple[int, ...]
+    overhead_s: tuple[float, ...]
+    seconds_per_token: float
+    arrivals: str
+    pool: int
+    seed: int
+    policy: str
+    predictor: str = ""
+    oracle: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Totals:
+    """Sums over the whole run, kept while it goes, whatever is recorded.
+
+    Args:
+        requests, output_tokens, steps, decisions: counts.
+        makespan_s: final clock, drain included, seconds.
+        load_steps: sum over steps and workers of KV load; equals ``sum o*s + o(o-1)/2`` on completed sets at +1 drift.
+        active_steps: sum over steps of running requests; equals ``sum o`` at one token a step.
+        restarts: requests sent back to the pool.
+        overloaded_steps: steps at which BF-IO's Definition 1 held (after the decision no slot was left free).
+        counted: other counts of the host by name, for instance fallbacks of a predictor.
+    """
+
+    requests: int
+    output_tokens: int
+    steps: int
+    decisions: int
+    makespan_s: float
+    load_steps: float
+    active_steps: int
+    restarts: int
+    overloaded_steps: int
+    counted: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """One simulated (or recorded) run: record tables, totals, digest.
+
+    Args:
+        conditions: what it was made under.
+        totals: sums over the run.
+        digest: SHA-256 of (request_id, worker, admission step, completion step) in id order and the final clock.
+        requests, steps: tables; None when records were off.
+        workers: samples of every worker; None when not asked for.
+        decisions: None unless asked for.
+        summary: every metric by name (`measure.metrics.summary`), computed whether or not records were kept.
+        trace: the trace that was run (for report headers), or None.
+    """
+
+    conditions: Conditions
+    totals: Totals
+    digest: str
+    summary: dict[str, Any]
+    requests: RequestTable | None = None
+    steps: StepTable | None = None
+    workers: WorkerTable | None = None
+    decisions: DecisionTable | None = None
+    trace: Trace | None = None
+
+
+def columns(table: Any) -> dict[str, Any]:
+    """The columns of a record table by name."""
+    return {f.name: getattr(table, f.name) for f in fields(table)}
+
+
+def concatenate(kind: Any, parts: list[Any]) -> Any:
+    """One table from its parts, in order."""
+    return kind(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(kind)})

@@ -1,0 +1,184 @@
+"""Finding things by name: the name is the file.
+
+``br-h`` is ``routing/br_h.py``, which binds its class to ``policy``; each room has its own word (`BINDINGS`).
+A name may also be ``package.module:Thing``, ``mine.py:Thing``, ``mine.py`` (its binding), or an entry point of
+another package in the group ``evenstep.<room>``: installed is not active until named. There is no registry.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from evenstep.errors import InputError, nearest
+
+#: What a member of each room binds; ``""`` means the module itself is the member.
+BINDINGS: dict[str, str] = {
+    "routing": "policy",
+    "predict": "predictor",
+    "cost": "law",
+    "workload": "read",
+    "cli": "command",
+    "experiments": "experiment",
+}
+_MODULE_MEMBERS = {"workload"}  # a trace format is its module: `recognises` and `read`
+
+
+@cache
+def members(room: str) -> tuple[str, ...]:
+    """Names of all members of a room: its own files that bind the room's word, and entry points."""
+    word = BINDINGS[room]
+    own = [_name(f.stem) for f in _folder(room).glob("*.py") if _binds(f, word)]
+    other = [e.name for e in entry_points(group=f"evenstep.{room}")]
+    return tuple(sorted({*own, *other}))
+
+
+def find(room: str, name: str) -> Any:
+    """The member of a room that a name stands for.
+
+    Args:
+        room: ``routing``, ``predict``, ``cost``, ``workload``, ``cli``.
+        name: a file's name with dashes, ``package.module:Thing``, ``mine.py[:Thing]`` or an entry point's name.
+
+    Raises:
+        InputError: no such name (the nearest are offered), two owners of it, or a file that cannot be loaded.
+    """
+    word = BINDINGS[room]
+    place, _, thing = name.rpartition(":") if ":" in name else (name, "", "")
+    if place.endswith(".py"):
+        return _member(room, _load_file(place), thing or word, name)
+    if thing:
+        return _member(room, _import(place, name), thing, name)
+    own = _folder(room) / f"{name.replace('-', '_')}.py"
+    others = [e for e in entry_points(group=f"evenstep.{room}") if e.name == name]
+    is_own = own.exists() and name == _name(own.stem) and _binds(own, word)
+    if is_own + len(others) > 1:
+        owners = [f"evenstep.{room}"] * is_own + [e.value for e in others]
+        raise InputError(room, "name", name, "one owner", f"It is claimed by {' and '.join(owners)}; name one in full.")
+    if is_own:
+        return _member(room, importlib.import_module(f"evenstep.{room}.{own.stem}"), word, name)
+    if others:
+        return others[0].load()
+    raise InputError(room, "name", name, f"a known {_noun(room)}", nearest(name, members(room)))
+
+
+def parse(text: str) -> dict[str, str]:
+    """``"bf-io:horizon=20,discount=0.9"`` as ``{"name": "bf-io", "horizon": "20", "discount": "0.9"}``.
+
+    Raises:
+        InputError: an option without ``=`` or given twice.
+    """
+    name, colon, tail = text.partition(":")
+    if colon and "=" not in tail.partition(",")[0]:  # mine.py:Thing or package.module:Thing, maybe with options
+        thing, _, tail = tail.partition(":")
+        name = f"{name}:{thing}"
+    spec = {"name": name}
+    for part in filter(None, tail.split(",")):
+        key, equals, value = part.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key:
+            raise InputError(text, "option", part, "key=value", "Write name:key=value,key=value.")
+        if key in spec:
+            raise InputError(text, "option", key, "each option once")
+        spec[key] = value.strip()
+    return spec
+
+
+def build(room: str, spec: Mapping[str, Any]) -> Any:
+    """Make a member from its name and options; text is converted to the type of the field.
+
+    Raises:
+        InputError: unknown name or option (with the nearest), or a value that does not fit; every bad option at once.
+    """
+    options = dict(spec)
+    name = str(options.pop("name"))
+    return make(find(room, name), options, where=name)
+
+
+def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
+    """An instance of a dataclass from options by field name, converted and checked (see `build`)."""
+    import msgspec
+
+    if not dataclasses.is_dataclass(kind):
+        if options:
+            raise InputError(where, "option", next(iter(options)), "no options", f"{where} takes none.")
+        return kind()
+    fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
+    unknown = [key for key in options if key not in fields]
+    if unknown:
+        raise InputError(where, "option", ", ".join(unknown), "a known option", nearest(unknown[0], fields))
+    try:
+        return msgspec.convert(dict(options), kind, strict=False)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `$")
+        field = path.strip("`.") or "options"
+        value = options.get(field, dict(options))
+        raise InputError(where, field, value, message[:1].lower() + message[1:].rstrip(".")) from None
+
+
+def _noun(room: str) -> str:
+    return {"routing": "policy", "predict": "predictor", "cost": "law", "workload": "trace format"}.get(room, room)
+
+
+def _name(stem: str) -> str:
+    return stem.replace("_", "-")
+
+
+def _folder(room: str) -> Path:
+    return Path(__file__).parent / room
+
+
+@cache
+def _binds(file: Path, word: str) -> bool:
+    """Whether a file of ours binds the word at its top level; read as text, so nothing heavy is imported."""
+    if file.stem.startswith("_") or file.stem.endswith(("_kernel", "_reference")):
+        return False
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == word:
+            return True
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(t, ast.Name) and t.id == word for t in targets):
+            return True
+    return False
+
+
+def _member(room: str, module: ModuleType, thing: str, name: str) -> Any:
+    if room in _MODULE_MEMBERS:
+        return module
+    if not hasattr(module, thing):
+        here = [n for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == module.__name__]
+        raise InputError(name, "thing", thing, f"a name bound in {module.__name__}", nearest(thing, here))
+    return getattr(module, thing)
+
+
+def _import(module: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(name, "module", module, "an importable module", f"{error}.") from error
+
+
+@cache
+def _load_file(place: str) -> ModuleType:
+    path = Path(place)
+    if not path.is_file():
+        raise InputError(place, "file", place, "an existing Python file", "Check the path.")
+    key = f"evenstep_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(key, path.resolve())
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[key] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(place, "file", place, "a Python file that loads", f"{type(error).__name__}: {error}.") from error
+    return module

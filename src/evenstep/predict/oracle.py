@@ -1,0 +1,30 @@
+"""The oracle: the true remaining length. Simulation only; every table marks its rows as unreachable live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from evenstep.predict.view import Active, Finished, Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """Answers the true remaining steps r, not clipped, so r = H leaves at h = H.
+
+    Source: BalanceRoute App. C (the upper bound of Table 3); spec reading: not clipped.
+    """
+
+    oracle: ClassVar[bool] = True
+
+    def predict(self, active: Active, horizon: int) -> Prediction:
+        left = active.true_left.astype(np.float64)
+        return Prediction(steps_left=left, leaves=(left <= horizon).astype(np.float64))
+
+    def learn(self, finished: Finished) -> None:
+        """The oracle has nothing to learn."""
+
+
+predictor = Oracle

@@ -1,0 +1,66 @@
+"""What a predictor sees and what it answers (BalanceRoute App. C). The host owns the predictor, never a policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from evenstep.request import F8, I8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Active:
+    """N running requests that are due for a prediction.
+
+    Args:
+        request_id, age, prompt_tokens, prompt_key, max_tokens: int64[N]; `age` is tokens produced so far,
+            `prompt_key` and `max_tokens` are 0 where unknown.
+        true_left: int64[N], true remaining decode steps; only for a predictor with ``oracle = True``, else empty.
+    """
+
+    request_id: I8
+    age: I8
+    prompt_tokens: I8
+    prompt_key: I8
+    max_tokens: I8
+    true_left: I8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """What is known of the next H steps of N requests.
+
+    Args:
+        steps_left: float64[N], ``E[min(r, H)]`` in steps, r = remaining steps; >= H means it does not leave
+            inside the window. The oracle answers r itself, not clipped.
+        leaves: float64[N], ``P(r <= H)``.
+    """
+
+    steps_left: F8
+    leaves: F8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finished:
+    """N requests that ended, in order of completion: int64[N] each."""
+
+    request_id: I8
+    prompt_tokens: I8
+    output_tokens: I8
+    prompt_key: I8
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    def predict(self, active: Active, horizon: int) -> Prediction: ...
+    def learn(self, finished: Finished) -> None: ...
+
+
+def is_oracle(predictor: object) -> bool:
+    """Whether the predictor is shown true lengths: unreachable live, and marked so in every table."""
+    return bool(getattr(predictor, "oracle", False))
+
+
+NOTHING = np.zeros(0, np.int64)

@@ -1,0 +1,169 @@
+"""One request, and a trace of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+F8: TypeAlias = NDArray[np.float64]
+I8: TypeAlias = NDArray[np.int64]
+
+#: What an absent column means for one request.
+ABSENT: dict[str, Any] = {
+    "arrival_s": 0.0, "request_class": 0, "output_low": 0, "output_high": 0, "max_tokens": 0,
+    "prompt_key": 0, "session": -1, "after": -1, "think_s": 0.0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One row of a trace.
+
+    Args:
+        request_id: running number, unique in its trace; key of every random draw for this request.
+        arrival_s: seconds since the start of the trace; 0 where the trace has no times.
+        prompt_tokens: tokens of the prompt, >= 1.
+        output_tokens: true output length, >= 1; hidden from every policy that is not an oracle.
+        request_class: class or tenant number; 0 is the default class.
+        output_low: lower bound of the output length if one is known, else 0.
+        output_high: upper bound of the output length if one is known, else 0.
+        max_tokens: cap the client asked for; 0 = none.
+        prompt_key: hash of prompt or template; 0 = unknown.
+        session: session the request belongs to; -1 = none.
+        after: request_id that must end first; -1 = none.
+        think_s: seconds between the end of `after` (or the session's start) and this request.
+    """
+
+    request_id: int
+    arrival_s: float
+    prompt_tokens: int
+    output_tokens: int
+    request_class: int = 0
+    output_low: int = 0
+    output_high: int = 0
+    max_tokens: int = 0
+    prompt_key: int = 0
+    session: int = -1
+    after: int = -1
+    think_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrefixBlocks:
+    """The prompt's KV blocks by content, row by row, as prefix-cache traces give them.
+
+    Args:
+        ids: int64[total], block ids of all rows, one row after the other, in prefix order.
+        offsets: int64[N+1], row i owns ``ids[offsets[i]:offsets[i+1]]``.
+        block_tokens: tokens in one block.
+        scope: ``global`` when equal ids mean equal content in all sessions, ``session`` when only inside one.
+    """
+
+    ids: I8
+    offsets: I8
+    block_tokens: int
+    scope: Literal["session", "global"] = "global"
+
+    def row(self, index: int) -> I8:
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    def take(self, rows: I8) -> PrefixBlocks:
+        counts = np.diff(self.offsets)[rows]
+        offsets = np.zeros(rows.size + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        index = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - self.offsets[rows], counts)
+        return replace(self, ids=self.ids[index], offsets=offsets)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Requests as columns, in order of arrival (of position where there are no times).
+
+    ``trace[i]`` is a `Request`. An absent column is None: absent, not zero. `request_id` is the row's position,
+    0..N-1; `after` refers to it.
+
+    Args:
+        prompt_tokens, output_tokens: int64[N], tokens, all >= 1.
+        arrival_s: float64[N], seconds since the trace's first row, ascending; None for plain length lists.
+        others: as in `Request`, int64[N] (`think_s` float64[N]) or None.
+        prefix_blocks: KV blocks of the prompts, or None.
+        name: file or generator the rows come from.
+        format: name of the reader or ``synthetic``.
+        synthetic: True when replicates draw anew instead of rotating.
+        notes: sentences on what the reader dropped, sorted, spread or assumed; every host prints them.
+    """
+
+    prompt_tokens: I8
+    output_tokens: I8
+    arrival_s: F8 | None = None
+    request_class: I8 | None = None
+    output_low: I8 | None = None
+    output_high: I8 | None = None
+    max_tokens: I8 | None = None
+    prompt_key: I8 | None = None
+    session: I8 | None = None
+    after: I8 | None = None
+    think_s: F8 | None = None
+    prefix_blocks: PrefixBlocks | None = None
+    name: str = ""
+    format: str = ""
+    synthetic: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+    def __len__(self) -> int:
+        return int(self.prompt_tokens.size)
+
+    @property
+    def request_id(self) -> I8:
+        """int64[N], 0..N-1."""
+        return np.arange(len(self), dtype=np.int64)
+
+    def __getitem__(self, index: int) -> Request:
+        row = range(len(self))[index]
+        values = {name: self._value(name, row) for name in COLUMNS}
+        return Request(request_id=row, **values)
+
+    def __iter__(self) -> Iterator[Request]:
+        return (self[i] for i in range(len(self)))
+
+    def _value(self, name: str, row: int) -> Any:
+        column = getattr(self, name)
+        return ABSENT[name] if column is None else column[row].item()
+
+    def column(self, name: str) -> Any:
+        """The column, or one filled with what its absence means."""
+        present = getattr(self, name)
+        if present is not None:
+            return present
+        kind = np.float64 if name.endswith("_s") else np.int64
+        return np.full(len(self), ABSENT[name], dtype=kind)
+
+    def take(self, rows: I8) -> Trace:
+        """The trace of these rows, in this order, numbered anew; `after` is mapped, -1 where its row is left out."""
+        changes: dict[str, Any] = {}
+        for name in COLUMNS:
+            column = getattr(self, name)
+            if column is not None:
+                changes[name] = np.ascontiguousarray(column[rows])
+        if self.after is not None:
+            place = np.full(len(self) + 1, -1, np.int64)
+            place[rows] = np.arange(rows.size)
+            changes["after"] = place[changes["after"]]  # -1 reads the extra last entry, which stays -1
+        if self.prefix_blocks is not None:
+            changes["prefix_blocks"] = self.prefix_blocks.take(rows)
+        return replace(self, **changes)
+
+    def head(self, rows: int) -> Trace:
+        """The first `rows` rows (all of them when there are fewer)."""
+        return self if rows >= len(self) else self.take(np.arange(rows, dtype=np.int64))
+
+    def with_notes(self, *notes: str) -> Trace:
+        return replace(self, notes=(*self.notes, *notes))
+
+
+#: The columns of a trace, in the order of `Request`.
+COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Request) if f.name != "request_id")

@@ -1,0 +1,185 @@
+"""What a routing policy sees and what it answers.
+
+The plain door is `RoutingPolicy.route`: a `RoutingView` in, a `RoutingDecision` out. The compiled door is a function
+``route_into`` in the file ``<policy>_kernel.py`` beside the policy, marked with `compiled.route_kernel`::
+
+    route_into(decision, seed, now_s, mean_wait_s, first, waiting,
+               workers_i, workers_f, waiting_i, waiting_f,
+               projections, growth, cached, memory, parameters,
+               scratch_i, scratch_f, worker) -> bound
+
+=============  ==============  ===========================================================================
+argument       type            meaning
+=============  ==============  ===========================================================================
+decision       int64           running number of this decision
+seed           int64           key of every random draw (`streams_kernel.uniform`)
+now_s          float64         the host's time
+mean_wait_s    float64         mean wait of the requests admitted so far, 0 before the first
+first          int64           row of the oldest waiting request in `waiting_i` and `waiting_f`
+waiting        int64           number of waiting requests W; they are rows first .. first + W - 1, oldest first
+workers_i      int64[4, G]     rows `GROUP`, `QUEUED`, `FREE_SLOTS`, `RUNNING`
+workers_f      float64[4, G]   rows `LOAD`, `QUEUED_LOAD`, `KV_FREE`, `SECONDS_PER_TOKEN`
+waiting_i      int64[*, 3]     columns `ID`, `CLASS`, `KEY`
+waiting_f      float64[*, 3]   columns `WAITING_LOAD`, `SINCE_S` (waited_s = now_s - since), `STEPS`
+projections    float64[G, H+1] projected load of each worker; shape [G, 0] for a policy without horizon
+growth         float64[H+1]    KV tokens a newcomer has gained after h steps
+cached         float64[W, G]   prompt tokens cached there; shape [0, 0] where unknown
+memory         int64[M]        what the policy keeps; changed in place
+parameters     float64[P]      the policy's fields (`compiled.parameters`)
+scratch_i      int64[*]        working space, as long as the module's ``scratch`` asks
+scratch_f      float64[*]      working space
+worker         int64[>= W]     the answer for row first + i at i; all `HOLD` on entry, write only what is admitted
+=============  ==============  ===========================================================================
+
+All input arrays are the host's own: a kernel writes `memory`, scratch and `worker`, nothing else. A kernel module may
+define ``scratch(workers, waiting, horizon, parameters) -> (ints, floats)`` to ask for working space.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from evenstep.request import F8, I8
+
+#: Answer for a request that stays in the pool.
+HOLD = -1
+
+# Rows of workers_i, workers_f; columns of waiting_i, waiting_f.
+GROUP, QUEUED, FREE_SLOTS, RUNNING = 0, 1, 2, 3
+LOAD, QUEUED_LOAD, KV_FREE, SECONDS_PER_TOKEN = 0, 1, 2, 3
+ID, CLASS, KEY = 0, 1, 2
+WAITING_LOAD, SINCE_S, STEPS = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoutingView:
+    """One moment of the cluster: G workers and W waiting requests, oldest first. Arrays are read-only.
+
+    Args:
+        decision: running number of this decision.
+        seed: key of every random draw.
+        now_s: the host's time, seconds; an observation, not a clock.
+        mean_wait_s: mean wait of the requests admitted so far, seconds; 0 before the first.
+        group: int64[G], barrier group of each worker; envelope, margin and imbalance are per group.
+        queued: int64[G], requests sent to the worker, not yet decoding.
+        queued_load: float64[G], their KV tokens.
+        load: float64[G], resident KV tokens of running requests.
+        free_slots: int64[G], requests the worker may still be sent.
+        running: int64[G], requests decoding.
+        kv_free: float64[G], KV tokens that may still be admitted; inf where only slots limit.
+        seconds_per_token: float64[G], step seconds a KV token costs; equal on a homogeneous fleet.
+        waiting_id: int64[W], request ids.
+        waiting_load: float64[W], KV tokens at admission.
+        waited_s: float64[W], seconds since the request became visible.
+        waiting_class: int64[W], class or tenant.
+        waiting_key: int64[W], session, else prompt key, else request id.
+        waiting_steps: float64[W], expected output tokens; nan where unknown, which is the normal case.
+        projections: float64[G, H+1], load of the running requests h steps ahead; column 0 is `load`.
+        growth: float64[H+1], KV tokens a newcomer has gained after h steps; nan when profiles differ by request.
+        cached_tokens: float64[W, G], prompt tokens already cached there; shape [0, 0] where unknown.
+        memory: int64[M], what the policy asked to keep last time; zeros at first.
+    """
+
+    decision: int
+    seed: int
+    now_s: float
+    mean_wait_s: float
+    group: I8
+    queued: I8
+    queued_load: F8
+    load: F8
+    free_slots: I8
+    running: I8
+    kv_free: F8
+    seconds_per_token: F8
+    waiting_id: I8
+    waiting_load: F8
+    waited_s: F8
+    waiting_class: I8
+    waiting_key: I8
+    waiting_steps: F8
+    projections: F8
+    growth: F8
+    cached_tokens: F8
+    memory: I8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoutingDecision:
+    """Where each waiting request goes.
+
+    Args:
+        worker: int64[W], worker index or `HOLD`.
+        memory: int64[M], what the policy wants to see again next time; leave out when it keeps nothing.
+        bound: a certified lower bound on the objective, or nan.
+    """
+
+    worker: I8
+    memory: I8 | None = None
+    bound: float = float("nan")
+
+
+@runtime_checkable
+class RoutingPolicy(Protocol):
+    """A frozen dataclass whose fields are its parameters, with this one method, pure in its view."""
+
+    def route(self, view: RoutingView) -> RoutingDecision: ...
+
+
+@runtime_checkable
+class LooksAhead(Protocol):
+    """A policy that wants projections has a `horizon` in decode steps; the host then needs a predictor."""
+
+    @property
+    def horizon(self) -> int: ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A policy that keeps something between decisions has a `memory_size` in int64 words."""
+
+    @property
+    def memory_size(self) -> int: ...
+
+
+def horizon_of(policy: object) -> int:
+    """Decode steps the policy looks ahead; 0 when it does not."""
+    return int(getattr(policy, "horizon", 0))
+
+
+def memory_size_of(policy: object) -> int:
+    """int64 words the policy keeps between decisions; 0 when none."""
+    return int(getattr(policy, "memory_size", 0))
+
+
+def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
+    """What the decision breaks of the contract, as a sentence; empty when it holds.
+
+    Every host calls it on answers through the plain door; the compiled loop checks the same rules itself.
+    """
+    worker = decision.worker
+    waiting, workers = view.waiting_id.size, view.load.size
+    if not isinstance(worker, np.ndarray) or worker.shape != (waiting,):
+        return f"worker has shape {np.shape(worker)}; expected ({waiting},), one entry a waiting request"
+    if worker.dtype != np.int64:
+        return f"worker has dtype {worker.dtype}; expected int64"
+    if waiting == 0:
+        return ""
+    if worker.min() < HOLD or worker.max() >= workers:
+        wrong = int(worker[(worker < HOLD) | (worker >= workers)][0])
+        return f"unknown worker {wrong}; expected {HOLD} (hold) or 0..{workers - 1}"
+    sent = worker[worker != HOLD]
+    count = np.bincount(sent, minlength=workers)
+    if np.any(count > view.free_slots):
+        g = int(np.argmax(count > view.free_slots))
+        return f"over capacity: worker {g} is sent {count[g]} requests and has {view.free_slots[g]} free slots"
+    tokens = np.bincount(sent, weights=view.waiting_load[worker != HOLD], minlength=workers)
+    if np.any(tokens > view.kv_free):
+        g = int(np.argmax(tokens > view.kv_free))
+        return f"over capacity: worker {g} is sent {tokens[g]:g} KV tokens and has {view.kv_free[g]:g} free"
+    if decision.memory is not None and decision.memory.shape != view.memory.shape:
+        return f"memory has shape {decision.memory.shape}; expected {view.memory.shape}"
+    return ""

@@ -1,0 +1,69 @@
+"""Keyed random numbers: a draw is a pure function of (seed, stream, request id, draw).
+
+Two policies that ask for the same key see the same dice (common random numbers), whatever else they ask for, in
+any order, in any process. The mixer is the finaliser of SplitMix64 applied to each word of the key in turn.
+`streams_kernel.uniform` is the compiled twin for use inside kernels; tests hold the two equal in bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_M1 = 0xBF58476D1CE4E5B9
+_M2 = 0x94D049BB133111EB
+_TO_UNIT = 2.0**-53
+
+
+@cache
+def stream_number(stream: str) -> int:
+    """The 63-bit number a stream's name stands for (first bytes of its SHA-256)."""
+    return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "big") >> 1
+
+
+def _mix(state: int, word: int) -> int:
+    z = (state + _GOLDEN + (word & _MASK)) & _MASK
+    z = ((z ^ (z >> 30)) * _M1) & _MASK
+    z = ((z ^ (z >> 27)) * _M2) & _MASK
+    return z ^ (z >> 31)
+
+
+def _mix_array(state: NDArray[np.uint64], word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    with np.errstate(over="ignore"):
+        z = state + np.uint64(_GOLDEN) + word
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(_M1)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(_M2)
+        return z ^ (z >> np.uint64(31))
+
+
+@overload
+def uniform(seed: int, stream: str, request_id: int, draw: int = 0) -> float: ...
+@overload
+def uniform(seed: int, stream: str, request_id: NDArray[np.int64], draw: int = 0) -> NDArray[np.float64]: ...
+def uniform(
+    seed: int, stream: str, request_id: int | NDArray[np.int64], draw: int = 0
+) -> float | NDArray[np.float64]:
+    """A number in [0, 1), the same for the same key on any machine.
+
+    Args:
+        seed: the run's seed.
+        stream: who asks, for instance ``"power-of-d"``; streams are independent.
+        request_id: int, or int64[N] for N draws at once.
+        draw: running number of this asker's draws for this request.
+
+    Returns:
+        float in [0, 1), or float64[N].
+    """
+    head = _mix(_mix(0, seed), stream_number(stream))
+    if isinstance(request_id, np.ndarray):
+        ids = np.ascontiguousarray(request_id, dtype=np.int64).view(np.uint64)
+        first = _mix_array(np.full(ids.shape, head, np.uint64), ids)
+        last = _mix_array(first, np.full(ids.shape, draw & _MASK, np.uint64))
+        return (last >> np.uint64(11)).astype(np.float64) * _TO_UNIT
+    return (_mix(_mix(head, int(request_id)), draw) >> 11) * _TO_UNIT

@@ -1,0 +1,31 @@
+"""Compiled twin of `streams.uniform`, for kernels: the stream is given by its number."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import jit
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_M1 = np.uint64(0xBF58476D1CE4E5B9)
+_M2 = np.uint64(0x94D049BB133111EB)
+_ZERO = np.uint64(0)
+_S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+
+
+@jit
+def _mix(state, word):
+    z = state + _GOLDEN + word
+    z = (z ^ (z >> _S30)) * _M1
+    z = (z ^ (z >> _S27)) * _M2
+    return z ^ (z >> _S31)
+
+
+@jit
+def uniform(seed, stream_number, request_id, draw):
+    """A number in [0, 1); equals `streams.uniform` in bits. All four arguments are int64."""
+    z = _mix(_ZERO, np.uint64(seed))
+    z = _mix(z, np.uint64(stream_number))
+    z = _mix(z, np.uint64(request_id))
+    z = _mix(z, np.uint64(draw))
+    return np.float64(z >> _S11) * 2.0**-53
