@@ -78,7 +78,7 @@ def parse(text: str) -> dict[str, str]:
         InputError: an option without ``=`` or given twice.
     """
     name, colon, tail = text.partition(":")
-    if colon and "=" not in tail.partition(",")[0]:  # mine.py:Thing or package.module:Thing, maybe with options
+    if colon and "=" not in tail.partition(":")[0].partition(",")[0]:  # mine.py:Thing or package.module:Thing, maybe with options
         thing, _, tail = tail.partition(":")
         name = f"{name}:{thing}"
     spec = {"name": name}

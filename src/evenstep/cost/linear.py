@@ -1,0 +1,50 @@
+"""The linear law of the papers: a step lasts C + t_l times the heaviest worker's load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenstep.cost.view import PiecewiseLinear
+from evenstep.errors import InputError
+from evenstep.request import F8, I8
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``dt = overhead_s + sync_s + per_token_s * L*``.
+
+    Args:
+        overhead_s: C, seconds of a step whatever the load.
+        per_token_s: t_l, seconds a resident KV token.
+        sync_s: synchronisation term, seconds, added to C.
+
+    Raises:
+        InputError: a negative or non-finite value.
+
+    Source: BF-IO sec. 6.2; defaults are the spec's fit to BF-IO's step times at G = 16, B = 72.
+    """
+
+    overhead_s: float = 0.0049
+    per_token_s: float = 1.1e-7
+    sync_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("overhead_s", "per_token_s", "sync_s"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise InputError("linear", name, value, "a finite number of seconds >= 0")
+
+    def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:
+        """float64[G] seconds from float64[G] KV tokens; `running` and `longest` are ignored."""
+        return self.per_token_s * load
+
+    def table(self) -> PiecewiseLinear:
+        return PiecewiseLinear(np.array([0.0, 1.0]), np.array([[0.0, self.per_token_s]]))
+
+    def overhead_seconds(self, group_size: int) -> float:
+        return self.overhead_s + self.sync_s
+
+
+law = Linear

@@ -1,0 +1,43 @@
+"""What a step-time law is: local seconds of each worker from its load, and the same law as arrays for compiled loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from evenstep.request import F8, I8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PiecewiseLinear:
+    """Local seconds as straight lines between knots of KV load; the first and last line go on beyond the ends.
+
+    Args:
+        load: float64[P], KV tokens at the knots, strictly ascending, P >= 2.
+        seconds: float64[1, P] for all workers alike, or float64[G, P]; without the step's overhead.
+    """
+
+    load: F8
+    seconds: F8
+
+    def local_seconds(self, load: F8) -> F8:
+        """float64[G] from float64[G]: the plain reference of what the compiled loop does with the arrays."""
+        cell = np.clip(np.searchsorted(self.load, load, side="right") - 1, 0, self.load.size - 2)
+        row = np.arange(load.size) % self.seconds.shape[0]
+        low, high = self.seconds[row, cell], self.seconds[row, cell + 1]
+        slope = (high - low) / (self.load[cell + 1] - self.load[cell])
+        return low + slope * (load - self.load[cell])
+
+
+@runtime_checkable
+class StepTime(Protocol):
+    """A step of a barrier group lasts ``overhead(size) + max_g local_seconds[g]``.
+
+    `overhead_seconds` holds C and the synchronisation term; the host takes the maximum: the barrier.
+    """
+
+    def local_seconds(self, load: F8, running: I8, longest: F8) -> F8: ...
+    def table(self) -> PiecewiseLinear: ...
+    def overhead_seconds(self, group_size: int) -> float: ...
