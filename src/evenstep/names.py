@@ -122,7 +122,7 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
         message, _, path = str(error).partition(" - at `$")
         field = path.strip("`.") or "options"
         value = options.get(field, dict(options))
-        raise InputError(where, field, value, message[:1].lower() + message[1:].rstrip(".")) from None
+        raise InputError(where, field, value, message.removeprefix("Expected ").rstrip(".")) from None
 
 
 def _noun(room: str) -> str:
