@@ -15,12 +15,12 @@ decision       int64           running number of this decision
 seed           int64           key of every random draw (`streams_kernel.uniform`)
 now_s          float64         the host's time
 mean_wait_s    float64         mean wait of the requests admitted so far, 0 before the first
-first          int64           row of the oldest waiting request in `waiting_i` and `waiting_f`
-waiting        int64           number of waiting requests W; they are rows first .. first + W - 1, oldest first
+first          int64           column of the oldest waiting request in `waiting_i` and `waiting_f`
+waiting        int64           number of waiting requests W; they are columns first .. first + W - 1, oldest first
 workers_i      int64[4, G]     rows `GROUP`, `QUEUED`, `FREE_SLOTS`, `RUNNING`
 workers_f      float64[4, G]   rows `LOAD`, `QUEUED_LOAD`, `KV_FREE`, `SECONDS_PER_TOKEN`
-waiting_i      int64[*, 3]     columns `ID`, `CLASS`, `KEY`
-waiting_f      float64[*, 3]   columns `WAITING_LOAD`, `SINCE_S` (waited_s = now_s - since), `STEPS`
+waiting_i      int64[3, *]     rows `ID`, `CLASS`, `KEY`; request i stands at column first + i
+waiting_f      float64[3, *]   rows `WAITING_LOAD`, `SINCE_S` (waited_s = now_s - since), `STEPS`; likewise
 projections    float64[G, H+1] projected load of each worker; shape [G, 0] for a policy without horizon
 growth         float64[H+1]    KV tokens a newcomer has gained after h steps
 cached         float64[W, G]   prompt tokens cached there; shape [0, 0] where unknown
@@ -28,7 +28,7 @@ memory         int64[M]        what the policy keeps; changed in place
 parameters     float64[P]      the policy's fields (`compiled.parameters`)
 scratch_i      int64[*]        working space, as long as the module's ``scratch`` asks
 scratch_f      float64[*]      working space
-worker         int64[>= W]     the answer for row first + i at i; all `HOLD` on entry, write only what is admitted
+worker         int64[>= W]     the answer for column first + i at i; all `HOLD` on entry, write only what is admitted
 =============  ==============  ===========================================================================
 
 All input arrays are the host's own: a kernel writes `memory`, scratch and `worker`, nothing else. A kernel module may
@@ -47,7 +47,7 @@ from evenstep.request import F8, I8
 #: Answer for a request that stays in the pool.
 HOLD = -1
 
-# Rows of workers_i, workers_f; columns of waiting_i, waiting_f.
+# Rows of workers_i, workers_f, waiting_i and waiting_f.
 GROUP, QUEUED, FREE_SLOTS, RUNNING = 0, 1, 2, 3
 LOAD, QUEUED_LOAD, KV_FREE, SECONDS_PER_TOKEN = 0, 1, 2, 3
 ID, CLASS, KEY = 0, 1, 2
