@@ -1,0 +1,335 @@
+"""Settings from YAML files and flags: versioned, strict, layered, and able to say where each came from.
+
+Every YAML file of the project is a mapping with ``version: 1``; the other keys are the fields of a dataclass,
+nested where the dataclass nests. An unknown key, a key given twice or a value that does not fit is an
+`InputError` that names file, line and field, and offers the nearest name. `schema` publishes the same fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from evenstep.errors import InputError, nearest
+
+T = TypeVar("T")
+
+#: The version every YAML file of the project states.
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One YAML file, read: its values and the line each of them stands on.
+
+    Args:
+        path: the file, as the user wrote it.
+        values: its keys without ``version``.
+        lines: line number of each dotted field, counted from 1.
+    """
+
+    path: str
+    values: dict[str, Any]
+    lines: dict[str, int]
+
+    def where(self, field: str = "") -> str:
+        """``compare.yaml line 4``, or the file alone where the field has no line of its own."""
+        line = self.lines.get(field)
+        return f"{self.path} line {line}" if line else self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Values from one place; later layers win.
+
+    Args:
+        origin: where they come from, as a person would say it: ``compare.yaml``, ``command line``.
+        values: field name -> value; a field that is left out leaves the layers below in force.
+        text: True when values are text to be converted (flags), False when they are typed already (YAML).
+    """
+
+    origin: str
+    values: Mapping[str, Any]
+    text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settled(Generic[T]):
+    """Settings after all layers.
+
+    Args:
+        value: the dataclass.
+        origin: field name -> origin of the layer that set it; ``default`` where none did.
+    """
+
+    value: T
+    origin: dict[str, str]
+
+
+def read_yaml(path: str | Path) -> Document:
+    """Read a YAML file of ours: a mapping with ``version: 1``.
+
+    Numbers are read as YAML 1.2 has them, so ``1e-7`` is a number and ``no`` is text.
+
+    Raises:
+        InputError: unreadable file, not YAML, not a mapping, a key twice, or a missing or other version.
+    """
+    import yaml
+
+    shown = str(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(shown, "file", shown, "a readable file", f"{error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(shown, "file", shown, "UTF-8 text", f"Byte {error.start} is not.") from error
+    try:
+        loader = _loader()(text)
+        node = loader.get_single_node()
+        values = loader.construct_document(node) if node is not None else None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{shown} line {mark.line + 1}" if mark else shown
+        raise InputError(where, "text", getattr(error, "problem", "") or "not YAML", "YAML") from error
+    if not isinstance(values, dict):
+        raise InputError(shown, "content", type(values).__name__, "a mapping of keys to values")
+    lines: dict[str, int] = {}
+    _lines_of(node, "", lines, shown)
+    found = cast("dict[str, Any]", values)
+    document = Document(shown, {k: v for k, v in found.items() if k != "version"}, lines)
+    version = found.get("version", "missing")
+    if type(version) is not int or version != VERSION:
+        hint = f"Add the line `version: {VERSION}`." if version == "missing" else ""
+        raise InputError(document.where("version"), "version", version, str(VERSION), hint)
+    return document
+
+
+def load(path: str | Path, kind: type[T]) -> T:
+    """The dataclass that a YAML file describes.
+
+    Raises:
+        InputError: see `read_yaml`; and unknown keys or values that do not fit.
+    """
+    document = read_yaml(path)
+    return convert(document.values, kind, where=document)
+
+
+def convert(values: Mapping[str, Any], kind: type[T], where: str | Document, *, text: bool = False) -> T:
+    """A dataclass from plain values, keys strict at every depth.
+
+    Args:
+        values: keys to values, nested where the dataclass nests.
+        kind: the dataclass.
+        where: what errors call the place: a `Document`, which knows its lines, or a name.
+        text: convert text to the type of the field, as flags need it.
+
+    Raises:
+        InputError: an unknown key (with the nearest names), a missing one, or a value that does not fit.
+    """
+    import msgspec
+
+    _reject_unknown(values, kind, "", where)
+    try:
+        return msgspec.convert(dict(values), kind, strict=not text)
+    except msgspec.ValidationError as error:
+        raise _worded(str(error), values, where) from None
+
+
+def settle(kind: type[T], *layers: Layer) -> Settled[T]:
+    """Lay settings over one another, lowest first, and remember where each value came from.
+
+    Args:
+        kind: the dataclass; fields with defaults are the lowest layer.
+        layers: later ones win, field by field.
+
+    Raises:
+        InputError: naming the layer whose key or value does not fit.
+    """
+    merged: dict[str, Any] = {}
+    known = _fields(kind)
+    origin = dict.fromkeys(known, "default")
+    for layer in layers:
+        _reject_unknown(layer.values, kind, "", layer.origin)
+        for name, value in layer.values.items():
+            merged[name] = _one(kind, name, value, layer)
+            origin[name] = layer.origin
+    return Settled(kind(**merged), origin)
+
+
+def schema(kind: type[Any], title: str) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a YAML file that holds this dataclass, ``version`` included.
+
+    Descriptions come from the ``Args:`` of the docstrings.
+    """
+    import msgspec
+
+    (top,), parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    by_name = {k.__name__: k for k in _reachable(kind)}
+    for name, part in parts.items():
+        if "properties" in part:
+            part["additionalProperties"] = False
+            part.pop("title", None)
+            meaning = _meaning(by_name[name]) if name in by_name else {}
+            for field, text in meaning.items():
+                if field in part["properties"]:
+                    part["properties"][field]["description"] = text
+            part.pop("description", None)
+    name = top["$ref"].rpartition("/")[2]
+    body = parts.pop(name)
+    body["properties"] = {"version": {"const": VERSION}, **body["properties"]}
+    body["required"] = ["version", *body.get("required", [])]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": title,
+        **body,
+        **({"$defs": parts} if parts else {}),
+    }
+
+
+def _loader() -> Any:
+    """A safe loader with the plain scalars of YAML 1.2."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    keep = {"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"}
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in rules if tag in keep]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    digits = r"\d[\d_]*"
+    number = re.compile(
+        rf"^[-+]?(?:(?:{digits}\.?[\d_]*|\.{digits})[eE][-+]?\d+|{digits}\.[\d_]*|\.{digits}|\.(?:inf|Inf|INF))$"
+        r"|^\.(?:nan|NaN|NAN)$"
+    )
+    scalars = [
+        ("bool", re.compile(r"^(?:true|True|false|False)$"), "tTfF"),
+        ("int", re.compile(r"^[-+]?(?:0|[1-9][\d_]*)$"), "-+0123456789"),
+        ("float", number, "-+0123456789."),
+    ]
+    for name, pattern, first in scalars:
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", pattern, list(first))
+    return Loader
+
+
+def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str) -> None:
+    """Note the line of every key; refuse a key given twice, which YAML would let pass."""
+    import yaml
+
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            _lines_of(item, f"{path}[{index}]", lines, shown)
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            name = f"{path}.{key.value}".lstrip(".")
+            line = key.start_mark.line + 1
+            if key.value in seen:
+                raise InputError(f"{shown} line {line}", "key", name, "each key once")
+            seen.add(key.value)
+            lines[name] = line
+            _lines_of(value, name, lines, shown)
+
+
+def _fields(kind: Any) -> list[str]:
+    return [f.name for f in dataclasses.fields(kind) if f.init]
+
+
+def _reject_unknown(values: Any, hint: Any, path: str, where: str | Document) -> None:
+    for kind in _dataclasses_in(hint):
+        if isinstance(values, Mapping):
+            known = _fields(kind)
+            given = cast("Mapping[Any, Any]", values)
+            for key in given:
+                if key not in known:
+                    field = f"{path}.{key}".lstrip(".")
+                    raise InputError(
+                        _place(where, field), "key", field, "a known key", nearest(str(key), known)
+                    )
+            hints = get_type_hints(kind)
+            for key, value in given.items():
+                _reject_unknown(value, hints[key], f"{path}.{key}".lstrip("."), where)
+            return
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin in (list, tuple) and isinstance(values, list) and inside:
+        for index, value in enumerate(cast("list[Any]", values)):
+            _reject_unknown(value, inside[0], f"{path}[{index}]", where)
+    if origin is dict and isinstance(values, Mapping) and inside:
+        for key, value in cast("Mapping[Any, Any]", values).items():
+            _reject_unknown(value, inside[1], f"{path}.{key}".lstrip("."), where)
+
+
+def _dataclasses_in(hint: Any) -> list[Any]:
+    """The dataclass a type is or may be; none when there are several, whose keys msgspec tells apart."""
+    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    found = [o for o in options if dataclasses.is_dataclass(o)]
+    return found if len(found) == 1 else []
+
+
+def _place(where: str | Document, field: str) -> str:
+    return where.where(field) if isinstance(where, Document) else where
+
+
+def _worded(message: str, values: Mapping[str, Any], where: str | Document) -> InputError:
+    said, _, path = message.partition(" - at `$")
+    field = path.strip("`.")
+    missing = re.search(r"missing required (?:field|argument) [`'](\w+)[`']", said)
+    if missing:
+        name = f"{field}.{missing[1]}".lstrip(".")
+        return InputError(_place(where, field), name, "missing", "a value")
+    value = _value_at(values, field)
+    return InputError(
+        _place(where, field), field or "content", value, said.removeprefix("Expected ").rstrip(".")
+    )
+
+
+def _value_at(values: Any, field: str) -> Any:
+    for part in re.findall(r"[^.\[\]]+", field):
+        try:
+            values = values[int(part)] if isinstance(values, list) else values[part]
+        except (KeyError, IndexError, ValueError, TypeError):
+            return "not as expected"
+    return values
+
+
+def _one(kind: Any, name: str, value: Any, layer: Layer) -> Any:
+    """One value converted to its field's type, so that an error names the layer it came from."""
+    import msgspec
+
+    hint = get_type_hints(kind)[name]
+    try:
+        return msgspec.convert(value, hint, strict=not layer.text)
+    except msgspec.ValidationError as error:
+        said = str(error).partition(" - at `$")[0]
+        raise InputError(layer.origin, name, value, said.removeprefix("Expected ").rstrip(".")) from None
+
+
+def _reachable(kind: Any) -> list[Any]:
+    found: list[Any] = []
+    pending = [kind]
+    while pending:
+        hint = pending.pop()
+        if dataclasses.is_dataclass(hint):
+            if hint not in found:
+                found.append(hint)
+                pending.extend(get_type_hints(hint).values())
+        else:
+            pending.extend(get_args(hint))
+    return found
+
+
+def _meaning(kind: Any) -> dict[str, str]:
+    """Field -> what the docstring's ``Args:`` says of it."""
+    _, _, tail = (kind.__doc__ or "").partition("Args:")
+    body = re.split(r"\n\s*(?:Raises|Returns|Source|Example)s?:", tail)[0]
+    meaning: dict[str, str] = {}
+    for names, text in re.findall(r"^ +([a-z_]\w*(?:, [a-z_]\w*)*): (.*(?:\n {9,}.*)*)", body, flags=re.M):
+        for name in names.split(", "):
+            meaning[name] = re.sub(r"\s+", " ", text).strip()
+    return meaning

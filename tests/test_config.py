@@ -1,0 +1,177 @@
+"""Settings: versioned, strict, layered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import jsonschema
+import pytest
+
+from evenstep import config
+from evenstep.errors import InputError
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A waiting pool.
+
+    Args:
+        limit: requests it holds at most.
+    """
+
+    limit: int = 4
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A fleet.
+
+    Args:
+        workers: workers of the
+            fleet.
+        per_token_s, overhead_s: seconds.
+
+    Raises:
+        InputError: never.
+    """
+
+    workers: int = 16
+    per_token_s: float = 0.5
+    overhead_s: float = 0.25
+    name: str = "none"
+    pool: Pool = Pool()
+    pools: list[Pool] = field(default_factory=list)
+    named: dict[str, Pool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Needs:
+    size: int
+
+
+def written(tmp_path, text):
+    path = tmp_path / "fleet.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_becomes_its_dataclass_with_defaults_for_what_it_leaves_out(tmp_path):
+    text = "version: 1\nworkers: 8\npool: {limit: 2}\npools: [{limit: 9}]\nnamed: {a: {limit: 3}}\n"
+    assert config.load(written(tmp_path, text), Fleet) == Fleet(
+        workers=8, pool=Pool(2), pools=[Pool(9)], named={"a": Pool(3)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-7", 1e-7),
+        ("312e12", 312e12),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("-2.", -2.0),
+        (".inf", float("inf")),
+        ("3", 3),
+    ],
+)
+def test_numbers_are_read_as_yaml_1_2_has_them(tmp_path, text, value):
+    assert config.read_yaml(written(tmp_path, f"version: 1\nx: {text}\n")).values == {"x": value}
+
+
+@pytest.mark.parametrize("text", ["no", "off", "2023-11-16", "12:30", "007"])
+def test_words_and_times_stay_text(tmp_path, text):
+    assert config.read_yaml(written(tmp_path, f"version: 1\nx: {text}\n")).values == {"x": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("workers: 8\n", "fleet.yaml: version is 'missing'; expected 1. Add the line `version: 1`."),
+        ("version: 2\n", "fleet.yaml line 1: version is 2; expected 1."),
+        ("version: true\n", "fleet.yaml line 1: version is True; expected 1."),
+        ("", "fleet.yaml: content is 'NoneType'; expected a mapping of keys to values."),
+        ("- 1\n", "fleet.yaml: content is 'list'; expected a mapping of keys to values."),
+        (
+            "version: 1\nworkres: 3\n",
+            "fleet.yaml line 2: key is 'workres'; expected a known key. Did you mean workers?",
+        ),
+        (
+            "version: 1\npool:\n  limt: 3\n",
+            "fleet.yaml line 3: key is 'pool.limt'; expected a known key. Did you mean limit?",
+        ),
+        ("version: 1\npools:\n- limt: 3\n", "fleet.yaml line 3: key is 'pools[0].limt'"),
+        ("version: 1\nnamed:\n  a: {limt: 3}\n", "fleet.yaml line 3: key is 'named.a.limt'"),
+        (
+            "version: 1\npool:\n  limit: many\n",
+            "fleet.yaml line 3: pool.limit is 'many'; expected `int`, got `str`.",
+        ),
+        (
+            "version: 1\nworkers: 1\nworkers: 2\n",
+            "fleet.yaml line 3: key is 'workers'; expected each key once.",
+        ),
+        ("version: 1\nworkers: [1\n", "expected YAML."),
+    ],
+)
+def test_a_bad_file_is_one_error_that_names_file_line_and_field(tmp_path, monkeypatch, text, message):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        config.load("fleet.yaml", Fleet)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_field_is_named(tmp_path):
+    with pytest.raises(InputError, match="size is 'missing'; expected a value"):
+        config.load(written(tmp_path, "version: 1\n"), Needs)
+
+
+def test_a_file_that_cannot_be_read_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match="expected a readable file"):
+        config.load(tmp_path / "absent.yaml", Fleet)
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"version: 1\nname: \xff\xfe\n")
+    with pytest.raises(InputError, match="expected UTF-8 text"):
+        config.load(binary, Fleet)
+
+
+def test_later_layers_win_and_every_value_remembers_its_origin():
+    settled = config.settle(
+        Fleet,
+        config.Layer("fleet.yaml", {"workers": 8, "name": "file"}),
+        config.Layer("command line", {"workers": "4"}, text=True),
+    )
+    assert settled.value == Fleet(workers=4, name="file")
+    assert settled.origin["workers"] == "command line"
+    assert settled.origin["name"] == "fleet.yaml"
+    assert settled.origin["pool"] == "default"
+
+
+def test_a_bad_value_names_the_layer_it_came_from():
+    with pytest.raises(InputError, match="command line: workers is 'x'; expected"):
+        config.settle(Fleet, config.Layer("command line", {"workers": "x"}, text=True))
+    with pytest.raises(
+        InputError, match="fleet.yaml: key is 'worker'; expected a known key. Did you mean workers?"
+    ):
+        config.settle(Fleet, config.Layer("fleet.yaml", {"worker": 1}))
+
+
+def test_the_schema_accepts_what_load_accepts_and_refuses_what_it_refuses():
+    published = config.schema(Fleet, "fleet")
+    check = jsonschema.Draft202012Validator(published)
+    check.check_schema(published)
+    assert check.is_valid({"version": 1, "workers": 3, "pool": {"limit": 2}})
+    for bad in (
+        {"workers": 3},
+        {"version": 1, "workres": 3},
+        {"version": 1, "pool": {"limt": 2}},
+        {"version": 2},
+    ):
+        assert not check.is_valid(bad), bad
+
+
+def test_the_schema_says_what_the_docstring_says():
+    properties = config.schema(Fleet, "fleet")["properties"]
+    assert properties["workers"]["description"] == "workers of the fleet."
+    assert properties["overhead_s"]["description"] == properties["per_token_s"]["description"] == "seconds."
+    assert config.schema(Fleet, "fleet")["$defs"]["Pool"]["properties"]["limit"]["description"]
