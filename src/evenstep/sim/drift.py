@@ -1,0 +1,103 @@
+"""How the KV load of a request changes from one decode step to the next: its profile."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import F8, I8, Trace
+
+#: Fractional loads are kept as whole multiples of this many tokens, so that sums are exact in any order.
+GRAIN = 2.0**-20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profiles:
+    """A load per request and step: row i of the trace has ``values[offsets[i]:offsets[i+1]]``, one load a step.
+
+    Args:
+        values: float64[total], KV tokens (or any work unit), >= 0; rounded to `GRAIN`.
+        offsets: int64[N+1].
+    """
+
+    values: F8
+    offsets: I8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drift:
+    """Profile of a request with prompt s: its j-th decode step has load ``w(j) = s + delta_1 + ... + delta_{j-1}``.
+
+    ``Drift()`` is LLM decode (+1 a step). ``Drift(growth=0)`` is constant work, ``Drift(growth=3, tokens_per_step=3)``
+    speculative decoding with three tokens accepted a step, ``Drift(growth=0.25)`` a compressed KV cache.
+
+    Args:
+        growth: delta, KV tokens gained a step; rounded to `GRAIN`.
+        tokens_per_step: output tokens produced a step; a request of o tokens takes ``ceil(o / tokens_per_step)`` steps.
+        sequence: delta_1, delta_2, ... common to all requests in place of `growth`; the last value repeats. May fall
+            as well as rise; a load below zero counts as zero.
+        profiles: the loads themselves, request by request, in place of both (BF-IO sec. 7.2: adaptive mesh
+            refinement, tiled linear algebra); a request then takes as many steps as its profile has.
+
+    Raises:
+        InputError: a value out of range.
+
+    Source: BF-IO Definition 2 and sec. 7.2; falling profiles are left open there and defined here.
+    """
+
+    growth: float = 1.0
+    tokens_per_step: int = 1
+    sequence: tuple[float, ...] = ()
+    profiles: Profiles | None = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.growth) or self.growth < 0:
+            raise InputError("drift", "growth", self.growth, "a finite number of tokens >= 0 a step", "Give `sequence` for falling loads.")
+        if self.tokens_per_step < 1:
+            raise InputError("drift", "tokens_per_step", self.tokens_per_step, "an integer >= 1")
+        if not all(math.isfinite(x) for x in self.sequence):
+            raise InputError("drift", "sequence", self.sequence, "finite numbers of tokens")
+
+    @property
+    def is_linear(self) -> bool:
+        return not self.sequence and self.profiles is None
+
+    def steps(self, trace: Trace) -> I8:
+        """int64[N], decode steps each request takes.
+
+        Raises:
+            InputError: profiles that do not fit the trace.
+        """
+        if self.profiles is None:
+            return -(-trace.output_tokens // self.tokens_per_step)
+        steps = np.diff(self.profiles.offsets)
+        if steps.size != len(trace):
+            raise InputError("drift", "profiles", f"{steps.size} rows", f"one a request, {len(trace)}")
+        if steps.size and steps.min() < 1:
+            raise InputError("drift", "profiles", f"an empty profile (request {int(steps.argmin())})", "one load or more a request")
+        if self.profiles.values.size and not (np.isfinite(self.profiles.values).all() and self.profiles.values.min() >= 0):
+            raise InputError("drift", "profiles", "a negative or non-finite load", "loads >= 0")
+        return steps.astype(np.int64)
+
+    def gains(self, horizon: int) -> F8:
+        """float64[H+1], KV tokens a newcomer has gained after h steps; nan beyond h = 0 with per-request profiles."""
+        if self.profiles is not None:
+            return np.array([0.0] + [math.nan] * horizon)
+        if not self.sequence:
+            return np.arange(horizon + 1) * rounded(self.growth)
+        return cumulated(self.sequence, horizon + 1)
+
+
+def rounded(tokens: float) -> float:
+    """The nearest multiple of `GRAIN`."""
+    return round(tokens / GRAIN) * GRAIN
+
+
+def cumulated(sequence: tuple[float, ...], steps: int) -> F8:
+    """float64[steps], tokens gained before step j = 0, 1, ...; the last value of the sequence repeats."""
+    deltas = [rounded(x) for x in sequence[: max(steps - 1, 0)]]
+    deltas += [rounded(sequence[-1])] * (steps - 1 - len(deltas))
+    return np.concatenate([[0.0], np.cumsum(np.array(deltas, dtype=np.float64))])[:steps]
