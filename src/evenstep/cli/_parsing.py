@@ -1,0 +1,81 @@
+"""argparse that speaks our errors: one line, and the nearest flag."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from evenstep.errors import InputError, nearest
+
+_KINDS = {"int": "an integer", "float": "a number"}
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """A parser that raises `InputError` where argparse would print its usage and exit."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(*args, **kwargs)
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        found, left = self.parse_known_args(args, namespace)
+        if left:
+            word = left[0].partition("=")[0]
+            if word.startswith("-"):
+                raise InputError(self.prog, "flag", word, "a known flag", nearest(word, flags_of(self)))
+            raise InputError(self.prog, "argument", word, "no further argument", f"See {self.prog} --help.")
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        raise _reworded(self.prog, message)
+
+
+def flags_of(parser: argparse.ArgumentParser) -> list[str]:
+    """Long flags of a parser and of its subcommands."""
+    found: list[str] = []
+    for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
+        found += [flag for flag in action.option_strings if flag.startswith("--")]
+        if isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage]
+            for child in action.choices.values():
+                found += flags_of(child)
+    return found
+
+
+def _reworded(prog: str, message: str) -> InputError:
+    """argparse's words in our form; anything it says in a new way is passed on whole."""
+    bad = re.match(r"argument (?P<flag>[^:]+): invalid (?P<kind>\w+) value: (?P<value>.*)$", message)
+    if bad:
+        value = bad["value"].strip("'\"")
+        return InputError(prog, _long(bad["flag"]), value, _KINDS.get(bad["kind"], f"a valid {bad['kind']}"))
+    choice = re.match(
+        r"argument (?P<flag>[^:]+): invalid choice: (?P<value>.+?) \(choose from (?P<known>.*)\)$", message
+    )
+    if choice:
+        value = choice["value"].strip("'\"")
+        known = [name.strip(" '\"") for name in choice["known"].split(",")]
+        return InputError(
+            prog, _long(choice["flag"]), value, f"one of {', '.join(known)}", _close(value, known)
+        )
+    bare = re.match(r"argument (?P<flag>[^:]+): expected (?P<count>.+)$", message)
+    if bare:
+        count = (
+            bare["count"]
+            .replace("one argument", "a value")
+            .replace("at least one argument", "at least one value")
+        )
+        return InputError(prog, _long(bare["flag"]), "left empty", count, f"See {prog} --help.")
+    missing = re.match(r"the following arguments are required: (?P<names>.+)$", message)
+    if missing:
+        return InputError(prog, missing["names"], "missing", "a value", f"See {prog} --help.")
+    return InputError(prog, "command line", message, "one that can be read", f"See {prog} --help.")
+
+
+def _long(flag: str) -> str:
+    return next((part for part in flag.split("/") if part.startswith("--")), flag)
+
+
+def _close(value: str, known: list[str]) -> str:
+    hint = nearest(value, known)
+    return hint if hint.startswith("Did") else ""

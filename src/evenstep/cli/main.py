@@ -1,0 +1,162 @@
+"""The command line: finds the command that was asked for, runs it, and turns what goes wrong into one line.
+
+Exit codes: 0 fine, 1 a check failed, 2 bad input, 70 a bug of ours, 130 interrupted. A command is a file of
+this room that binds `command` (see `Command`); only the one asked for is imported, so that it starts quickly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Protocol
+
+from evenstep import __version__, names
+from evenstep.cli._parsing import ArgumentParser
+from evenstep.errors import EvenstepError, InputError, nearest
+
+FINE, CHECK_FAILED, BAD_INPUT, OUR_BUG, INTERRUPTED = 0, 1, 2, 70, 130
+
+
+class Command(Protocol):
+    """What a command's file binds to `command`. Its module imports nothing heavy at its top."""
+
+    @property
+    def summary(self) -> str:
+        """One line for the list of commands."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """A paragraph for ``--help``."""
+        ...
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """Command lines that work, for ``--help``."""
+        ...
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; the answer is the exit code."""
+        ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line.
+
+    Args:
+        argv: words after ``evenstep``; those of this process by default.
+
+    Returns:
+        The exit code.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+        return code
+    except SystemExit as stop:  # argparse after --help and --version
+        return stop.code if isinstance(stop.code, int) else FINE
+    except KeyboardInterrupt:
+        print("evenstep: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        _silence(sys.stdout)
+        return FINE
+    except Exception as error:
+        if debug:
+            raise
+        return _say(error)
+
+
+def parser_of(name: str) -> ArgumentParser:
+    """The parser of one command, for its ``--help`` and for the reference page.
+
+    Raises:
+        InputError: an unknown command, with the nearest.
+    """
+    command: Command = names.find("cli", name)
+    parser = ArgumentParser(
+        prog=f"evenstep {name}",
+        description=command.description,
+        epilog=examples_text(command.examples),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_arguments(parser)
+    parser.set_defaults(run=command.run)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def examples_text(examples: Sequence[str]) -> str:
+    """The examples as the foot of a help page."""
+    return "\n".join(["examples:", *(f"  {line}" for line in examples)]) if examples else ""
+
+
+def overview() -> str:
+    """What ``evenstep`` alone prints."""
+    known = names.members("cli")
+    width = max((len(name) for name in known), default=0)
+    lines = [f"  {name:<{width}}  {names.find('cli', name).summary}" for name in known]
+    return "\n".join(
+        [
+            f"evenstep {__version__}: evens out LLM serving, so that no accelerator waits at a barrier",
+            "",
+            "usage: evenstep COMMAND [options]",
+            "",
+            *lines,
+            "",
+            "options for every command: --help, --debug (traceback of an error); evenstep --version",
+            "first steps: evenstep compare sample:azure-conv",
+        ]
+    )
+
+
+def _run(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        if len(words) > 1 and words[0] == "help":
+            parser_of(words[1]).print_help()
+        else:
+            print(overview())
+        return FINE
+    if words[0] in ("-V", "--version"):
+        print(f"evenstep {__version__}")
+        return FINE
+    if words[0].startswith("-"):
+        flags = ("--help", "--version", "--debug")
+        raise InputError("evenstep", "flag", words[0], "a command or a known flag", nearest(words[0], flags))
+    if words[0] not in names.members("cli"):
+        hint = nearest(words[0], names.members("cli"))
+        raise InputError("evenstep", "command", words[0], "a known command", hint)
+    args = parser_of(words[0]).parse_args(words[1:])
+    return int(args.run(args))
+
+
+def _say(error: Exception) -> int:
+    """One line on stderr for what went wrong, and the exit code for whose fault it is."""
+    if isinstance(error, EvenstepError):
+        text, code = str(error), BAD_INPUT
+    elif isinstance(error, OSError) and error.strerror:
+        text, code = f"evenstep: {error.filename or 'output'}: {error.strerror}", BAD_INPUT
+        _silence(sys.stdout)
+    else:
+        kind = type(error).__name__
+        text = f"evenstep: {kind}: {error}. This is a bug of evenstep; --debug shows the traceback to report"
+        code = OUR_BUG
+    with contextlib.suppress(OSError):
+        print(" ".join(text.split()), file=sys.stderr)
+    return code
+
+
+def _silence(stream: object) -> None:
+    """Send what is still buffered nowhere, so that closing the stream cannot fail again."""
+    with contextlib.suppress(OSError, AttributeError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())  # type: ignore[attr-defined]
+        os.close(nowhere)

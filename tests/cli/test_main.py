@@ -1,0 +1,193 @@
+"""The frame of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+import pytest
+
+from evenstep import __version__, names
+from evenstep.cli import main as cli
+from evenstep.errors import InputError, PolicyError
+
+
+class Echo:
+    """A command for these tests."""
+
+    summary = "say it back"
+    description = "Says it back."
+    examples = ("evenstep echo --times 2",)
+
+    def __init__(self, run):
+        self.run = run
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--times", type=int, default=1, help="how often")
+        parser.add_argument("--loudness", choices=["low", "high"])
+        parser.add_argument("word", nargs="?")
+
+
+@pytest.fixture
+def echo(monkeypatch):
+    """Install a command `echo` that does what the test says."""
+
+    def install(run=lambda args: 0):
+        monkeypatch.setattr(names, "members", lambda room: ("echo", "other"))
+        monkeypatch.setattr(names, "find", lambda room, name: Echo(run))
+
+    return install
+
+
+def one_line(text: str) -> str:
+    assert text.endswith("\n")
+    assert text.count("\n") == 1
+    return text[:-1]
+
+
+def test_alone_it_prints_what_it_can_do(echo, capsys):
+    echo()
+    assert cli.main([]) == 0
+    out = capsys.readouterr().out
+    assert "echo   say it back" in out
+    assert "usage: evenstep COMMAND" in out
+    assert cli.main(["--help"]) == 0
+    assert capsys.readouterr().out == out
+
+
+def test_help_of_a_command_shows_its_examples(echo, capsys):
+    echo()
+    assert cli.main(["echo", "--help"]) == 0
+    first = capsys.readouterr().out
+    assert "evenstep echo --times 2" in first
+    assert cli.main(["help", "echo"]) == 0
+    assert capsys.readouterr().out == first
+
+
+def test_version_is_printed(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"evenstep {__version__}\n"
+
+
+def test_the_exit_code_is_the_commands(echo):
+    echo(lambda args: args.times)
+    assert cli.main(["echo", "--times", "1"]) == 1
+    assert cli.main(["echo", "--times", "0"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["eco"], "evenstep: command is 'eco'; expected a known command. Did you mean echo?"),
+        (["--hlep"], "evenstep: flag is '--hlep'; expected a command or a known flag. Did you mean --help?"),
+        (
+            ["echo", "--time", "2"],
+            "evenstep echo: flag is '--time'; expected a known flag. Did you mean --times",
+        ),
+        (
+            ["echo", "--time=2"],
+            "evenstep echo: flag is '--time'; expected a known flag. Did you mean --times",
+        ),
+        (["echo", "--times", "x"], "evenstep echo: --times is 'x'; expected an integer."),
+        (
+            ["echo", "--times"],
+            "evenstep echo: --times is 'left empty'; expected a value. See evenstep echo --help.",
+        ),
+        (
+            ["echo", "--loudness", "hig"],
+            "evenstep echo: --loudness is 'hig'; expected one of low, high. Did you mean high?",
+        ),
+        (
+            ["echo", "a", "b"],
+            "evenstep echo: argument is 'b'; expected no further argument. See evenstep echo --help.",
+        ),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_with_the_nearest_name(echo, capsys, words, message):
+    echo()
+    assert cli.main(words) == 2
+    seen = capsys.readouterr()
+    assert seen.out == ""
+    assert one_line(seen.err).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (InputError("a.csv", "rows", 0, "at least one"), 2, "a.csv: rows is 0; expected at least one."),
+        (PolicyError("mine: over capacity\nworker 3"), 2, "mine: over capacity worker 3"),
+        (
+            OSError(28, "No space left on device", "report.html"),
+            2,
+            "evenstep: report.html: No space left on device",
+        ),
+        (
+            ZeroDivisionError("division by zero"),
+            70,
+            "ZeroDivisionError: division by zero. This is a bug of evenstep",
+        ),
+        (KeyboardInterrupt(), 130, "evenstep: interrupted"),
+    ],
+)
+def test_what_goes_wrong_is_one_line_and_a_code(echo, capfd, monkeypatch, error, code, message):
+    monkeypatch.setattr(cli, "_silence", lambda stream: None)
+
+    def fail(args):
+        raise error
+
+    echo(fail)
+    assert cli.main(["echo"]) == code
+    assert message in one_line(capfd.readouterr().err)
+
+
+def test_debug_shows_the_traceback_wherever_the_flag_stands(echo):
+    def fail(args):
+        raise InputError("a.csv", "rows", 0, "at least one")
+
+    echo(fail)
+    for words in (["--debug", "echo"], ["echo", "--debug"]):
+        with pytest.raises(InputError):
+            cli.main(words)
+
+
+def run_python(code: str, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, **options
+    )
+
+
+def test_listing_the_commands_imports_nothing_heavy():
+    code = (
+        "import sys; from evenstep.cli.main import main; main([]); "
+        "heavy = {'numba','numpy','scipy','pyarrow','matplotlib','yaml','msgspec','rich','highspy'} & set(sys.modules); "
+        "sys.exit(','.join(sorted(heavy)))"
+    )
+    seen = run_python(code)
+    assert seen.returncode == 0, seen.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    code = (
+        "import sys\n"
+        "from evenstep.cli import main as cli\n"
+        "cli._run = lambda words: [print('x' * 1000) for _ in range(1000)] and 0\n"
+        "sys.exit(cli.main([]))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=60) == 0
+
+
+def test_every_command_has_a_summary_a_description_and_examples_that_parse():
+    commands = names.members("cli")
+    assert commands
+    for name in commands:
+        command = names.find("cli", name)
+        assert command.summary and not command.summary.endswith("."), name
+        assert command.description, name
+        assert command.examples, name
+        assert f"evenstep {name}" in cli.parser_of(name).format_help()
