@@ -1,0 +1,83 @@
+# Every target makes its own .venv from a bare python3 (3.11 or newer) with pip; uv is used when it is on the path.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+PIP := $(if $(UV),$(UV) pip install --quiet --python $(PY),$(PY) -m pip install --quiet --disable-pip-version-check)
+PYTEST := $(PY) -m pytest -n auto --maxprocesses 8
+REPORT ?= evenstep-report.html
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check bench docs pictures schemas lock clean
+
+help:
+	@echo "make demo      install, compare policies on a bundled real trace, say where the HTML report is"
+	@echo "make test      the fast tests"
+	@echo "make test-all  every test, from the lock file; a skipped test fails"
+	@echo "make check     lint, format, types, imports, spelling, docs, file sizes"
+	@echo "make bench     the speed ratios of benchmarks/"
+	@echo "make docs      the documentation, into build/site"
+	@echo "make pictures  redraw the pictures of README and docs"
+	@echo "make schemas   rewrite the JSON Schemas of docs/reference/schemas"
+	@echo "make lock      rewrite requirements/dev.lock (needs uv)"
+
+$(PY):
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"evenstep needs Python 3.11 or newer; $(PYTHON) is {v[0]}.{v[1]}. Run: make PYTHON=python3.12 ...")'
+	$(if $(UV),$(UV) venv --quiet --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
+
+# What each tier needs, once per change of pyproject.toml or of the lock file.
+$(VENV)/.run: pyproject.toml | $(PY)
+	@echo "installing evenstep into $(VENV)"
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml $(VENV)/.run
+	@$(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["test"], sep="\n")' > $(VENV)/test.txt
+	$(PIP) -r $(VENV)/test.txt
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml requirements/dev.lock | $(PY)
+	@echo "installing the locked tools into $(VENV)"
+	$(PIP) -r requirements/dev.lock
+	$(PIP) --no-deps -e .
+	@touch $(VENV)/.run $(VENV)/.test $@
+
+demo: $(VENV)/.run
+	@$(BIN)/evenstep compare sample:azure-conv --report $(REPORT)
+
+test: $(VENV)/.test
+	$(PYTEST) -m "not slow and not engine and not browser"
+
+test-all: $(VENV)/.dev
+	$(PYTEST) -ra --no-skips
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/typos
+	$(PY) .ci/files.py
+	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+
+bench: $(VENV)/.test
+	@for file in benchmarks/bench_*.py; do $(PY) $$file || exit 1; done
+
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	@echo "build/site/index.html"
+
+pictures: $(VENV)/.run
+	$(PY) docs/pictures.py
+
+schemas: $(VENV)/.run
+	$(PY) docs/schemas.py
+
+lock:
+	$(if $(UV),,$(error make lock needs uv on the path))
+	$(UV) pip compile --quiet --universal --python-version 3.11 pyproject.toml --extra all --group dev \
+	  --no-annotate --custom-compile-command "make lock" --upgrade -o requirements/dev.lock
+
+clean:
+	rm -rf $(VENV) build site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
