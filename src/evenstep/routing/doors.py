@@ -1,0 +1,92 @@
+"""One decision through a policy's compiled door, from the same view as the plain one.
+
+Hosts keep their arrays in the kernel's layout and call it themselves; this is for checks, tests and benchmarks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.request import F8, I8
+from evenstep.routing.view import HOLD, RoutingDecision, RoutingPolicy, RoutingView, horizon_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelCall:
+    """A view as the arguments of ``route_into`` (see `routing.view`): own copies, written by the call.
+
+    Args:
+        function: the kernel, ready to be called with `arguments`.
+        arguments: all arguments in order.
+        memory: int64[M], changed in place by the call.
+        worker: int64[W], the answer; `HOLD` until the call.
+    """
+
+    function: Any
+    arguments: tuple[Any, ...]
+    memory: I8
+    worker: I8
+
+
+def kernel_call(policy: RoutingPolicy, view: RoutingView) -> KernelCall | None:
+    """The call that makes this decision through the compiled door; None when the policy has no kernel."""
+    module = compiled.kernel_of(policy)
+    if module is None:
+        return None
+    G, W = view.load.size, view.waiting_id.size
+    parameters = compiled.parameters(policy)
+    horizon = horizon_of(policy)
+    ask = getattr(module, "scratch", None)
+    ints, floats = ask(G, W, horizon, parameters) if ask else (0, 0)
+    projections = np.array(view.projections) if horizon else np.zeros((G, 0))
+    memory, worker = view.memory.copy(), np.full(W, HOLD, np.int64)
+    arguments = (
+        view.decision, view.seed, view.now_s, view.mean_wait_s, 0, W,
+        _stack(np.int64, view.group, view.queued, view.free_slots, view.running),
+        _stack(np.float64, view.load, view.queued_load, view.kv_free, view.seconds_per_token),
+        _stack(np.int64, view.waiting_id, view.waiting_class, view.waiting_key),
+        _stack(np.float64, view.waiting_load, view.now_s - view.waited_s, view.waiting_steps),
+        projections, view.growth.copy(), view.cached_tokens.copy(), memory, parameters,
+        np.full(ints, -7, np.int64), np.full(floats, np.nan), worker,
+    )  # fmt: skip
+    return KernelCall(module.route_into, arguments, memory, worker)
+
+
+def through_kernel(policy: RoutingPolicy, view: RoutingView) -> RoutingDecision | None:
+    """The decision of the compiled door; None when the policy has no kernel."""
+    call = kernel_call(policy, view)
+    if call is None:
+        return None
+    bound = float(call.function(*call.arguments))
+    return RoutingDecision(call.worker, call.memory, bound)
+
+
+def difference(plain: RoutingDecision, kernel: RoutingDecision, memory: I8) -> str:
+    """Where two decisions on one view differ, as a sentence; empty when they are equal in bits.
+
+    Args:
+        memory: int64[M], the view's memory: what a decision without one leaves behind.
+    """
+    if not np.array_equal(plain.worker, kernel.worker):
+        if plain.worker.shape != kernel.worker.shape:
+            return f"plain route answers shape {plain.worker.shape}, the kernel {kernel.worker.shape}"
+        i = int(np.argmax(plain.worker != kernel.worker))
+        return f"waiting request {i}: plain route answers {plain.worker[i]}, the kernel {kernel.worker[i]}"
+    kept = [memory if d.memory is None else d.memory for d in (plain, kernel)]
+    if not np.array_equal(*kept):
+        return f"memory: plain route keeps {kept[0].tolist()}, the kernel {kept[1].tolist()}"
+    if not _same(plain.bound, kernel.bound):
+        return f"bound: plain route answers {plain.bound!r}, the kernel {kernel.bound!r}"
+    return ""
+
+
+def _same(a: float, b: float) -> bool:
+    return a == b or (a != a and b != b)
+
+
+def _stack(kind: type[Any], *rows: F8 | I8) -> Any:
+    return np.ascontiguousarray(np.stack([np.asarray(row, kind) for row in rows]))

@@ -1,0 +1,54 @@
+"""What is left of slots and KV memory while one decision fills them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.request import F8, I8
+from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
+
+
+class Filling:
+    """The room left on every worker, and the answer so far, of one decision.
+
+    A request that fits nowhere is simply not sent: the policies skip it and go on with the next one, so that one
+    huge request does not block the pool.
+
+    Args:
+        view: the view the decision is about; it is not changed.
+    """
+
+    def __init__(self, view: RoutingView) -> None:
+        self.free_slots: I8 = view.free_slots.copy()
+        self.kv_free: F8 = view.kv_free.copy()
+        self.worker: I8 = np.full(view.waiting_id.size, HOLD, np.int64)
+        self._waiting_load = view.waiting_load
+
+    def open_to(self, request: int) -> I8:
+        """int64[n], workers with a slot and the KV memory for a waiting request, in index order."""
+        return np.flatnonzero((self.free_slots > 0) & (self.kv_free >= self._waiting_load[request]))
+
+    def send(self, request: int, worker: int) -> None:
+        self.worker[request] = worker
+        self.free_slots[worker] -= 1
+        self.kv_free[worker] -= self._waiting_load[request]
+
+    @property
+    def full(self) -> bool:
+        """Whether no worker has a slot left."""
+        return not bool(np.any(self.free_slots > 0))
+
+    def decision(self) -> RoutingDecision:
+        return RoutingDecision(self.worker)
+
+
+def overdue(view: RoutingView, age_limit: float) -> int:
+    """How many of the oldest requests have waited more than `age_limit` times the mean wait.
+
+    Args:
+        age_limit: multiple of the mean wait; 0 switches the rule off. Before the first admission nothing is overdue.
+    """
+    if not (age_limit > 0 and view.mean_wait_s > 0):
+        return 0
+    late = view.waited_s > age_limit * view.mean_wait_s
+    return int(np.argmin(late)) if not late.all() else int(late.size)

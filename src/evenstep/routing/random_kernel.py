@@ -1,0 +1,48 @@
+"""Compiled twin of `random`."""
+# pyright: basic
+
+from __future__ import annotations
+
+from evenstep.compiled import route_kernel
+from evenstep.routing.filling_kernel import close, open_workers
+from evenstep.routing.view import ID, WAITING_LOAD
+from evenstep.streams import stream_number
+from evenstep.streams_kernel import uniform
+
+_STREAM = stream_number("random")
+
+
+def scratch(workers, waiting, horizon, parameters):
+    return 2 * workers, workers
+
+
+@route_kernel
+def route_into(
+    decision, seed, now_s, mean_wait_s, first, waiting,
+    workers_i, workers_f, waiting_i, waiting_f,
+    projections, growth, cached, memory, parameters,
+    scratch_i, scratch_f, worker,
+):  # fmt: skip
+    G = workers_i.shape[1]
+    index, slots, kv = scratch_i[:G], scratch_i[G : 2 * G], scratch_f[:G]
+    n = open_workers(workers_i, workers_f, index, slots, kv)
+    for i in range(waiting):
+        if n == 0:
+            break
+        size = waiting_f[WAITING_LOAD, first + i]
+        fits = 0
+        for j in range(n):
+            fits += kv[j] >= size
+        if fits == 0:
+            continue
+        skip = int(uniform(seed, _STREAM, waiting_i[ID, first + i], 0) * fits)
+        best = -1
+        while skip >= 0:
+            best += 1
+            skip -= kv[best] >= size
+        worker[i] = index[best]
+        kv[best] -= size
+        slots[best] -= 1
+        if slots[best] == 0:
+            n = close(best, n, index, slots, kv)
+    return float("nan")
