@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from evenstep.measure.records import Conditions, RequestTable, StepTable, Totals, columns
 from evenstep.routing.view import RoutingView
 
 # --- routing views -------------------------------------------------------------------------------------------
@@ -100,3 +101,50 @@ def routing_views(
         cached_tokens=_read_only([], np.float64, (0, 0)),
         memory=_read_only(ints(0, 9, memory), np.int64),
     )
+
+
+# --- record tables -------------------------------------------------------------------------------------------
+
+
+@st.composite
+def recorded_tables(draw: st.DrawFn) -> tuple[Conditions, StepTable, RequestTable, Totals]:
+    """Tables of a run of 1..2 barrier groups: consistent row by row, of random loads, waits and fullness."""
+    sizes = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=2)))
+    slots, seed = draw(st.integers(1, 3)), draw(st.integers(0, 2**32 - 1))
+    steps, requests = draw(st.integers(1, 60)), draw(st.integers(1, 60))
+    random = np.random.default_rng(seed)
+    total = slots * sum(sizes)
+    group = random.integers(0, len(sizes), steps)
+    loads = [random.integers(1, 50, sizes[g]).astype(float) for g in group]
+    envelope, load_sum, load_min = (np.array([f(x) for x in loads]) for f in (np.max, np.sum, np.min))
+    busy = np.where(random.random(steps) < draw(st.sampled_from([0.1, 0.5, 0.9])), total, max(1, total // 2))
+    start = np.cumsum(random.random(steps))
+    step_table = StepTable(
+        group, np.arange(steps), start, 1 + envelope / 8, envelope, load_sum, load_min, envelope / 8, load_sum / 8,
+        busy // len(sizes), busy, busy * 0, busy, load_sum + 1, load_sum + 2,
+    )  # fmt: skip
+    visible, wait = np.sort(random.random(requests)) * 20, random.random(requests) * 5
+    output = random.integers(1, 40, requests)
+    first = visible + wait + 0.25
+    request_table = RequestTable(
+        random.permutation(requests), random.integers(0, sum(sizes), requests),
+        random.integers(1, 5000, requests), output, visible, visible + wait, first, first + output * 0.3,
+        np.arange(requests), np.arange(requests) + output - 1, random.integers(0, 2, requests),
+    )  # fmt: skip
+    makespan = float(max((start + step_table.duration_s).max(), request_table.finished_s.max(), 150.0 * steps))
+    totals = Totals(
+        requests, int(output.sum()), steps, steps, makespan, float(load_sum.sum()), int(busy.sum()),
+        int(request_table.restarts.sum()), 0,
+    )  # fmt: skip
+    conditions = Conditions(sum(sizes), slots, total, sizes, (1.0,) * len(sizes), 0.125, "timed", 0, 0, "fcfs")
+    return conditions, step_table, request_table, totals
+
+
+def cut(draw: st.DataObject, table: Any) -> list[Any]:
+    """A record table cut into chunks at random places; some chunks may be empty."""
+    places = sorted(draw.draw(st.lists(st.integers(0, table.rows), max_size=5)))
+    ends = [0, *places, table.rows]
+    return [
+        type(table)(**{name: column[a:b] for name, column in columns(table).items()})
+        for a, b in zip(ends[:-1], ends[1:], strict=True)
+    ]

@@ -1,0 +1,109 @@
+"""The power law of an accelerator, and what one decode step of a barrier group costs under both accountings.
+
+The functions here are the plain reference; a compiled loop may use another order of operations, and the two
+agree to 1e-6 relative (energy decides nothing and is outside the digest).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import F8, I8
+
+#: Floating-point operations a generated token costs per model parameter (BF-IO D45).
+FLOPS_PER_PARAMETER = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """``P(mfu) = idle_w + (max_w - idle_w) * min(1, mfu / mfu_sat) ** gamma``.
+
+    Args:
+        model_params: parameters of the served model (active ones, for a mixture of experts).
+        peak_flops: peak of one worker, operations a second.
+        idle_w: watts of a worker that waits.
+        max_w: watts of a worker at or above saturation.
+        mfu_sat: share of the peak at which power saturates, in (0, 1].
+        gamma: exponent, in (0, 1]; below 1 power rises early.
+
+    Raises:
+        InputError: a value outside the ranges above, or ``max_w < idle_w``.
+
+    Source: BF-IO eq. 11, D44-D46; capped at saturation, where the paper's formula would go on beyond `max_w`.
+    """
+
+    model_params: float = 8e9
+    peak_flops: float = 312e12
+    idle_w: float = 100.0
+    max_w: float = 400.0
+    mfu_sat: float = 0.45
+    gamma: float = 0.7
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not (np.isfinite(value) and value > 0) and not (field.name == "idle_w" and value == 0):
+                raise InputError("power", field.name, value, "a finite number above 0")
+        for name in ("mfu_sat", "gamma"):
+            if getattr(self, name) > 1:
+                raise InputError("power", name, getattr(self, name), "a number in (0, 1]")
+        if self.max_w < self.idle_w:
+            raise InputError("power", "max_w", self.max_w, f"at least idle_w, {self.idle_w:g}")
+
+    @property
+    def mfu_per_tokens_per_s(self) -> float:
+        """Model FLOPs utilisation of a worker that makes one token a second (BF-IO D45)."""
+        return FLOPS_PER_PARAMETER * self.model_params / self.peak_flops
+
+
+def watts(power: Power, tokens_per_s: F8) -> F8:
+    """Watts of workers from the tokens each makes a second.
+
+    Args:
+        power: the law.
+        tokens_per_s: float64 of any shape, tokens a second of one worker.
+
+    Returns:
+        float64 of that shape, watts.
+
+    Source: BF-IO eq. 11, D44-D46.
+    """
+    mfu = tokens_per_s * power.mfu_per_tokens_per_s
+    return power.idle_w + (power.max_w - power.idle_w) * np.minimum(1.0, mfu / power.mfu_sat) ** power.gamma
+
+
+def energy_j(
+    power: Power, running: I8, local_s: F8, overhead_s: float, duration_s: float
+) -> tuple[float, float]:
+    """Joules one decode step of one barrier group costs, under both accountings.
+
+    *Busy/idle*: worker g works ``overhead_s + local_s[g]`` seconds at the power of its tokens over those
+    seconds, and waits at the barrier for the rest of the step at idle power. *Step average*: the same tokens
+    spread over the whole step, which is how BF-IO D47 may be read.
+
+    Args:
+        power: the law.
+        running: int64[G], running requests of each worker; each makes one token this step.
+        local_s: float64[G], seconds of work that depend on the load.
+        overhead_s: C with its synchronisation term, seconds.
+        duration_s: seconds of the step, at least ``overhead_s + max(local_s)``.
+
+    Returns:
+        (busy_idle, step_average), joules summed over the workers.
+
+    Source: BF-IO eq. 10, D47, and the note on idle time below it.
+    """
+    tokens = running.astype(np.float64)
+    busy_s = overhead_s + local_s
+    working = watts(power, _rate(tokens, busy_s))
+    busy_idle = np.sum(working * busy_s + power.idle_w * (duration_s - busy_s))
+    step_average = np.sum(watts(power, _rate(tokens, np.full(tokens.shape, duration_s)))) * duration_s
+    return float(busy_idle), float(step_average)
+
+
+def _rate(tokens: F8, seconds: F8) -> F8:
+    """Tokens a second; 0 where no time passes, so that an instantaneous step costs nothing."""
+    return np.divide(tokens, seconds, out=np.zeros_like(tokens), where=seconds > 0)

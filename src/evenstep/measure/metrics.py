@@ -1,0 +1,202 @@
+"""What each metric means, one small pure function a metric, over columns of the record tables.
+
+`measure.tally` applies them chunk by chunk; `docs/reference/metrics.md` has the same formulas on one page.
+K is a number of rows of a step table, N of a request table; `size` is the number of workers of each row's
+group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstep.errors import InputError
+from evenstep.measure.records import Conditions, RequestTable, StepTable
+from evenstep.request import F8, I8
+
+#: A step belongs to the steady window's ends when this share of all slots is busy.
+FULL_SHARE = 0.98
+#: With fewer full steps than this the window is every step with a running request.
+FEWEST_FULL_STEPS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """A service-level objective: a request meets it when both of its times are at or below the limits.
+
+    Args:
+        ttft_s: time to first token, seconds; inf = no limit.
+        tpot_s: time per output token, seconds; inf = no limit.
+
+    Raises:
+        InputError: a limit that is not above 0.
+    """
+
+    ttft_s: float = float("inf")
+    tpot_s: float = float("inf")
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if not getattr(self, field.name) > 0:
+                raise InputError("slo", field.name, getattr(self, field.name), "seconds above 0")
+
+
+def imbalance_envelope(envelope: F8, load_sum: F8, size: F8) -> F8:
+    """Idle KV tokens of each step: workers times envelope, minus the sum of loads.
+
+    Args:
+        envelope, load_sum: float64[K], KV tokens: heaviest worker and all workers.
+        size: float64[K], workers of the group.
+
+    Returns:
+        float64[K], KV tokens.
+
+    Source: BF-IO eq. 7; BalanceRoute's max minus min is `spread`.
+    """
+    return size * envelope - load_sum
+
+
+def spread(envelope: F8, load_min: F8) -> F8:
+    """float64[K] KV tokens between the heaviest and lightest worker of each step. Source: BalanceRoute."""
+    return envelope - load_min
+
+
+def idle_share(heaviest: F8, total: F8, size: F8, fixed: F8 | float = 0.0) -> F8:
+    """Share of a step's worker time spent waiting at the barrier: one minus mean over maximum.
+
+    Args:
+        heaviest, total: float64[K], largest and summed load in KV tokens, or the same of local seconds.
+        size: float64[K], workers of the group.
+        fixed: what each worker spends whatever its load, in the same unit (C in seconds for
+            `idle_time_share`).
+
+    Returns:
+        float64[K] in [0, 1); 0 where no worker has anything to do, since then nobody waits for anybody.
+
+    Source: BF-IO sec. 6.2, Fig. 1; spec "idle share of step k".
+    """
+    longest = heaviest + fixed
+    mean = total / size + fixed
+    return 1.0 - np.divide(mean, longest, out=np.ones_like(longest), where=longest > 0)
+
+
+def full(steps: StepTable, slots_total: int) -> NDArray[np.bool_]:
+    """bool[K], steps with at least 98 % of all slots busy."""
+    return steps.running_all >= FULL_SHARE * slots_total
+
+
+def steady_window(is_full: NDArray[np.bool_]) -> tuple[str, int, int]:
+    """The steps that step metrics are averaged over, so that filling and draining do not blur them.
+
+    Args:
+        is_full: bool[K], steps with at least 98 % of all slots busy, in order.
+
+    Returns:
+        (kind, first, last): ``full-slots`` and the first and last such step, or ``running`` and all steps
+        when there are fewer than 10 of them. Row numbers, both ends included; (``running``, 0, -1) for no
+        steps.
+    """
+    rows = np.flatnonzero(is_full)
+    if rows.size < FEWEST_FULL_STEPS:
+        return "running", 0, is_full.size - 1
+    return "full-slots", int(rows[0]), int(rows[-1])
+
+
+def tpot(requests: RequestTable) -> F8:
+    """float64[N] seconds per output token, from admission to completion. Source: BF-IO eq. 9."""
+    return (requests.finished_s - requests.admitted_s) / requests.output_tokens
+
+
+def ttft(requests: RequestTable) -> F8:
+    """float64[N] seconds from becoming visible to the end of the first decode step."""
+    return requests.first_token_s - requests.visible_s
+
+
+def end_to_end(requests: RequestTable) -> F8:
+    """float64[N] seconds from becoming visible to completion."""
+    return requests.finished_s - requests.visible_s
+
+
+def wait(requests: RequestTable) -> F8:
+    """float64[N] seconds from becoming visible (arrival, or revelation when saturated) to admission."""
+    return requests.admitted_s - requests.visible_s
+
+
+def meets(slo: Slo, ttft_s: F8, tpot_s: F8) -> NDArray[np.bool_]:
+    """bool[N], requests whose times are within the objective."""
+    return (ttft_s <= slo.ttft_s) & (tpot_s <= slo.tpot_s)
+
+
+def mean_load(conditions: Conditions, load_steps: float, active_steps: int) -> float:
+    """KV tokens of a worker whose slots are all busy, whatever the policy: ``Lbar``.
+
+    Args:
+        conditions: gives B, the mean slots of a worker.
+        load_steps: sum over steps and workers of KV load; ``sum o*s + o(o-1)/2`` at +1 drift.
+        active_steps: sum over steps of running requests; ``sum o`` at one token a step.
+    """
+    return conditions.slots_total / conditions.workers * load_steps / active_steps
+
+
+def full_slot_tokens_per_s(
+    conditions: Conditions, load: float, idle: F8, tokens_per_active_step: float = 1.0
+) -> float:
+    """Tokens a second of a fleet whose slots are all busy, at the policy-free mean load: the fair throughput.
+
+    ``G*B / (C + t_l * Lbar / (1 - idle))``, summed over barrier groups. A truncated or draining run flatters
+    whoever picks small requests; this does not.
+
+    Args:
+        conditions: slots, group sizes, C and t_l.
+        load: ``Lbar`` of `mean_load`, KV tokens.
+        idle: float64[groups], mean idle share of each group in the steady window.
+        tokens_per_active_step: tokens a running request makes a step (1 but for speculative decoding).
+
+    Returns:
+        tokens a second; nan when t_l is nan (a law that is not linear has no such closed form) or a step
+        takes no time.
+    """
+    total = 0.0
+    for size, overhead_s, share in zip(
+        conditions.group_sizes, group_overheads(conditions), idle, strict=True
+    ):
+        seconds = overhead_s + conditions.seconds_per_token * load / (1.0 - share)
+        slots = conditions.slots_total * size / conditions.workers
+        total += slots * tokens_per_active_step / seconds if seconds > 0 else float("nan")
+    return total
+
+
+def policy_free_bound_s(conditions: Conditions, load_steps: float, active_steps: int, longest: int) -> float:
+    """A makespan no policy can beat: every slot busy and every load even, or the longest request alone.
+
+    One group: ``C * max(ceil(tokens / GB), max o) + t_l * work / G``. Several groups step on their own, so
+    only the larger of the two parts is certain, with the smallest C.
+
+    Args:
+        conditions: slots, group sizes, C and t_l.
+        load_steps: KV tokens times steps of the whole run (``work``).
+        active_steps: request steps of the whole run (``tokens`` at one token a step).
+        longest: decode steps of the longest request (``max o``).
+
+    Returns:
+        seconds; nan when t_l is nan.
+    """
+    overheads = group_overheads(conditions)
+    work_s = conditions.seconds_per_token * load_steps / conditions.workers
+    if len(overheads) == 1:
+        return overheads[0] * max(-(-active_steps // conditions.slots_total), longest) + work_s
+    return max(min(overheads) * longest, min(overheads) * active_steps / conditions.slots_total + work_s)
+
+
+def group_overheads(conditions: Conditions) -> tuple[float, ...]:
+    """C of each group, seconds; one value in `Conditions.overhead_s` stands for all groups."""
+    if len(conditions.overhead_s) == 1:
+        return conditions.overhead_s * len(conditions.group_sizes)
+    return conditions.overhead_s
+
+
+def of_group(values: tuple[int, ...] | tuple[float, ...], group: I8) -> F8:
+    """float64[K], the value of each row's group."""
+    return np.array(values, np.float64)[group]

@@ -1,0 +1,92 @@
+"""Quantiles of many values: exact from all of them, or within 0.1 % from a histogram of fixed size."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.request import F8, I8
+
+_BITS = 9  # leading bits of the fraction kept: a bin is at most 2**-9 of its value wide
+_SHIFT = 52 - _BITS
+_LOWEST = 2.0**-40  # smaller values (a picosecond and below) are counted as 0
+_HIGHEST = 2.0**40  # larger values are counted as this one
+
+
+def _key(value: float) -> int:
+    return int(np.float64(value).view(np.int64)) >> _SHIFT
+
+
+_FIRST = _key(_LOWEST) - 1  # the bin of zero
+_BINS = _key(_HIGHEST) - _FIRST + 1
+
+
+class LogHistogram:
+    """Counts of non-negative values in bins of equal relative width.
+
+    A bin is the exponent and the nine leading bits of the fraction of a float64, so finding it is one shift.
+    Values below 2**-40 count as 0, above 2**40 as 2**40. `RELATIVE_ERROR` bounds the error of a quantile
+    against the order statistic of the same rank.
+    """
+
+    RELATIVE_ERROR = 2.0 ** -(_BITS + 1)
+
+    def __init__(self) -> None:
+        self.counts: I8 = np.zeros(_BINS, np.int64)
+        self.total = 0
+
+    def add(self, values: F8) -> None:
+        """Count float64[N] values, none negative or nan."""
+        if values.size == 0:
+            return
+        bins = np.clip((np.ascontiguousarray(values).view(np.int64) >> _SHIFT) - _FIRST, 0, _BINS - 1)
+        low = int(bins.min())
+        seen = np.bincount(bins - low)
+        self.counts[low : low + seen.size] += seen
+        self.total += values.size
+
+    def quantiles(self, shares: F8) -> F8:
+        """Values below which these shares of all values lie.
+
+        Args:
+            shares: float64[Q] in [0, 1].
+
+        Returns:
+            float64[Q], linear between the two order statistics next to ``share * (N - 1)``; nan when nothing
+            was counted.
+        """
+        if self.total == 0:
+            return np.full(shares.shape, np.nan)
+        rank = shares * (self.total - 1)
+        below = np.floor(rank)
+        cumulative = np.cumsum(self.counts)
+        low = self._middle(np.searchsorted(cumulative, below, side="right"))
+        high = self._middle(np.searchsorted(cumulative, np.ceil(rank), side="right"))
+        return low + (rank - below) * (high - low)
+
+    @staticmethod
+    def _middle(bins: I8) -> F8:
+        """float64[Q] middles of these bins; the bin of zero is 0."""
+        lower = ((bins.astype(np.int64) + _FIRST) << _SHIFT).view(np.float64)
+        upper = ((bins.astype(np.int64) + _FIRST + 1) << _SHIFT).view(np.float64)
+        return np.where(bins == 0, 0.0, 0.5 * (lower + upper))
+
+
+class AllValues:
+    """Every value, kept; its quantiles are exact (NumPy's linear interpolation)."""
+
+    def __init__(self) -> None:
+        self._parts: list[F8] = []
+
+    def add(self, values: F8) -> None:
+        """Keep float64[N] values, none nan."""
+        self._parts.append(values)
+
+    def quantiles(self, shares: F8) -> F8:
+        """float64[Q] from float64[Q] shares in [0, 1], as `LogHistogram.quantiles`."""
+        values = np.sort(np.concatenate(self._parts)) if self._parts else np.zeros(0)
+        if values.size == 0:
+            return np.full(shares.shape, np.nan)
+        rank = shares * (values.size - 1)
+        below = np.floor(rank)
+        low, high = values[below.astype(np.int64)], values[np.ceil(rank).astype(np.int64)]
+        return low + (rank - below) * (high - low)

@@ -1,0 +1,275 @@
+"""Every metric of one run, kept while it goes, so that long runs need no records; the same code serves whole
+tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from evenstep.cost.power import Power
+from evenstep.measure import metrics
+from evenstep.measure.metrics import Slo
+from evenstep.measure.quantiles import AllValues, LogHistogram
+from evenstep.measure.records import Conditions, RequestTable, StepTable, Totals, columns
+from evenstep.measure.waits import WaitsBySize
+from evenstep.request import F8, I8
+
+_BLOCK = 65_536  # rows worked on at once, so that temporary arrays stay small
+_SHARES = np.array([0.5, 0.95, 0.99])
+
+# Rows of the step sums.
+_STEPS, _IDLE, _IDLE_TIME, _ENVELOPE, _SPREAD, _SECONDS, _TOKENS, _ALL_BUSY, _BUSY_IDLE_J, _AVERAGE_J = range(
+    10
+)
+
+
+class Tally:
+    """Metrics of one run from chunks of its record tables.
+
+    Feed it every step in order of start and every request in order of completion, in chunks of any size, then
+    ask for the summary. Memory does not grow with the run unless `exact`.
+
+    Args:
+        conditions: what the run is made under.
+        exact: keep every request's times for exact percentiles; otherwise they are within 0.1 %
+            (`LogHistogram`).
+        slo: objective for goodput, or None.
+        power: prices the time in which a group has no running request.
+    """
+
+    def __init__(
+        self, conditions: Conditions, exact: bool = True, slo: Slo | None = None, power: Power | None = None
+    ) -> None:
+        self._conditions = conditions
+        self._slo = slo
+        self._power = power or Power()
+        self._steps = _StepSums(conditions)
+        kind = AllValues if exact else LogHistogram
+        self._times = {name: kind() for name in ("tpot", "ttft", "e2e", "wait")}
+        self._sums = dict.fromkeys(self._times, 0.0)
+        self._by_size = WaitsBySize()
+        self._oldest_wait_s = 0.0
+        self._longest = 0
+        self._requests = self._good_requests = self._good_tokens = 0
+
+    def add_steps(self, steps: StepTable) -> None:
+        """Take the next steps, in order of start."""
+        for block in _blocks(steps):
+            self._steps.add(block)
+
+    def add_requests(self, requests: RequestTable) -> None:
+        """Take requests that completed since the last call."""
+        for block in _blocks(requests):
+            self._add_requests(block)
+
+    def summary(self, totals: Totals) -> dict[str, Any]:
+        """Every metric by name, in JSON types; None where a metric has no value.
+
+        Args:
+            totals: sums over the whole run, from the host.
+
+        Returns:
+            The fields of `docs/reference/metrics.md`.
+        """
+        makespan = totals.makespan_s
+        values: dict[str, Any] = {
+            "requests": totals.requests,
+            "output_tokens": totals.output_tokens,
+            "steps": totals.steps,
+            "decisions": totals.decisions,
+            "window": self._steps.window(),
+            **self._step_metrics(totals),
+            "tokens_per_s": totals.output_tokens / makespan if makespan > 0 else math.nan,
+            "makespan_s": makespan,
+            "policy_free_bound_s": metrics.policy_free_bound_s(
+                self._conditions, totals.load_steps, totals.active_steps, self._longest
+            ),
+            **self._request_metrics(),
+            **self._energy(makespan),
+            "overloaded": totals.overloaded_steps == totals.steps,
+            "overloaded_steps": totals.overloaded_steps,
+            "restarts": totals.restarts,
+        }
+        if self._slo is not None:
+            values["goodput_requests_per_s"] = self._good_requests / makespan if makespan > 0 else math.nan
+            values["goodput_tokens_per_s"] = self._good_tokens / makespan if makespan > 0 else math.nan
+            values["slo_share"] = self._good_requests / self._requests if self._requests else math.nan
+        return {name: _plain(value) for name, value in values.items()} | dict(totals.counted)
+
+    def _add_requests(self, requests: RequestTable) -> None:
+        times = {
+            "tpot": metrics.tpot(requests),
+            "ttft": metrics.ttft(requests),
+            "e2e": metrics.end_to_end(requests),
+            "wait": metrics.wait(requests),
+        }
+        for name, values in times.items():
+            self._times[name].add(values)
+            self._sums[name] += float(values.sum())
+        self._by_size.add(requests.prompt_tokens, times["wait"])
+        self._oldest_wait_s = max(self._oldest_wait_s, float(times["wait"].max()))
+        steps = requests.finished_step - requests.admitted_step + 1
+        self._longest = max(self._longest, int(steps[requests.restarts == 0].max(initial=0)))
+        self._requests += requests.rows
+        if self._slo is not None:
+            good = metrics.meets(self._slo, times["ttft"], times["tpot"])
+            self._good_requests += int(good.sum())
+            self._good_tokens += int(requests.output_tokens[good].sum())
+
+    def _step_metrics(self, totals: Totals) -> dict[str, float]:
+        conditions, sums = self._conditions, self._steps.chosen()
+        count = sums[_STEPS]
+        mean = _ratio(sums.sum(axis=1), count.sum())
+        by_group = np.where(count > 0, _ratio(sums[_IDLE], count), mean[_IDLE])
+        active = max(1, totals.active_steps)
+        load = metrics.mean_load(conditions, totals.load_steps, active)
+        rate = metrics.full_slot_tokens_per_s(conditions, load, by_group, totals.output_tokens / active)
+        return {
+            "idle_share": float(mean[_IDLE]),
+            "idle_time_share": float(mean[_IDLE_TIME]),
+            "imbalance_envelope_tokens": float(mean[_ENVELOPE]),
+            "imbalance_spread_tokens": float(mean[_SPREAD]),
+            "full_slot_tokens_per_s": rate,
+            "window_tokens_per_s": float(np.nansum(_ratio(sums[_TOKENS], sums[_SECONDS]))),
+            "mean_load_tokens": load,
+        }
+
+    def _request_metrics(self) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name in ("tpot", "ttft", "e2e"):
+            values[f"{name}_mean_s"] = self._mean(name)
+            for share, value in zip(("p50", "p95", "p99"), self._times[name].quantiles(_SHARES), strict=True):
+                values[f"{name}_{share}_s"] = float(value)
+        values["mean_wait_s"] = self._mean("wait")
+        values["p99_wait_s"] = float(self._times["wait"].quantiles(_SHARES[2:])[0])
+        values["oldest_wait_s"] = self._oldest_wait_s
+        values["waits_by_prompt_fifth"] = self._by_size.fifths()
+        return values
+
+    def _mean(self, name: str) -> float:
+        return self._sums[name] / self._requests if self._requests else math.nan
+
+    def _energy(self, makespan_s: float) -> dict[str, float]:
+        sums = self._steps.all()
+        sizes = np.array(self._conditions.group_sizes, np.float64)
+        unoccupied_s = np.maximum(0.0, makespan_s - sums[_SECONDS])
+        resting_j = float(np.sum(unoccupied_s * sizes) * self._power.idle_w)
+        busy_idle_j = float(sums[_BUSY_IDLE_J].sum()) + resting_j
+        worker_seconds = makespan_s * self._conditions.workers
+        return {
+            "energy_busy_idle_j": busy_idle_j,
+            "energy_step_average_j": float(sums[_AVERAGE_J].sum()) + resting_j,
+            "power_busy_idle_w": busy_idle_j / worker_seconds if worker_seconds > 0 else math.nan,
+        }
+
+
+class _StepSums:
+    """Sums over steps, by barrier group, split by where the first and the last full step so far lie."""
+
+    def __init__(self, conditions: Conditions) -> None:
+        self._conditions = conditions
+        self._linear = not math.isnan(conditions.seconds_per_token)
+        shape = (10, len(conditions.group_sizes))
+        self._before = np.zeros(shape)  # steps before the first full one
+        self._inside = np.zeros(shape)  # from the first full step to the last one seen
+        self._after = np.zeros(shape)  # steps since; they move inside when another full step comes
+        self._rows = self._full_rows = 0
+        self._first = self._last = -1
+
+    def add(self, steps: StepTable) -> None:
+        rows = np.flatnonzero(metrics.full(steps, self._conditions.slots_total))
+        values = self._values(steps)
+        start, end = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
+        if rows.size:
+            if self._full_rows == 0:
+                self._before += self._sum(values, steps.group, 0, start)
+                self._first = self._rows + start
+                self._inside += self._sum(values, steps.group, start, end)
+            else:
+                self._inside += self._after + self._sum(values, steps.group, 0, end)
+            self._after = self._sum(values, steps.group, end, steps.rows)
+            self._last = self._rows + end - 1
+        elif self._full_rows:
+            self._after += self._sum(values, steps.group, 0, steps.rows)
+        else:
+            self._before += self._sum(values, steps.group, 0, steps.rows)
+        self._full_rows += rows.size
+        self._rows += steps.rows
+
+    def all(self) -> F8:
+        """float64[10, groups], sums over the whole run."""
+        return self._before + self._inside + self._after
+
+    def chosen(self) -> F8:
+        """float64[10, groups], sums over the steady window."""
+        return self._inside if self._full_rows >= metrics.FEWEST_FULL_STEPS else self.all()
+
+    def window(self) -> dict[str, Any]:
+        """Which steps are counted; steps are numbered through all groups, in order of start."""
+        enough = self._full_rows >= metrics.FEWEST_FULL_STEPS
+        first, last = (self._first, self._last) if enough else (0, self._rows - 1)
+        busy = int(self.chosen()[_ALL_BUSY].sum())
+        return {
+            "kind": "full-slots" if enough else "running",
+            "first_step": first,
+            "last_step": last,
+            "steps": last - first + 1,
+            "steps_with_all_slots_busy": busy,
+        }
+
+    def _values(self, steps: StepTable) -> F8:
+        """float64[10, K], what is summed, in the order of the row names above."""
+        conditions = self._conditions
+        size = metrics.of_group(conditions.group_sizes, steps.group)
+        overhead_s = metrics.of_group(metrics.group_overheads(conditions), steps.group)
+        heaviest, total = (
+            (steps.envelope, steps.load_sum) if self._linear else (steps.local_max_s, steps.local_sum_s)
+        )
+        return np.stack(
+            [
+                np.ones(steps.rows),
+                metrics.idle_share(heaviest, total, size),
+                metrics.idle_share(steps.local_max_s, steps.local_sum_s, size, overhead_s),
+                metrics.imbalance_envelope(steps.envelope, steps.load_sum, size),
+                metrics.spread(steps.envelope, steps.load_min),
+                steps.duration_s,
+                steps.tokens.astype(np.float64),
+                (steps.running_all >= conditions.slots_total).astype(np.float64),
+                steps.energy_busy_idle_j,
+                steps.energy_step_average_j,
+            ]
+        )
+
+    def _sum(self, values: F8, group: I8, start: int, end: int) -> F8:
+        groups = len(self._conditions.group_sizes)
+        if groups == 1:
+            return values[:, start:end].sum(axis=1, keepdims=True)
+        sums = np.zeros((values.shape[0], groups))
+        for row, total in zip(values, sums, strict=True):
+            total += np.bincount(group[start:end], weights=row[start:end], minlength=groups)
+        return sums
+
+
+def _blocks(table: Any) -> Iterator[Any]:
+    """The table in pieces of bounded size; nothing for an empty one."""
+    if 0 < table.rows <= _BLOCK:
+        yield table
+        return
+    for start in range(0, table.rows, _BLOCK):
+        yield type(table)(**{name: column[start : start + _BLOCK] for name, column in columns(table).items()})
+
+
+def _ratio(numerator: F8, denominator: F8 | float) -> F8:
+    """Element by element; nan where the denominator is 0."""
+    below = np.broadcast_to(np.asarray(denominator, np.float64), numerator.shape)
+    return np.divide(numerator, below, out=np.full(numerator.shape, np.nan), where=below > 0)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no nan or infinity: a metric without a value is None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

@@ -1,0 +1,71 @@
+"""Waits by prompt size: whether short or long prompts pay for the balance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep.request import F8, I8
+
+_BITS = 6  # prompts up to 64 tokens have a bin each; above, a bin is at most 1/64 of its size wide
+_SHIFT = 52 - _BITS
+_FIRST = int(np.float64(1.0).view(np.int64)) >> _SHIFT
+_BINS = 40 << _BITS  # up to 2**40 tokens
+FIFTHS = 5
+
+
+class WaitsBySize:
+    """Mean and oldest wait of each fifth of the requests, by prompt size; memory does not grow with the run.
+
+    Prompt sizes share a bin when they differ by less than 1/64; a bin is never split, so fifths hold a fifth
+    of the requests up to that resolution, and equal prompts are always in the same one.
+    """
+
+    def __init__(self) -> None:
+        self._count: I8 = np.zeros(_BINS, np.int64)
+        self._sum: F8 = np.zeros(_BINS)
+        self._oldest: F8 = np.zeros(_BINS)
+
+    def add(self, prompt_tokens: I8, wait_s: F8) -> None:
+        """Count int64[N] prompt tokens, all >= 1, and float64[N] seconds."""
+        bins = (prompt_tokens.astype(np.float64).view(np.int64) >> _SHIFT) - _FIRST
+        seen = np.bincount(bins)
+        self._count[: seen.size] += seen
+        self._sum[: seen.size] += np.bincount(bins, weights=wait_s)
+        np.maximum.at(self._oldest, bins, wait_s)
+
+    def fifths(self) -> list[dict[str, Any]]:
+        """From the shortest fifth to the longest; a fifth that equal prompts leave empty is left out.
+
+        Returns:
+            dicts with ``prompt_tokens_from`` and ``prompt_tokens_to`` (ends of the bins, both included),
+            ``requests``, ``mean_wait_s``, ``oldest_wait_s``.
+        """
+        present = np.flatnonzero(self._count)
+        if present.size == 0:
+            return []
+        count = self._count[present]
+        middle = np.cumsum(count) - 0.5 * count
+        fifth = np.minimum((middle * FIFTHS / count.sum()).astype(np.int64), FIFTHS - 1)
+        rows: list[dict[str, Any]] = []
+        for number in range(FIFTHS):
+            bins = present[fifth == number]
+            if bins.size == 0:
+                continue
+            requests = int(self._count[bins].sum())
+            rows.append(
+                {
+                    "prompt_tokens_from": _lower(int(bins[0])),
+                    "prompt_tokens_to": _lower(int(bins[-1]) + 1) - 1,
+                    "requests": requests,
+                    "mean_wait_s": float(self._sum[bins].sum()) / requests,
+                    "oldest_wait_s": float(self._oldest[bins].max()),
+                }
+            )
+        return rows
+
+
+def _lower(number: int) -> int:
+    """Fewest prompt tokens that fall into this bin."""
+    return int(np.ceil(np.int64((number + _FIRST) << _SHIFT).view(np.float64)))

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.measure.small_cluster import small_run
+from tests.strategies import cut, recorded_tables
+
+from evenstep.cost.power import Power
+from evenstep.measure import metrics
+from evenstep.measure.metrics import Slo
+from evenstep.measure.tally import Tally
+
+
+def tallied(tables: Any, exact: bool = True, slo: Slo | None = None, cuts: Any = None) -> dict[str, Any]:
+    conditions, steps, requests, totals = tables
+    tally = Tally(conditions, exact=exact, slo=slo)
+    for part in cut(cuts, steps) if cuts else [steps]:
+        tally.add_steps(part)
+    for part in cut(cuts, requests) if cuts else [requests]:
+        tally.add_requests(part)
+    return tally.summary(totals)
+
+
+def flat(value: Any, path: str = "") -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {k: v for name, item in value.items() for k, v in flat(item, f"{path}.{name}").items()}
+    if isinstance(value, list):
+        return {k: v for i, item in enumerate(value) for k, v in flat(item, f"{path}.{i}").items()}
+    return {path: value}
+
+
+def test_the_two_request_example_by_hand():
+    run = small_run([3, 5], [4, 1])
+    s = run.summary
+    assert run.steps.envelope.tolist() == [8, 4, 5, 6]
+    assert (s["requests"], s["output_tokens"], s["steps"], s["makespan_s"]) == (2, 5, 4, 27.0)
+    assert s["window"] == {
+        "kind": "running", "first_step": 0, "last_step": 3, "steps": 4, "steps_with_all_slots_busy": 1,
+    }  # fmt: skip
+    assert s["idle_share"] == s["idle_time_share"] == s["imbalance_envelope_tokens"] == 0.0
+    assert s["tokens_per_s"] == s["window_tokens_per_s"] == pytest.approx(5 / 27)
+    assert s["mean_load_tokens"] == pytest.approx(2 * 23 / 5)
+    assert s["full_slot_tokens_per_s"] == pytest.approx(2 / (1 + 2 * 23 / 5))
+    assert s["policy_free_bound_s"] == 27.0
+    assert s["tpot_mean_s"] == pytest.approx((27 / 4 + 9) / 2)
+    assert s["tpot_p50_s"] == pytest.approx((27 / 4 + 9) / 2)
+    assert s["ttft_p95_s"] == 9.0
+    assert s["e2e_mean_s"] == 18.0
+    assert s["mean_wait_s"] == s["oldest_wait_s"] == s["p99_wait_s"] == 0.0
+    assert not s["overloaded"]
+
+
+def test_two_workers_by_hand():
+    run = small_run([1, 3, 2], [2, 1, 1], workers=2, slots=1)  # loads (1, 3), (2, 2)
+    s = run.summary
+    assert run.steps.load_sum.tolist() == [4, 4]
+    assert s["idle_share"] == pytest.approx((1 - 2 / 3) / 2)
+    assert s["idle_time_share"] == pytest.approx((1 - 3 / 4) / 2)
+    assert s["imbalance_envelope_tokens"] == s["imbalance_spread_tokens"] == 1.0
+    assert s["makespan_s"] == 7.0
+    assert s["oldest_wait_s"] == 4.0
+    assert s["mean_wait_s"] == pytest.approx(4 / 3)
+    assert s["overloaded"]
+
+
+def test_the_window_leaves_out_the_drain():
+    prompts = [5, 2] * 12 + [9]
+    run = small_run(prompts, [1] * 24 + [30], workers=2, slots=1)
+    assert run.steps.rows == 42
+    window = run.summary["window"]
+    assert (window["kind"], window["first_step"], window["last_step"], window["steps"]) == (
+        "full-slots",
+        0,
+        11,
+        12,
+    )
+    assert run.summary["idle_share"] == pytest.approx(0.3)
+    assert run.summary["window_tokens_per_s"] == pytest.approx(2 / 6)
+
+
+@given(st.data(), recorded_tables(), st.booleans())
+def test_chunks_give_what_whole_tables_give(data, tables, exact):
+    slo = Slo(ttft_s=3.0, tpot_s=0.6)
+    whole, parts = flat(tallied(tables, exact, slo)), flat(tallied(tables, exact, slo, data))
+    assert parts.keys() == whole.keys()
+    for name, value in whole.items():
+        expected = pytest.approx(value, rel=1e-9, abs=1e-12) if isinstance(value, float) else value
+        assert parts[name] == expected, name
+
+
+@given(recorded_tables())
+def test_the_summary_is_what_the_metrics_say_of_the_tables(tables):
+    conditions, steps, requests, totals = tables
+    s = tallied(tables)
+    kind, first, last = metrics.steady_window(metrics.full(steps, conditions.slots_total))
+    window = slice(first, last + 1)
+    size = np.array(conditions.group_sizes, float)[steps.group]
+    idle = metrics.idle_share(steps.envelope, steps.load_sum, size)[window]
+    assert (s["window"]["kind"], s["window"]["first_step"], s["window"]["last_step"]) == (kind, first, last)
+    assert s["idle_share"] == pytest.approx(idle.mean())
+    assert s["imbalance_spread_tokens"] == pytest.approx((steps.envelope - steps.load_min)[window].mean())
+    assert s["tpot_p95_s"] == pytest.approx(np.percentile(metrics.tpot(requests), 95))
+    assert s["p99_wait_s"] == pytest.approx(np.percentile(metrics.wait(requests), 99))
+    assert s["e2e_p99_s"] == pytest.approx(np.percentile(metrics.end_to_end(requests), 99))
+    assert s["tokens_per_s"] == pytest.approx(totals.output_tokens / totals.makespan_s)
+    if len(conditions.group_sizes) == 1:
+        load = conditions.slots * totals.load_steps / totals.active_steps
+        tokens = conditions.slots_total * totals.output_tokens / totals.active_steps
+        assert s["full_slot_tokens_per_s"] == pytest.approx(tokens / (1 + 0.125 * load / (1 - idle.mean())))
+
+
+@given(recorded_tables())
+def test_without_exact_values_quantiles_are_within_a_tenth_of_a_percent(tables):
+    exact, close = tallied(tables, True), tallied(tables, False)
+    for name in ("tpot_p50_s", "ttft_p95_s", "e2e_p99_s", "p99_wait_s"):
+        assert close[name] == pytest.approx(exact[name], rel=1e-3)
+    for name in ("tpot_mean_s", "oldest_wait_s", "idle_share"):
+        assert close[name] == exact[name]
+
+
+def test_waiting_groups_draw_idle_power():
+    run = small_run([3, 5], [4, 1])
+    longer = dataclasses.replace(run.totals, makespan_s=37.0)
+    tally = Tally(run.conditions, power=Power(idle_w=50.0))
+    tally.add_steps(run.steps)
+    s = tally.summary(longer)
+    assert s["energy_busy_idle_j"] == pytest.approx(run.steps.energy_busy_idle_j.sum() + 500.0)
+    assert s["energy_step_average_j"] == pytest.approx(run.steps.energy_step_average_j.sum() + 500.0)
+    assert s["power_busy_idle_w"] == pytest.approx(s["energy_busy_idle_j"] / 37.0)
+
+
+def test_one_worker_costs_the_same_under_both_accountings():
+    s = small_run([3, 5, 2], [4, 1, 3]).summary
+    assert s["energy_busy_idle_j"] == pytest.approx(s["energy_step_average_j"])
+
+
+def test_goodput_counts_requests_within_the_objective():
+    run = small_run([3, 5], [4, 1])
+    tally = Tally(run.conditions, slo=Slo(tpot_s=7.0))
+    tally.add_steps(run.steps)
+    tally.add_requests(run.requests)
+    s = tally.summary(run.totals)
+    assert s["goodput_requests_per_s"] == pytest.approx(1 / 27)
+    assert s["goodput_tokens_per_s"] == pytest.approx(4 / 27)
+    assert s["slo_share"] == 0.5
+    assert "slo_share" not in run.summary
+
+
+def test_idle_share_of_a_bent_law_is_of_local_time():
+    run = small_run([1, 3, 2], [2, 1, 1], workers=2, slots=1)
+    steps = dataclasses.replace(run.steps, local_sum_s=run.steps.local_max_s * 2.0)
+    bent = dataclasses.replace(run.conditions, seconds_per_token=math.nan)
+    tally = Tally(bent)
+    tally.add_steps(steps)
+    s = tally.summary(run.totals)
+    assert s["idle_share"] == 0.0
+    assert s["full_slot_tokens_per_s"] is None
+    assert s["policy_free_bound_s"] is None
+
+
+def test_a_run_of_nothing_has_no_values_and_is_still_json():
+    run = small_run([1], [1])
+    nothing = dataclasses.replace(
+        run.totals, requests=0, output_tokens=0, steps=0, makespan_s=0.0, load_steps=0.0, active_steps=0,
+    )  # fmt: skip
+    for exact in (True, False):
+        s = Tally(run.conditions, exact=exact).summary(nothing)
+        assert s["idle_share"] is None
+        assert s["tpot_p95_s"] is None
+        assert s["window"]["steps"] == 0
+        json.dumps(s, allow_nan=False)
+
+
+def test_the_hosts_other_counts_are_in_the_summary():
+    run = small_run([1], [1])
+    totals = dataclasses.replace(run.totals, counted={"predictor_fallbacks": 3})
+    assert Tally(run.conditions).summary(totals)["predictor_fallbacks"] == 3
