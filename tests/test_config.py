@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import jsonschema
 import pytest
@@ -103,7 +104,7 @@ def test_words_and_times_stay_text(tmp_path, text):
         ("version: 1\nnamed:\n  a: {limt: 3}\n", "fleet.yaml line 3: key is 'named.a.limt'"),
         (
             "version: 1\npool:\n  limit: many\n",
-            "fleet.yaml line 3: pool.limit is 'many'; expected `int`, got `str`.",
+            "fleet.yaml line 3: pool.limit is 'many'; expected an integer.",
         ),
         (
             "version: 1\nworkers: 1\nworkers: 2\n",
@@ -147,8 +148,31 @@ def test_later_layers_win_and_every_value_remembers_its_origin():
     assert settled.origin["pool"] == "default"
 
 
+@dataclass(frozen=True)
+class Larger(Fleet):
+    """A larger fleet.
+
+    Args:
+        pace: how fast.
+    """
+
+    pace: Literal["slow", "fast"] = "slow"
+
+
+def test_a_choice_offers_the_nearest_word():
+    with pytest.raises(
+        InputError, match="command line: --pace is 'fats'; expected one of slow, fast. Did you mean fast?"
+    ):
+        config.settle(Larger, config.Layer("command line", {"pace": "fats"}, text=True))
+
+
+def test_meaning_includes_what_a_dataclass_extends():
+    assert config.meaning(Larger)["pace"] == "how fast."
+    assert config.meaning(Larger)["workers"] == "workers of the fleet."
+
+
 def test_a_bad_value_names_the_layer_it_came_from():
-    with pytest.raises(InputError, match="command line: workers is 'x'; expected"):
+    with pytest.raises(InputError, match="command line: --workers is 'x'; expected an integer."):
         config.settle(Fleet, config.Layer("command line", {"workers": "x"}, text=True))
     with pytest.raises(
         InputError, match="fleet.yaml: key is 'worker'; expected a known key. Did you mean workers?"

@@ -13,7 +13,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from evenstep.errors import InputError, nearest
 
@@ -174,8 +174,8 @@ def schema(kind: type[Any], title: str) -> dict[str, Any]:
         if "properties" in part:
             part["additionalProperties"] = False
             part.pop("title", None)
-            meaning = _meaning(by_name[name]) if name in by_name else {}
-            for field, text in meaning.items():
+            said = meaning(by_name[name]) if name in by_name else {}
+            for field, text in said.items():
                 if field in part["properties"]:
                     part["properties"][field]["description"] = text
             part.pop("description", None)
@@ -284,9 +284,25 @@ def _worded(message: str, values: Mapping[str, Any], where: str | Document) -> I
         name = f"{field}.{missing[1]}".lstrip(".")
         return InputError(_place(where, field), name, "missing", "a value")
     value = _value_at(values, field)
-    return InputError(
-        _place(where, field), field or "content", value, said.removeprefix("Expected ").rstrip(".")
-    )
+    return InputError(_place(where, field), field or "content", value, _expected(said))
+
+
+#: msgspec's words for a type, in ours.
+_WORDS = {
+    "int": "an integer", "float": "a number", "str": "text", "bool": "true or false", "array": "a list",
+    "object": "a mapping", "int | null": "an integer", "float | null": "a number", "str | null": "text",
+}  # fmt: skip
+
+
+def _expected(said: str) -> str:
+    """What would have been accepted, from msgspec's ``Expected `int`, got `str` - at `$.pool.limit` ``."""
+    text = said.partition(" - at `$")[0].partition(", got ")[0].removeprefix("Expected ").rstrip(".")
+    return _WORDS.get(text.strip("`"), text)
+
+
+def _choices(hint: Any) -> list[str]:
+    """The words a field may be, when its type is a Literal."""
+    return [str(choice) for choice in get_args(hint)] if get_origin(hint) is Literal else []
 
 
 def _value_at(values: Any, field: str) -> Any:
@@ -306,8 +322,12 @@ def _one(kind: Any, name: str, value: Any, layer: Layer) -> Any:
     try:
         return msgspec.convert(value, hint, strict=not layer.text)
     except msgspec.ValidationError as error:
-        said = str(error).partition(" - at `$")[0]
-        raise InputError(layer.origin, name, value, said.removeprefix("Expected ").rstrip(".")) from None
+        shown = "--" + name.replace("_", "-") if layer.text else name
+        choices = _choices(hint)
+        if choices:
+            text = f"one of {', '.join(choices)}"
+            raise InputError(layer.origin, shown, value, text, nearest(str(value), choices)) from None
+        raise InputError(layer.origin, shown, value, _expected(str(error))) from None
 
 
 def _reachable(kind: Any) -> list[Any]:
@@ -324,12 +344,15 @@ def _reachable(kind: Any) -> list[Any]:
     return found
 
 
-def _meaning(kind: Any) -> dict[str, str]:
-    """Field -> what the docstring's ``Args:`` says of it."""
-    _, _, tail = (kind.__doc__ or "").partition("Args:")
-    body = re.split(r"\n\s*(?:Raises|Returns|Source|Example)s?:", tail)[0]
-    meaning: dict[str, str] = {}
-    for names, text in re.findall(r"^ +([a-z_]\w*(?:, [a-z_]\w*)*): (.*(?:\n {9,}.*)*)", body, flags=re.M):
-        for name in names.split(", "):
-            meaning[name] = re.sub(r"\s+", " ", text).strip()
-    return meaning
+def meaning(kind: Any) -> dict[str, str]:
+    """Field -> what the ``Args:`` of the dataclass, and of those it extends, says of it."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        _, _, tail = (base.__doc__ or "").partition("Args:")
+        body = re.split(r"\n\s*(?:Raises|Returns|Source|Example)s?:", tail)[0]
+        for fields, text in re.findall(
+            r"^ +([a-z_]\w*(?:, [a-z_]\w*)*): (.*(?:\n {9,}.*)*)", body, flags=re.M
+        ):
+            for field in fields.split(", "):
+                found[field] = re.sub(r"\s+", " ", text).strip()
+    return found
