@@ -1,0 +1,145 @@
+"""What the step-time laws share: lists of numbers written as text, and the synchronisation term.
+
+On a command line commas part options, so a list is written with slashes: ``0:0/100000:0.011`` are pairs,
+``1/1/0.5`` or ``8*1/8*0.5`` are numbers. In YAML and Python the same values are lists.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from evenstep.cost.view import PiecewiseLinear
+from evenstep.errors import InputError
+
+#: Pairs of numbers, or text such as ``0:0/100000:0.011``.
+Pairs: TypeAlias = tuple[tuple[float, float], ...] | str
+#: Numbers, or text such as ``1/1/0.5`` or ``8*1/8*0.5``.
+Numbers: TypeAlias = tuple[float, ...] | str
+#: Seconds whatever the group, or pairs of group size and seconds.
+Sync: TypeAlias = float | Pairs
+
+
+def pairs_of(where: str, field: str, value: Pairs) -> tuple[tuple[float, float], ...]:
+    """Pairs of finite numbers from themselves or from text.
+
+    Raises:
+        InputError: text that is not ``x:y/x:y``, or a number that is not finite.
+    """
+    if isinstance(value, str):
+        parts = [part.split(":") for part in value.split("/")]
+        if any(len(part) != 2 for part in parts):
+            raise InputError(where, field, value, "pairs written x:y/x:y")
+        pairs = [(_number(where, field, x), _number(where, field, y)) for x, y in parts]
+    else:
+        pairs = [(_number(where, field, x), _number(where, field, y)) for x, y in value]
+    return tuple(pairs)
+
+
+def numbers_of(where: str, field: str, value: Numbers) -> tuple[float, ...]:
+    """Finite numbers from themselves or from text; ``3*x`` in text stands for three times x.
+
+    Raises:
+        InputError: text that is not a list of numbers, or a number that is not finite.
+    """
+    if not isinstance(value, str):
+        return tuple(_number(where, field, x) for x in value)
+    numbers: list[float] = []
+    for part in value.split("/"):
+        count, times, number = part.partition("*") if "*" in part else ("1", "*", part)
+        if not (count.strip().isdecimal() and int(count) > 0 and times):
+            raise InputError(where, field, value, "numbers written x/y/z or 3*x/y")
+        numbers += [_number(where, field, number)] * int(count)
+    return tuple(numbers)
+
+
+def check_seconds(where: str, field: str, value: float) -> None:
+    """Refuse what is not a finite number of seconds >= 0."""
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(where, field, value, "a finite number of seconds >= 0")
+
+
+def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) -> None:
+    """Refuse knots of a law that are no law: fewer than two, loads not ascending, seconds that fall or are negative.
+
+    Raises:
+        InputError: naming the first bad knot.
+    """
+    if len(knots) < 2:
+        raise InputError(where, field, f"{len(knots)} knots", "two knots or more", "Give load:seconds pairs.")
+    if knots[0][0] < 0 or knots[0][1] < 0:
+        raise InputError(where, field, _shown(knots[0]), "a load and seconds >= 0")
+    for before, after in pairwise(knots):
+        if after[0] <= before[0]:
+            raise InputError(
+                where, field, _shown(after), f"a load above {before[0]:g}", "Order knots by load."
+            )
+        if after[1] < before[1]:
+            raise InputError(
+                where,
+                field,
+                _shown(after),
+                f"at least {before[1]:g} seconds",
+                "More load never takes less time.",
+            )
+
+
+def check_sync(where: str, field: str, sync: Sync) -> Sync:
+    """The synchronisation term with its text read.
+
+    Raises:
+        InputError: negative seconds, a group size below 1, or sizes that do not ascend.
+    """
+    if isinstance(sync, str) and ":" not in sync:
+        sync = _number(where, field, sync)
+    if isinstance(sync, int | float):
+        check_seconds(where, field, sync)
+        return float(sync)
+    pairs = pairs_of(where, field, sync)
+    last = 0.0
+    for size, seconds in pairs:
+        if size <= last or size != int(size):
+            raise InputError(where, field, _shown((size, seconds)), "whole, ascending group sizes >= 1")
+        check_seconds(where, field, seconds)
+        last = size
+    return pairs
+
+
+def sync_seconds(where: str, sync: Sync, group_size: int) -> float:
+    """Seconds the barrier of a group costs: the constant, or read from the pairs, straight between two sizes.
+
+    Raises:
+        InputError: a group smaller or larger than every size given.
+    """
+    if not isinstance(sync, tuple):
+        return float(sync)
+    sizes, seconds = np.array(sync, np.float64).T
+    if not sizes[0] <= group_size <= sizes[-1]:
+        raise InputError(
+            where, "sync_s", group_size, f"a group of {sizes[0]:g} to {sizes[-1]:g} workers", "Add its size."
+        )
+    return float(np.interp(group_size, sizes, seconds))
+
+
+def as_lines(knots: Sequence[tuple[float, float]], above: float = 0.0) -> PiecewiseLinear:
+    """The knots as the arrays compiled loops take, `above` seconds taken off."""
+    load, seconds = np.array(knots, np.float64).T
+    return PiecewiseLinear(np.ascontiguousarray(load), np.ascontiguousarray(seconds[None, :] - above))
+
+
+def _number(where: str, field: str, value: object) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InputError(where, field, str(value), "a number") from None
+    if not math.isfinite(number):
+        raise InputError(where, field, number, "a finite number")
+    return number
+
+
+def _shown(pair: tuple[float, float]) -> str:
+    return f"{pair[0]:g}:{pair[1]:g}"

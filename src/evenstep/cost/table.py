@@ -1,0 +1,104 @@
+"""A step-time law measured on an engine: a file of loads and the seconds their steps took."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from evenstep.cost.knots import Sync, as_lines, check_knots, check_sync, pairs_of, sync_seconds
+from evenstep.cost.view import PiecewiseLinear
+from evenstep.errors import InputError
+from evenstep.request import F8, I8
+
+_HEADER = ("load", "seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """``dt = sync + line(L*)``, the line going through the measured steps.
+
+    ``table:path=h100.csv``. The file is CSV with the header ``load,seconds``: the KV load of a worker in tokens, and
+    how long its whole decode step took. Several measurements of one load are averaged. C is the line at load 0, never
+    below 0.
+
+    Args:
+        path: the file.
+        sync_s: synchronisation term added to the measured seconds: seconds, or pairs of group size and seconds.
+
+    Raises:
+        InputError: a file that cannot be read, a bad row, fewer than two loads, or seconds that fall as the load grows.
+
+    Source: spec chapter 1, "a table or piecewise-linear fit measured on a real engine".
+    """
+
+    path: str
+    sync_s: Sync = 0.0
+    steps: tuple[tuple[float, float], ...] = field(init=False, default=())
+    overhead_s: float = field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        steps = _averaged(read_steps(Path(self.path)))
+        check_knots(self.path, "steps", steps)
+        (x0, y0), (x1, y1) = steps[:2]
+        object.__setattr__(self, "steps", steps)
+        object.__setattr__(self, "overhead_s", max(0.0, y0 - x0 * (y1 - y0) / (x1 - x0)))
+        object.__setattr__(self, "sync_s", check_sync("table", "sync_s", self.sync_s))
+
+    def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:
+        """float64[G] seconds from float64[G] KV tokens; `running` and `longest` are ignored."""
+        return self.table().local_seconds(load)
+
+    def table(self) -> PiecewiseLinear:
+        below_first = (
+            self.steps[0][0] > 0
+        )  # the line meets C at load 0, also where the file would have it below 0
+        return as_lines([(0.0, self.overhead_s)] * below_first + list(self.steps), self.overhead_s)
+
+    def overhead_seconds(self, group_size: int) -> float:
+        return self.overhead_s + sync_seconds("table", self.sync_s, group_size)
+
+
+def read_steps(path: Path) -> list[tuple[float, float]]:
+    """Pairs of load and seconds of a measured file, as they stand in it.
+
+    Raises:
+        InputError: naming file, line and value.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not text"
+        raise InputError(str(path), "file", path.name, "a readable CSV file", f"{reason}.") from None
+    return _csv_steps(str(path), text)
+
+
+def _csv_steps(where: str, text: str) -> list[tuple[float, float]]:
+    rows = csv.reader(io.StringIO(text))
+    header = tuple(cell.strip() for cell in next(rows, []))
+    if header != _HEADER:
+        raise InputError(where, "header", ",".join(header), "load,seconds")
+    steps: list[tuple[float, float]] = []
+    for line, row in enumerate(rows, start=2):
+        if not row:
+            continue
+        if len(row) != 2:
+            raise InputError(f"{where}, line {line}", "row", ",".join(row), "load,seconds")
+        steps += pairs_of(f"{where}, line {line}", "step", ((row[0], row[1]),))  # type: ignore[arg-type]
+    return steps
+
+
+def _averaged(steps: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """One step a load, in order of load, seconds averaged."""
+    if not steps:
+        return ()
+    load, seconds = np.array(steps).T
+    loads, place = np.unique(load, return_inverse=True)
+    mean = np.bincount(place, weights=seconds) / np.bincount(place)
+    return tuple(zip(loads.tolist(), mean.tolist(), strict=True))
+
+
+law = Table

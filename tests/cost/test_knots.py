@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from evenstep.cost.knots import check_knots, check_sync, numbers_of, pairs_of, sync_seconds
+from evenstep.errors import InputError
+
+
+def test_pairs_read_the_same_from_text_and_from_a_list():
+    assert pairs_of("law", "knots", "0:0/1e5:0.011") == pairs_of("law", "knots", ((0, 0), (100000, 0.011)))
+
+
+def test_numbers_may_be_repeated_in_text():
+    assert numbers_of("law", "speed", "2*1/0.5") == numbers_of("law", "speed", (1, 1, 0.5)) == (1.0, 1.0, 0.5)
+
+
+@pytest.mark.parametrize("text", ["0", "0:1:2", "", "a:b", "0:nan/1:2", "0:0//1:1"])
+def test_text_that_is_no_pairs_names_field_and_value(text):
+    with pytest.raises(InputError, match=r"^law: knots is "):
+        pairs_of("law", "knots", text)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1/", "0*1", "-1*2", "1.5*2", "inf", "*3"])
+def test_text_that_is_no_numbers_names_field_and_value(text):
+    with pytest.raises(InputError, match=r"^law: speed is "):
+        numbers_of("law", "speed", text)
+
+
+@pytest.mark.parametrize(
+    ("knots", "shown"),
+    [
+        ([], "0 knots"),
+        ([(0, 0)], "1 knots"),
+        ([(-1, 0), (2, 2)], "-1:0"),
+        ([(0, -1), (2, 2)], "0:-1"),
+        ([(0, 0), (0, 1)], "0:1"),
+        ([(0, 0), (5, 1), (4, 2)], "4:2"),
+        ([(0, 1), (5, 0.5)], "5:0.5"),
+    ],
+)
+def test_the_first_bad_knot_is_named(knots, shown):
+    with pytest.raises(InputError, match=f"law: knots is '{shown}'"):
+        check_knots("law", "knots", knots)
+
+
+def test_a_constant_sync_is_the_same_for_every_group():
+    for given in (0.25, "0.25"):
+        sync = check_sync("law", "sync_s", given)
+        assert sync_seconds("law", sync, 4) == sync_seconds("law", sync, 64) == 0.25
+
+
+def test_a_sync_by_group_size_is_straight_between_two_sizes():
+    sync = check_sync("law", "sync_s", "4:1/8:2/64:2")
+    assert [sync_seconds("law", sync, size) for size in (4, 6, 8, 64)] == [1.0, 1.5, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("size", [3, 65])
+def test_a_group_beyond_the_measured_sizes_is_refused(size):
+    with pytest.raises(InputError, match=f"sync_s is {size}; expected a group of 4 to 64 workers"):
+        sync_seconds("law", check_sync("law", "sync_s", "4:1/64:2"), size)
+
+
+@pytest.mark.parametrize("sync", [-1.0, float("nan"), "x", "4:1/4:2", "0:1/3:1", "2.5:1/3:1", "4:-1/8:1"])
+def test_a_bad_sync_is_refused(sync):
+    with pytest.raises(InputError, match=r"^law: sync_s is "):
+        check_sync("law", "sync_s", sync)
