@@ -1,0 +1,160 @@
+"""Comparing policies: the same requests, the same dice, paired differences against a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenstep.cost.linear import Linear
+from evenstep.cost.view import StepTime
+from evenstep.errors import InputError, nearest
+from evenstep.experiments.contenders import Asked, Contender, contenders
+from evenstep.experiments.jobs import Plan, replicates, run_all
+from evenstep.experiments.pace import Pace
+from evenstep.experiments.progress import Progress, Silent, compile_notice
+from evenstep.measure.records import Run
+from evenstep.request import Trace
+from evenstep.sim.cluster import Cluster
+
+if TYPE_CHECKING:
+    from evenstep.measure.comparison import Comparison
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """A comparison and the runs it was computed from.
+
+    Args:
+        comparison: figures and paired differences.
+        runs: for each contender in the order asked, its runs by replicate.
+        traces: the replicates.
+    """
+
+    comparison: Comparison
+    runs: list[list[Run]]
+    traces: list[Trace]
+
+
+def compare(
+    source: Trace | str | Path | Any,
+    policies: Sequence[Asked],
+    *,
+    cluster: Cluster | None = None,
+    step_time: StepTime | None = None,
+    seeds: int = 3,
+    baseline: str | None = None,
+    seed: int = 0,
+    load: float | None = None,
+    rate: float | None = None,
+    limit: int | None = None,
+    power: Any = None,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Run every policy on the same replicates of a workload and compare them pair by pair.
+
+    Args:
+        source: a trace, a synthetic workload, or a path (also ``sample:azure-conv``).
+        policies: specs such as ``"bf-io:horizon=20,predictor=oracle"``, mappings, policies, or (policy, predictor).
+        cluster: the fleet; 16 workers of 72 slots, saturated, when left out.
+        step_time: what a step costs; `Linear()` when left out.
+        seeds: replicates. A recorded trace is rotated, the first one not; a synthetic one is drawn anew.
+        baseline: name of the policy others are compared with; the first when left out.
+        seed: key of replicates and policies' draws.
+        load: rescale arrival times to this share of the fleet's capacity.
+        rate: rescale arrival times to this many requests a second.
+        limit: use only the first rows of a recorded trace.
+        power: power law for the energy metrics.
+        processes: processes to run in; more than one needs a ``__main__`` guard in a script.
+        progress: told what happens; silent when left out.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        InputError: a bad source, policy or number.
+        PolicyError: a policy broke its contract.
+    """
+    workload = opened(source)
+    plan = Plan(
+        source=workload.head(limit) if limit is not None and isinstance(workload, Trace) else workload,
+        cluster=cluster if cluster is not None else Cluster(),
+        step_time=step_time if step_time is not None else Linear(),
+        pace=Pace(rate=rate, load=load),
+        seeds=seeds,
+        seed=seed,
+        power=power,
+    )
+    outcome = run_comparison(
+        plan, contenders(policies), baseline=baseline, processes=processes, progress=progress
+    )
+    return outcome.comparison
+
+
+def opened(source: Any, *, skip_bad_rows: bool = False) -> Any:
+    """The workload a path stands for; anything else is taken as it is.
+
+    Raises:
+        InputError: a file that cannot be read.
+    """
+    if isinstance(source, str | Path):
+        from evenstep.workload.reading import read_workload
+
+        return read_workload(source, skip_bad_rows=skip_bad_rows)
+    return source
+
+
+def run_comparison(
+    plan: Plan,
+    asked: list[Contender],
+    *,
+    baseline: str | None = None,
+    processes: int | None = 1,
+    progress: Progress | None = None,
+    on_contender: Callable[[Contender, list[Run]], None] | None = None,
+) -> Outcome:
+    """Run all of it.
+
+    Args:
+        plan: what the runs share.
+        asked: the contenders.
+        baseline: name of one of them; None = the first.
+        processes: see `jobs.run_all`.
+        progress: told what happens.
+        on_contender: called when all replicates of a contender have run, in the order asked.
+
+    Raises:
+        InputError, PolicyError: see `compare`.
+    """
+    from evenstep.measure.comparison import compare_runs
+
+    if plan.seeds < 1:
+        raise InputError("compare", "seeds", plan.seeds, "an integer >= 1")
+    names = [one.name for one in asked]
+    if baseline is not None and baseline not in names:
+        raise InputError(
+            "compare", "baseline", baseline, "one of the policies compared", nearest(baseline, names)
+        )
+    watch = progress if progress is not None else Silent()
+    traces = replicates(plan)
+    notice = compile_notice([one.build()[0] for one in asked])
+    if notice:
+        watch.say(notice)
+    watch.begin(len(asked) * plan.seeds)
+    found: list[dict[int, Run]] = [{} for _ in asked]
+    told = 0
+    try:
+        for done in run_all(plan, asked, traces, processes):
+            found[done.contender][done.index] = done.run
+            watch.advance(asked[done.contender].name)
+            while told < len(asked) and len(found[told]) == plan.seeds:
+                if on_contender is not None:
+                    on_contender(asked[told], [found[told][r] for r in range(plan.seeds)])
+                told += 1
+    finally:
+        watch.end()
+    runs = [[by_index[r] for r in range(plan.seeds)] for by_index in found]
+    first = names.index(baseline) if baseline is not None else 0
+    return Outcome(compare_runs(runs, baseline=first), runs, traces)

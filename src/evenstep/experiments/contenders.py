@@ -1,0 +1,121 @@
+"""Contenders: what a person asks to be compared, as things a host can run in any process.
+
+``bf-io:horizon=20,predictor=oracle`` names a policy, its options and its predictor. The predictor is read here, never
+by the policy; its own options are written ``predictor.KEY=value``. Policies are built anew for every run, so that a
+predictor that learns starts every run knowing nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from evenstep import names
+from evenstep.errors import InputError
+from evenstep.predict.view import is_oracle
+from evenstep.routing.view import RoutingPolicy, horizon_of
+
+#: A spec such as ``"jsq:ties=lowest"``, the same as a mapping, a policy, or a pair of policy and predictor.
+Asked: TypeAlias = "str | Mapping[str, Any] | RoutingPolicy | tuple[RoutingPolicy, str | Mapping[str, Any]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One policy with its predictor, as asked for.
+
+    Args:
+        name: what tables and reports call it.
+        policy: a spec for `names.build`, or the policy itself.
+        predictor: a spec for `names.build`, or None.
+    """
+
+    name: str
+    policy: Mapping[str, Any] | RoutingPolicy
+    predictor: Mapping[str, Any] | None = None
+
+    def build(self) -> tuple[RoutingPolicy, Any]:
+        """The policy and a fresh predictor (or None).
+
+        Raises:
+            InputError: an unknown name or option, something that cannot route, or a policy that looks ahead without a
+                predictor.
+        """
+        policy: Any = self.policy
+        if isinstance(policy, Mapping):
+            policy = names.build("routing", cast("Mapping[str, Any]", policy))
+        if not callable(getattr(policy, "route", None)):
+            raise InputError(
+                self.name, "policy", type(policy).__name__, "an object with a method `route(view)`"
+            )
+        predictor = names.build("predict", self.predictor) if self.predictor is not None else None
+        if predictor is None and horizon_of(policy) > 0:
+            hint = "Name its predictor, e.g. predictor=oracle."
+            expected = f"a predictor, since it looks {horizon_of(policy)} steps ahead"
+            raise InputError(self.name, "predictor", "missing", expected, hint)
+        return policy, predictor
+
+    @property
+    def looks_at_true_lengths(self) -> bool:
+        """Whether its predictor is an oracle: a bound to aim at, unreachable live."""
+        return is_oracle(self.build()[1])
+
+
+def contender(asked: Asked) -> Contender:
+    """The contender that a spec, mapping, policy or pair stands for; nothing is built yet.
+
+    Raises:
+        InputError: a spec that cannot be read.
+    """
+    if isinstance(asked, str):
+        return _from_spec(asked, names.parse(asked))
+    if isinstance(asked, Mapping):
+        spec = dict(asked)
+        if "name" not in spec:
+            raise InputError("policy", "name", "missing", "a policy's name", "Write {'name': 'jsq', ...}.")
+        return _from_spec(_shown(spec), spec)
+    if isinstance(asked, tuple):
+        policy, predictor = asked
+        spec = names.parse(predictor) if isinstance(predictor, str) else dict(predictor)
+        return Contender(f"{policy!r} with {_shown(spec)}", policy, spec)
+    return Contender(repr(asked), asked)
+
+
+def contenders(asked: Sequence[Asked]) -> list[Contender]:
+    """All contenders, each built once to see that it can be: a bad one is found before the first run.
+
+    Raises:
+        InputError: none asked for, or see `Contender.build`.
+    """
+    if not asked:
+        raise InputError("compare", "policies", "empty", "at least one policy")
+    found = [contender(one) for one in asked]
+    for one in found:
+        one.build()
+    return found
+
+
+def _from_spec(name: str, spec: dict[str, Any]) -> Contender:
+    given = spec.pop("predictor", None)
+    inside = {k.removeprefix("predictor."): spec.pop(k) for k in [*spec] if k.startswith("predictor.")}
+    if given is None:
+        if inside:
+            raise InputError(name, "predictor", "missing", "a predictor to take these options")
+        return Contender(name, spec)
+    predictor = {"name": given} if isinstance(given, str) else dict(given)
+    return Contender(name, spec, {**predictor, **inside})
+
+
+def _shown(spec: Mapping[str, Any]) -> str:
+    """A mapping as the spec string that means the same."""
+    options: list[str] = []
+    for key, value in spec.items():
+        if key == "name":
+            continue
+        if isinstance(value, Mapping):
+            inner = cast("Mapping[str, Any]", value)
+            options.append(f"{key}={inner['name']}")
+            options += [f"{key}.{k}={v}" for k, v in inner.items() if k != "name"]
+        else:
+            options.append(f"{key}={value}")
+    return ":".join([str(spec["name"]), ",".join(options)]).rstrip(":")

@@ -1,0 +1,116 @@
+"""What a person sees while a comparison runs: a bar on a terminal, and a line when kernels have to be compiled.
+
+Everything goes to stderr; where stderr is no terminal there is no bar.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from evenstep import compiled
+
+
+class Progress(Protocol):
+    """What a comparison tells whoever watches."""
+
+    def begin(self, total: int) -> None:
+        """That many runs are ahead."""
+        ...
+
+    def say(self, line: str) -> None:
+        """Something worth a line."""
+        ...
+
+    def advance(self, label: str) -> None:
+        """A run of this contender has ended."""
+        ...
+
+    def end(self) -> None: ...
+
+
+class Silent:
+    """Watches nothing."""
+
+    def begin(self, total: int) -> None: ...
+    def say(self, line: str) -> None: ...
+    def advance(self, label: str) -> None: ...
+    def end(self) -> None: ...
+
+
+class Bar:
+    """A bar of runs on a terminal; only the lines elsewhere."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        self._bar: Any = None
+        self._task: Any = None
+
+    def begin(self, total: int) -> None:
+        if not self._stream.isatty():
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(file=self._stream),
+            transient=True,
+            auto_refresh=False,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task("starting", total=total)
+        self._bar.refresh()
+
+    def say(self, line: str) -> None:
+        if self._bar is not None:
+            self._bar.console.print(line, highlight=False, markup=False)
+        else:
+            print(line, file=self._stream, flush=True)
+
+    def advance(self, label: str) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, advance=1, description=label, refresh=True)
+
+    def end(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def compile_notice(policies: Iterable[object]) -> str:
+    """A line that says kernels are about to be compiled, or that they cannot be; empty when the cache has them.
+
+    Args:
+        policies: the policies to be run.
+    """
+    if compiled.numba is None:
+        return f"kernels run as {compiled.mode()}: install numba for compiled ones"
+    files = {Path(__file__).parents[1] / "sim" / "cluster_kernel.py"}
+    for policy in policies:
+        home = getattr(sys.modules.get(type(policy).__module__), "__file__", None)
+        if home is not None:
+            files.add(Path(home).with_name(Path(home).stem + "_kernel.py"))
+    cold = sorted(
+        file.stem.removesuffix("_kernel") for file in files if file.exists() and not _in_cache(file)
+    )
+    if not cold:
+        return ""
+    return f"compiling kernels, once per machine, up to half a minute: {', '.join(cold)}"
+
+
+def _in_cache(file: Path) -> bool:
+    """Whether numba's disk cache has an index of this file's kernels that is not older than the file."""
+    folders = [file.parent / "__pycache__"]
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        folders += [p for p in Path(os.environ["NUMBA_CACHE_DIR"]).glob("*") if p.is_dir()]
+    written = file.stat().st_mtime
+    return any(
+        index.stat().st_mtime >= written for folder in folders for index in folder.glob(f"{file.stem}.*.nbi")
+    )

@@ -1,0 +1,207 @@
+"""The settings of `compare` and `simulate`: fields are flags, keys of a YAML file, and a published JSON Schema."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from evenstep.config import Settled
+from evenstep.cost.linear import Linear
+from evenstep.cost.power import Power
+from evenstep.errors import InputError
+from evenstep.experiments.pace import Pace
+from evenstep.request import Trace
+from evenstep.sim.cluster import Cluster
+
+#: Compared when nobody says what: what routers do today, then what balancing adds.
+USUAL = (
+    "fcfs",
+    "jsq",
+    "least-load",
+    "br-0",
+    "bf-io",
+    "bf-io:horizon=20,discount=0.9,predictor=oracle",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """A fleet, how requests reach it, and what a step costs.
+
+    Args:
+        workers: data-parallel decode ranks, G.
+        slots: concurrent requests a worker, B.
+        groups: sizes of the barrier groups, e.g. 4,4,8; one group of all workers when left out.
+        arrivals: saturated (the pool is kept full), timed (the trace's times), closed (users, or the trace's sessions).
+        pool: requests the waiting pool is topped up to when saturated.
+        users: closed arrivals: users at a time, each with the next request of the trace; 0 = one a slot.
+        think_s: closed arrivals: seconds a user thinks between two requests.
+        sessions: closed arrivals without users: sessions of the trace replayed at a time; 0 = one a slot.
+        load: rescale arrival times to this share of the fleet's capacity, e.g. 0.85.
+        rate: rescale arrival times to this many requests a second; Poisson arrivals where the trace has no times.
+        dispatch: pool (requests wait in one place) or instant (a queue on every worker).
+        queue_depth: requests a worker may be sent beyond its slots; -1 = any number.
+        kv_tokens: KV tokens a worker holds; only slots limit when left out.
+        prefill_base_s: seconds of prefill before a timed request becomes visible.
+        prefill_per_token_s: seconds of prefill a prompt token.
+        overhead_s: seconds of a decode step whatever the load, C.
+        per_token_s: seconds of a decode step a resident KV token of the heaviest worker, t_l.
+        model_params: parameters of the served model, for energy.
+        peak_flops: peak of one worker in operations a second, for energy.
+        limit: use only the first rows of the trace.
+        seed: key of replicates and of the policies' random draws.
+        skip_bad_rows: leave out rows that cannot be read, and say how many.
+    """
+
+    workers: int = 16
+    slots: int = 72
+    groups: list[int] = field(default_factory=list[int])
+    arrivals: Literal["saturated", "timed", "closed"] = "saturated"
+    pool: int = 128
+    users: int = 0
+    think_s: float | None = None
+    sessions: int = 0
+    load: float | None = None
+    rate: float | None = None
+    dispatch: Literal["pool", "instant"] = "pool"
+    queue_depth: int = 0
+    kv_tokens: float | None = None
+    prefill_base_s: float = 0.0
+    prefill_per_token_s: float = 0.0
+    overhead_s: float = 0.0049
+    per_token_s: float = 1.1e-7
+    model_params: float = 8e9
+    peak_flops: float = 312e12
+    limit: int | None = None
+    seed: int = 0
+    skip_bad_rows: bool = False
+
+    def cluster(self) -> Cluster:
+        """The fleet."""
+        replayed = self.arrivals == "closed" and self.users == 0 and self.think_s is None
+        return Cluster(
+            workers=self.workers,
+            slots=self.slots,
+            groups=tuple(self.groups),
+            arrivals=self.arrivals,
+            pool=self.pool,
+            users=self.sessions if replayed else self.users,
+            think_s=self.think_s
+            if replayed or self.think_s is not None or self.arrivals != "closed"
+            else 0.0,
+            dispatch=self.dispatch,
+            queue_depth=self.queue_depth,
+            kv_tokens=math.inf if self.kv_tokens is None else self.kv_tokens,
+            prefill_base_s=self.prefill_base_s,
+            prefill_per_token_s=self.prefill_per_token_s,
+        )
+
+    def step_time(self) -> Linear:
+        """What a step costs."""
+        return Linear(overhead_s=self.overhead_s, per_token_s=self.per_token_s)
+
+    def power(self) -> Power:
+        """The power law of a worker."""
+        return Power(model_params=self.model_params, peak_flops=self.peak_flops)
+
+    def pace(self) -> Pace:
+        """The pace of arrivals."""
+        return Pace(rate=self.rate, load=self.load)
+
+
+@dataclass(frozen=True, slots=True)
+class CompareSettings(FleetSettings):
+    """A comparison of policies on one workload.
+
+    Args:
+        source: a trace file, a workload YAML or sample:azure-conv.
+        policies: policies as NAME:key=value,key=value; several usual ones when left out.
+        seeds: replicates of each policy.
+        baseline: the policy others are compared with, as written in policies; the first when left out.
+        processes: processes to run in; all cores, if it takes long, when left out.
+    """
+
+    source: str = ""
+    policies: list[str] = field(default_factory=lambda: list(USUAL))
+    seeds: int = 3
+    baseline: str | None = None
+    processes: int | None = None
+
+
+#: Lowest value of each number; the ones in `_ABOVE_ZERO` must be greater than 0.
+_AT_LEAST = {
+    "workers": 1, "slots": 1, "pool": 1, "users": 0, "think_s": 0, "sessions": 0, "queue_depth": -1,
+    "prefill_base_s": 0, "prefill_per_token_s": 0, "overhead_s": 0, "per_token_s": 0,
+    "limit": 1, "seeds": 1, "processes": 1, "seed": 0,
+}  # fmt: skip
+_ABOVE_ZERO = ("load", "rate", "kv_tokens", "model_params", "peak_flops")
+
+
+def checked(settled: Settled[Any]) -> Any:
+    """The settings, seen to be in range and to fit together, with the arrivals that the other fields imply.
+
+    Raises:
+        InputError: naming the field as its layer writes it (``--workers`` on the command line).
+    """
+    value = settled.value
+    for name, low in _AT_LEAST.items():
+        number = getattr(value, name, None)
+        if number is not None and not (math.isfinite(number) and number >= low):
+            kind = "an integer" if isinstance(number, int) else "a finite number"
+            raise refusal(settled, name, f"{kind} >= {low}")
+    for name in _ABOVE_ZERO:
+        number = getattr(value, name)
+        if number is not None and not (math.isfinite(number) and number > 0):
+            raise refusal(settled, name, "a finite number > 0")
+    if value.groups and (min(value.groups) < 1 or sum(value.groups) != value.workers):
+        raise refusal(settled, "groups", f"sizes >= 1 that add up to {value.workers} workers")
+    if value.load is not None and value.rate is not None:
+        raise refusal(settled, "load", "not both a load and a rate")
+    return _with_arrivals(settled)
+
+
+def check_fits(settled: Settled[Any], trace: Trace) -> None:
+    """See that the trace has what its arrivals need.
+
+    Raises:
+        InputError: timed arrivals on a trace without times, or closed ones without users or sessions.
+    """
+    value = settled.value
+    if value.arrivals == "timed" and trace.arrival_s is None and value.rate is None and value.load is None:
+        hint = "Give --rate, requests a second, for Poisson arrivals."
+        raise InputError(trace.name, "arrival times", "absent", "times for timed arrivals", hint)
+    replayed = value.arrivals == "closed" and value.users == 0 and value.think_s is None
+    if replayed and trace.session is None:
+        hint = "Give --users and --think-s."
+        raise InputError(trace.name, "sessions", "absent", "sessions for closed arrivals", hint)
+
+
+def refusal(settled: Settled[Any], name: str, expected: str, hint: str = "") -> InputError:
+    """The error of a field, in the words of the layer that set it."""
+    origin = settled.origin[name]
+    shown = "--" + name.replace("_", "-") if origin == "command line" else name
+    return InputError(origin, shown, getattr(settled.value, name), expected, hint)
+
+
+def _with_arrivals(settled: Settled[Any]) -> Any:
+    """``load`` and ``rate`` mean timed arrivals, users, think time and sessions closed ones, unless someone says so."""
+    value = settled.value
+    timed = value.load is not None or value.rate is not None
+    closed = value.users > 0 or value.think_s is not None or value.sessions > 0
+    implied = [kind for kind, given in (("timed", timed), ("closed", closed)) if given]
+    if len(implied) == 2:
+        raise refusal(
+            settled, "load" if value.load is not None else "rate", "none of it with closed arrivals"
+        )
+    if value.sessions > 0 and (value.users > 0 or value.think_s is not None):
+        raise refusal(
+            settled, "sessions", "0 where users are given: users take the trace's requests one by one"
+        )
+    if not implied or value.arrivals == implied[0]:
+        return value
+    if settled.origin["arrivals"] != "default":
+        fields = ("load", "rate") if implied[0] == "timed" else ("users", "think_s", "sessions")
+        given = ", ".join(f"--{n.replace('_', '-')}" for n in fields if settled.origin[n] != "default")
+        raise refusal(settled, "arrivals", f"{implied[0]}, since {given} is given")
+    return replace(value, arrivals=implied[0])

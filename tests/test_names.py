@@ -1,0 +1,153 @@
+"""Finding things by name."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from evenstep import names
+from evenstep.errors import InputError
+from evenstep.predict.oracle import Oracle
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A user's file with a policy, and one more class."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        textwrap.dedent(
+            """
+            from __future__ import annotations
+            from dataclasses import dataclass
+            from typing import Literal
+
+            @dataclass(frozen=True)
+            class Mine:
+                limit: int = 3
+                share: float = 0.5
+                ties: Literal["lowest", "random"] = "random"
+                def route(self, view): ...
+
+            class Other:
+                pass
+
+            policy = Mine
+            """
+        )
+    )
+    return str(path)
+
+
+class Entry:
+    """An entry point of another package."""
+
+    def __init__(self, name, value, thing):
+        self.name, self.value, self._thing = name, value, thing
+
+    def load(self):
+        return self._thing
+
+
+def test_the_name_is_the_file():
+    assert names.find("predict", "oracle") is Oracle
+    assert "oracle" in names.members("predict")
+
+
+def test_views_checks_kernels_and_references_are_no_members():
+    for room in ("routing", "predict", "cost"):
+        assert not {"view", "checks", "doors"} & set(names.members(room))
+        assert not [n for n in names.members(room) if n.endswith(("-kernel", "-reference"))]
+
+
+def test_a_file_of_ones_own_is_found_by_path_with_or_without_a_thing(mine):
+    assert names.find("routing", mine).__name__ == "Mine"
+    assert names.find("routing", f"{mine}:Other").__name__ == "Other"
+
+
+def test_a_module_of_another_package_is_found_by_its_full_name():
+    assert names.find("predict", "evenstep.predict.oracle:Oracle") is Oracle
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("oracel", "predict: name is 'oracel'; expected a known predictor. Did you mean oracle?"),
+        ("nowhere.to.be:found", "module is 'nowhere.to.be'; expected an importable module"),
+        (
+            "evenstep.predict.oracle:Oracel",
+            "thing is 'Oracel'; expected a name bound in evenstep.predict.oracle",
+        ),
+        ("absent.py", "absent.py: file is 'absent.py'; expected an existing Python file"),
+    ],
+)
+def test_what_is_not_found_is_one_error(name, message):
+    with pytest.raises(InputError) as caught:
+        names.find("predict", name)
+    assert message in str(caught.value)
+
+
+def test_a_file_that_does_not_load_says_why(tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("1 / 0\n")
+    with pytest.raises(InputError, match="expected a Python file that loads. ZeroDivisionError"):
+        names.find("routing", str(broken))
+
+
+def test_two_owners_of_a_name_are_an_error_that_shows_both(monkeypatch):
+    monkeypatch.setattr(
+        names, "entry_points", lambda group: [Entry("oracle", "other.package:Oracle", object)]
+    )
+    with pytest.raises(InputError, match=r"evenstep.predict and other.package:Oracle"):
+        names.find("predict", "oracle")
+
+
+def test_an_entry_point_is_loaded_when_named(monkeypatch):
+    monkeypatch.setattr(names, "entry_points", lambda group: [Entry("guest", "other:Thing", Oracle)])
+    assert names.find("predict", "guest") is Oracle
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("jsq", {"name": "jsq"}),
+        ("bf-io:horizon=20,discount=0.9", {"name": "bf-io", "horizon": "20", "discount": "0.9"}),
+        ("br-h:stage-two-below=4", {"name": "br-h", "stage_two_below": "4"}),
+        ("mine.py:Thing", {"name": "mine.py:Thing"}),
+        ("mine.py:Thing:limit=2", {"name": "mine.py:Thing", "limit": "2"}),
+        ("mine.py:limit=2", {"name": "mine.py", "limit": "2"}),
+        ("package.module:Thing:a=1,b=x=y", {"name": "package.module:Thing", "a": "1", "b": "x=y"}),
+    ],
+)
+def test_a_spec_is_a_name_and_options(text, spec):
+    assert names.parse(text) == spec
+
+
+def test_a_spec_with_an_option_twice_or_without_value_is_refused():
+    with pytest.raises(InputError, match="expected each option once"):
+        names.parse("br-h:horizon=1,horizon=2")
+    with pytest.raises(InputError, match="expected key=value"):
+        names.parse("br-h:horizon=1,fast")
+
+
+def test_build_converts_text_to_the_type_of_the_field(mine):
+    made = names.build("routing", {"name": mine, "limit": "7", "share": "0.25", "ties": "lowest"})
+    assert (made.limit, made.share, made.ties) == (7, 0.25, "lowest")
+    assert names.build("routing", {"name": mine}).limit == 3
+
+
+def test_build_offers_the_nearest_option(mine):
+    with pytest.raises(InputError, match=r"option is 'limt'; expected a known option. Did you mean limit\?"):
+        names.build("routing", {"name": mine, "limt": "7"})
+
+
+@pytest.mark.parametrize("option", [{"limit": "x"}, {"share": "much"}, {"ties": "first"}])
+def test_build_refuses_a_value_that_does_not_fit(mine, option):
+    with pytest.raises(InputError, match=next(iter(option.values()))):
+        names.build("routing", {"name": mine, **option})
+
+
+def test_what_is_no_dataclass_takes_no_options(mine):
+    assert type(names.build("routing", {"name": f"{mine}:Other"})).__name__ == "Other"
+    with pytest.raises(InputError, match="expected no options"):
+        names.build("routing", {"name": f"{mine}:Other", "limit": 1})

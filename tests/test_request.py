@@ -1,0 +1,70 @@
+"""One request, and a trace of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evenstep.request import COLUMNS, PrefixBlocks, Request, Trace
+
+
+def trace() -> Trace:
+    return Trace(
+        prompt_tokens=np.array([5, 6, 7, 8]),
+        output_tokens=np.array([1, 2, 3, 4]),
+        arrival_s=np.array([0.0, 0.5, 1.0, 2.0]),
+        session=np.array([0, 0, 1, 1]),
+        after=np.array([-1, 0, -1, 2]),
+        think_s=np.array([0.0, 1.0, 0.0, 2.0]),
+        prefix_blocks=PrefixBlocks(np.arange(10), np.array([0, 1, 3, 6, 10]), 16),
+        notes=("read",),
+    )
+
+
+def test_a_row_of_a_trace_is_a_request():
+    assert trace()[1] == Request(
+        request_id=1, arrival_s=0.5, prompt_tokens=6, output_tokens=2, session=0, after=0, think_s=1.0
+    )
+    assert trace()[-1].request_id == 3
+    with pytest.raises(IndexError):
+        trace()[4]
+
+
+def test_iterating_gives_every_row_once():
+    assert [r.request_id for r in trace()] == [0, 1, 2, 3]
+
+
+def test_an_absent_column_is_absent_and_reads_as_what_absence_means():
+    assert trace().max_tokens is None
+    assert trace().column("max_tokens").tolist() == [0, 0, 0, 0]
+    assert Trace(np.array([1]), np.array([1])).column("session").tolist() == [-1]
+    assert trace().column("prompt_tokens") is not None
+
+
+def test_taking_rows_numbers_them_anew_and_maps_their_predecessors():
+    taken = trace().take(np.array([2, 3, 1]))
+    assert taken.prompt_tokens.tolist() == [7, 8, 6]
+    assert taken.after is not None and taken.after.tolist() == [
+        -1,
+        0,
+        -1,
+    ]  # row 0, the last one's, is left out
+    assert taken.prefix_blocks is not None
+    assert [taken.prefix_blocks.row(i).tolist() for i in range(3)] == [[3, 4, 5], [6, 7, 8, 9], [1, 2]]
+    assert taken.notes == ("read",)
+
+
+def test_the_head_is_the_first_rows_or_the_trace_itself():
+    whole = trace()
+    assert whole.head(2).output_tokens.tolist() == [1, 2]
+    assert whole.head(9) is whole
+
+
+def test_notes_are_added_at_the_end():
+    assert trace().with_notes("a", "b").notes == ("read", "a", "b")
+
+
+def test_columns_are_the_fields_of_a_request_but_its_number():
+    assert COLUMNS[0] == "arrival_s"
+    assert "request_id" not in COLUMNS
+    assert len(COLUMNS) == 11
