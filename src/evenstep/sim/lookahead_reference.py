@@ -1,0 +1,128 @@
+"""Projected loads of the reference simulator: who asks the predictor when, and what a policy is shown of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenstep.predict.view import Active, Finished, Predictor, is_oracle
+from evenstep.request import F8, I8, Trace
+from evenstep.sim.fleet_reference import Group, Job, Loads, Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A prediction in force: the request is expected to have left at `leave_step` of its group; inf = not soon."""
+
+    leave_step: float
+    tokens: int
+
+
+class Lookahead:
+    """``projections[G, H+1]`` for a policy with a horizon, from a predictor or from the truth.
+
+    A running request is predicted at the first decision after it started, again when it has produced
+    `refresh_every` tokens since, and at once when it is still there at the step it was expected to have left at.
+    What is due together is one call, in order of (worker, request). A prediction counts when ``leaves >= gate``;
+    otherwise, and when ``steps_left >= H``, the request does not leave inside the window: not before its next
+    prediction (``refresh = "anchored"``), or H steps from now on (``"literal"``).
+
+    Source: BalanceRoute App. C; the anchored reading is ours, see the chapter on prediction.
+    """
+
+    def __init__(self, predictor: Predictor, horizon: int, trace: Trace, loads: Loads) -> None:
+        self._predictor, self._horizon, self._trace, self._loads = predictor, horizon, trace, loads
+        self._refresh_every: int = getattr(predictor, "refresh_every", 16)
+        self._gate: float = getattr(predictor, "gate", 0.5)
+        self._is_literal = getattr(predictor, "refresh", "anchored") == "literal"
+        self._expected: dict[int, Expectation] = {}
+        self._finished: list[tuple[float, int]] = []
+
+    def left(self, row: int) -> None:
+        """The request is on no worker any more; when it comes back, it is predicted anew."""
+        self._expected.pop(row, None)
+
+    def ended(self, row: int, now_s: float) -> None:
+        """The request has completed."""
+        self.left(row)
+        self._finished.append((now_s, row))
+
+    def projections(self, groups: list[Group]) -> F8:
+        """float64[G, H+1], KV tokens of the running requests of each worker, steps counted from the coming one."""
+        if not is_oracle(self._predictor):
+            self._predict([j for j in _placed(groups) if self._is_due(*j)])
+        table: list[list[float]] = []
+        for group in groups:
+            for worker in group.workers:
+                table.append([self._load(worker, group, h) for h in range(self._horizon + 1)])
+        return np.array(table, dtype=np.float64)
+
+    def _load(self, worker: Worker, group: Group, ahead: int) -> float:
+        total = 0.0
+        for job in worker.running:
+            if ahead < self._steps_left(job, group):
+                total += self._loads.at(job.row, job.done + ahead)
+        return total
+
+    def _steps_left(self, job: Job, group: Group) -> float:
+        if is_oracle(self._predictor):
+            return job.steps - job.done
+        return self._expected[job.row].leave_step - group.step
+
+    def _is_due(self, job: Job, group: Group) -> bool:
+        known = self._expected.get(job.row)
+        if known is None:
+            return True
+        is_stale = self._loads.tokens(job, job.done) - known.tokens >= self._refresh_every
+        return is_stale or known.leave_step <= group.step
+
+    def _predict(self, due: list[tuple[Job, Group]]) -> None:
+        if not due:
+            return
+        if self._finished:
+            self._predictor.learn(self._learned(sorted(self._finished)))
+            self._finished = []
+        requests = [self._trace[job.row] for job, _ in due]
+        answer = self._predictor.predict(
+            Active(
+                request_id=_ints([r.request_id for r in requests]),
+                age=_ints([self._loads.tokens(job, job.done) for job, _ in due]),
+                prompt_tokens=_ints([r.prompt_tokens for r in requests]),
+                prompt_key=_ints([r.prompt_key for r in requests]),
+                max_tokens=_ints([r.max_tokens for r in requests]),
+                true_left=_ints([]),
+            ),
+            self._horizon,
+        )
+        for n, (job, group) in enumerate(due):
+            c, leaves = float(answer.steps_left[n]), float(answer.leaves[n])
+            if leaves < self._gate or c >= self._horizon:
+                leave_step = group.step + self._horizon if self._is_literal else math.inf
+            else:
+                leave_step = group.step + math.ceil(max(c, 1.0))
+            self._expected[job.row] = Expectation(leave_step, self._loads.tokens(job, job.done))
+
+    def _learned(self, finished: list[tuple[float, int]]) -> Finished:
+        requests = [self._trace[row] for _, row in finished]
+        return Finished(
+            request_id=_ints([r.request_id for r in requests]),
+            prompt_tokens=_ints([r.prompt_tokens for r in requests]),
+            output_tokens=_ints([r.output_tokens for r in requests]),
+            prompt_key=_ints([r.prompt_key for r in requests]),
+        )
+
+
+def _placed(groups: list[Group]) -> list[tuple[Job, Group]]:
+    """Every running request with its group, in order of (worker, request)."""
+    placed: list[tuple[Job, Group]] = []
+    for group in groups:
+        for worker in group.workers:
+            placed += [(job, group) for job in sorted(worker.running, key=lambda j: j.row)]
+    return placed
+
+
+def _ints(values: list[Any]) -> I8:
+    return np.array(values, dtype=np.int64)
