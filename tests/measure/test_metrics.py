@@ -114,7 +114,7 @@ def test_no_run_beats_the_bound_and_loads_add_up(rows, workers, slots, even):
     work = sum(o * s + o * (o - 1) // 2 for s, o in rows)
     assert run.totals.load_steps == work
     assert run.totals.active_steps == sum(outputs)
-    bound = max(-(-sum(outputs) // (workers * slots)), max(outputs)) + work / workers
+    bound = max(-(-sum(outputs) // (workers * slots)), *outputs) + work / workers
     assert run.summary["policy_free_bound_s"] == pytest.approx(bound)
     assert run.totals.makespan_s >= bound - 1e-9
 

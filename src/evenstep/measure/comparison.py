@@ -1,0 +1,332 @@
+"""What a comparison of policies says: means over replicates, paired differences, and their 95 % intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.measure.digest import combined
+from evenstep.measure.metrics import full_slot_tokens_per_s
+from evenstep.measure.records import Conditions, Run
+
+#: Share of intervals that hold the true value, over many comparisons.
+CONFIDENCE = 0.95
+#: Fields of a summary that the workload fixes: a difference between policies would mean nothing.
+NOT_OUTCOMES = frozenset({"requests", "output_tokens", "policy_free_bound_s", "mean_load_tokens"})
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean over replicates, or of paired differences, with its 95 % t-interval.
+
+    Args:
+        value: the mean.
+        low, high: ends of the interval; None with one replicate.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out 0: the difference has a sign."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PolicyResult:
+    """One policy over all replicates.
+
+    Args:
+        policy: the policy as it was asked for.
+        predictor: its predictor's name, or empty.
+        oracle: whether true lengths were shown: unreachable live.
+        seeds: seed of each replicate.
+        digests: digest of each replicate.
+        summaries: summary of each replicate (`Tally.summary`).
+        versus_first: paired differences to the first policy by field; None for the first itself.
+        versus: the same to another named baseline; None for the baseline itself and when the first one is it.
+    """
+
+    policy: str
+    predictor: str
+    oracle: bool
+    seeds: tuple[int, ...]
+    digests: tuple[str, ...]
+    summaries: tuple[dict[str, Any], ...]
+    versus_first: dict[str, Interval] | None = None
+    versus: dict[str, Interval] | None = None
+
+    @property
+    def digest(self) -> str:
+        """The run's digest with one replicate; with several, SHA-256 over their digests in order."""
+        return combined(self.digests)
+
+    def values(self, name: str) -> list[float]:
+        """One number a replicate.
+
+        Raises:
+            KeyError: no such field.
+        """
+        return [float(summary[name]) for summary in self.summaries]
+
+    def mean(self, name: str) -> Any:
+        """The field over all replicates; see `mean_over`."""
+        return mean_over(name, [summary[name] for summary in self.summaries])
+
+    def interval(self, name: str) -> Interval | None:
+        """Mean and interval of a field over replicates; None where a replicate has no value."""
+        if any(summary[name] is None for summary in self.summaries):
+            return None
+        return mean_interval(self.values(name))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """Policies on the same replicates of one workload.
+
+    Args:
+        policies: results, in the order asked.
+        conditions: what the first run was made under; all others differ from it in policy and seed only.
+        baseline: index of the policy others are compared with; 0 = the first.
+        replicates: what replicates are: ``rotated``, ``drawn anew`` or ``one``.
+        trace: the workload: name, format, rows, requests and whatever else describes it.
+        notes: sentences on what was dropped, assumed or excluded.
+        command: exact command line, or empty.
+        versions: version by component.
+        yardsticks: figures no policy changes, to judge by.
+    """
+
+    policies: tuple[PolicyResult, ...]
+    conditions: Conditions
+    baseline: int = 0
+    replicates: str = ""
+    trace: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    command: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    yardsticks: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return self.policies[0].seeds
+
+
+def mean_interval(values: Sequence[float]) -> Interval:
+    """The mean of independent replicates with its 95 % t-interval.
+
+    Args:
+        values: one number a replicate, at least one.
+
+    Returns:
+        The interval; without ends for one replicate.
+
+    Source: Student's t with n - 1 degrees of freedom.
+    """
+    from scipy.special import stdtrit
+
+    n = len(values)
+    mean = float(np.mean(values))
+    if n < 2:
+        return Interval(mean, None, None)
+    half = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2) * np.std(values, ddof=1) / np.sqrt(n))
+    return Interval(mean, mean - half, mean + half)
+
+
+def paired_difference(ours: Sequence[float], baseline: Sequence[float]) -> Interval:
+    """How much larger `ours` is than `baseline`, replicate by replicate.
+
+    Replicates share workload and dice, so most of their variation cancels. The interval is zero wide only where both
+    policies decide alike in every replicate; that the replicates themselves differ is for `check_replicates`.
+
+    Args:
+        ours, baseline: one number a replicate, in the same order.
+    """
+    return mean_interval([a - b for a, b in zip(ours, baseline, strict=True)])
+
+
+def check_replicates(policy: str, digests: Sequence[str]) -> None:
+    """Refuse replicates that are copies of each other: an interval over them would claim what nobody measured.
+
+    Raises:
+        InputError: two replicates of a policy have the same digest.
+    """
+    if len(set(digests)) < len(digests):
+        raise InputError(
+            policy,
+            "seeds",
+            len(digests),
+            f"replicates that differ, and only {len(set(digests))} do",
+            "Use --seeds 1, or a workload whose replicates are not copies of each other.",
+        )
+
+
+def compare_runs(runs: Sequence[Sequence[Run]], baseline: int = 0) -> Comparison:
+    """The comparison of runs made on the same replicates.
+
+    Args:
+        runs: for each policy, in order, its runs by replicate; the same seeds in the same order.
+        baseline: index of the policy the field `versus` compares with.
+
+    Returns:
+        The comparison; who made it adds command, versions and notes with `dataclasses.replace`.
+
+    Raises:
+        InputError: replicates that are copies of each other.
+    """
+    for own in runs:
+        check_replicates(own[0].conditions.policy, [run.digest for run in own])
+    results = tuple(_result(own, runs[0], runs[baseline] if baseline else None) for own in runs)
+    first = runs[0][0]
+    trace, notes, replicates = _workload(first, len(runs[0]))
+    return Comparison(
+        policies=results,
+        conditions=first.conditions,
+        baseline=baseline,
+        replicates=replicates,
+        trace=trace,
+        notes=notes,
+        yardsticks=_yardsticks(results[0], first.conditions),
+    )
+
+
+def outcomes(summary: dict[str, Any]) -> list[str]:
+    """Names of the summary's fields that differ by policy and are numbers."""
+    return [
+        name
+        for name, value in summary.items()
+        if name not in NOT_OUTCOMES and isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+
+
+def mean_over(name: str, values: Sequence[Any]) -> Any:
+    """One value for a field from its values in all replicates.
+
+    Numbers are averaged (whole numbers stay whole when their mean is), a truth must hold in all, a number missing in
+    one is missing. The window is the first replicate's, its kind ``mixed`` when they differ; other structures are the
+    first replicate's.
+    """
+    first = values[0]
+    if any(value is None for value in values):
+        return None
+    if isinstance(first, bool):
+        return all(values)
+    if isinstance(first, int | float):
+        mean = sum(values) / len(values)
+        return int(mean) if all(isinstance(v, int) for v in values) and mean == int(mean) else mean
+    if name == "window":
+        kinds = {value["kind"] for value in values}
+        return {**first, "kind": first["kind"] if len(kinds) == 1 else "mixed"}
+    return first
+
+
+def to_json_object(comparison: Comparison) -> dict[str, Any]:
+    """The machine-readable form: one JSON object, policies in the order asked.
+
+    Args:
+        comparison: what to say.
+
+    Returns:
+        ``policies`` (each with the means of every summary field, ``digest``, ``versus_first`` and, with another
+        baseline than the first, ``versus``; each replicate by itself in ``per_seed``) and what was run.
+    """
+    conditions = asdict(comparison.conditions)
+    shared = {k: v for k, v in conditions.items() if k not in ("policy", "predictor", "oracle", "seed")}
+    return {
+        "version": 1,
+        "command": comparison.command,
+        "versions": comparison.versions,
+        "trace": comparison.trace,
+        "conditions": {k: None if _is_nan(v) else v for k, v in shared.items()},
+        "seeds": list(comparison.seeds),
+        "replicates": comparison.replicates,
+        "interval": "95 % t-interval of paired differences over replicates",
+        "baseline": comparison.policies[comparison.baseline].policy,
+        "yardsticks": comparison.yardsticks,
+        "notes": list(comparison.notes),
+        "policies": [_policy_object(p) for p in comparison.policies],
+    }
+
+
+def _policy_object(result: PolicyResult) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "policy": result.policy,
+        "predictor": result.predictor,
+        "oracle": result.oracle,
+        "reachable_live": not result.oracle,
+        "digest": result.digest,
+        **{name: result.mean(name) for name in result.summaries[0]},
+        "versus_first": _differences(result.versus_first),
+    }
+    if result.versus is not None:
+        found["versus"] = _differences(result.versus)
+    found["per_seed"] = [
+        {"seed": seed, "digest": digest, **summary}
+        for seed, digest, summary in zip(result.seeds, result.digests, result.summaries, strict=True)
+    ]
+    return found
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _differences(intervals: dict[str, Interval] | None) -> dict[str, Any] | None:
+    if intervals is None:
+        return None
+    return {name: {"diff": i.value, "low": i.low, "high": i.high} for name, i in intervals.items()}
+
+
+def _result(own: Sequence[Run], first: Sequence[Run], baseline: Sequence[Run] | None) -> PolicyResult:
+    conditions = own[0].conditions
+    return PolicyResult(
+        policy=conditions.policy,
+        predictor=conditions.predictor,
+        oracle=conditions.oracle,
+        seeds=tuple(run.conditions.seed for run in own),
+        digests=tuple(run.digest for run in own),
+        summaries=tuple(run.summary for run in own),
+        versus_first=None if own is first else _paired(own, first),
+        versus=None if baseline is None or own is baseline else _paired(own, baseline),
+    )
+
+
+def _paired(own: Sequence[Run], other: Sequence[Run]) -> dict[str, Interval]:
+    """Paired differences of every outcome that both policies have in every replicate."""
+    found: dict[str, Interval] = {}
+    for name in outcomes(own[0].summary):
+        ours, theirs = [run.summary.get(name) for run in own], [run.summary.get(name) for run in other]
+        if not any(value is None for value in (*ours, *theirs)):
+            found[name] = paired_difference(ours, theirs)  # type: ignore[arg-type]
+    return found
+
+
+def _workload(run: Run, replicates: int) -> tuple[dict[str, Any], tuple[str, ...], str]:
+    """What was run, notes on it, and what its replicates are."""
+    found: dict[str, Any] = {
+        "requests": run.totals.requests,
+        "output_tokens": run.totals.output_tokens,
+    }
+    if run.trace is None:
+        return found, (), "one" if replicates == 1 else ""
+    found |= {"name": run.trace.name, "format": run.trace.format, "rows": len(run.trace)}
+    found |= {"synthetic": run.trace.synthetic}
+    kind = "drawn anew" if run.trace.synthetic else "rotated"
+    return found, run.trace.notes, kind if replicates > 1 else "one"
+
+
+def _yardsticks(result: PolicyResult, conditions: Conditions) -> dict[str, Any]:
+    """What no policy can beat: the makespan bound, and the rate of full slots without any idle time."""
+    load = result.mean("mean_load_tokens")
+    even = full_slot_tokens_per_s(conditions, load, np.zeros(len(conditions.group_sizes)))
+    return {
+        "policy_free_bound_s": result.mean("policy_free_bound_s"),
+        "mean_load_tokens": load,
+        "even_full_slot_tokens_per_s": even if np.isfinite(even) else None,
+    }
