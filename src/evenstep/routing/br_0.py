@@ -19,7 +19,7 @@ class BR0:
 
     Args:
         stage_two_below: U_th, free slots down to which stage 1 admits one request at a time; None = workers.
-        candidates: K, requests a subset is chosen from; 1..16, or 1..64 with ``solver=bitset``.
+        candidates: K, requests a subset is chosen from; 1..16, or 1..32 with ``solver=bitset``.
         pick: candidates are the largest (``size``, the paper's) or those around the worker's margin (``fit``).
         order: workers by (free slots, margin), the paper's, or by (margin, free slots).
         solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; others are enumerated).

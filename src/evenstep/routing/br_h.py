@@ -11,6 +11,7 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.routing.balance_route import Rule, discounts, route
 from evenstep.routing.f_score import ENUMERATED
+from evenstep.routing.filling import check_age_limit
 from evenstep.routing.view import RoutingDecision, RoutingView
 
 
@@ -27,7 +28,7 @@ class BRH:
         reward: alpha, what a token below the envelope is worth, > 0.
         score: reading of the paper's eq. 2: ``marginal`` = reward and penalty at each step, ``single`` = one reward.
         stage_two_below: U_th, free slots down to which stage 1 admits one request at a time; None = workers.
-        candidates: K, requests a subset is chosen from; 1..16, or 1..64 with ``solver=bitset``.
+        candidates: K, requests a subset is chosen from; 1..16, or 1..32 with ``solver=bitset``.
         pick: candidates are the largest (``size``, the paper's) or those around the worker's best total (``fit``).
         order: workers by (free slots, margin), the paper's, or by (margin, free slots).
         solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; others are enumerated).
@@ -59,7 +60,9 @@ class BRH:
         if not 0 < self.discount <= 1:
             raise InputError("br-h", "discount", self.discount, "a number in (0, 1]")
         if self.penalty is not None and not 0 <= self.penalty < math.inf:
-            raise InputError("br-h", "penalty", self.penalty, "a finite number >= 0, or none for the group's size")
+            raise InputError(
+                "br-h", "penalty", self.penalty, "a finite number >= 0, or none for the group's size"
+            )
         if not 0 < self.reward < math.inf:
             raise InputError("br-h", "reward", self.reward, "a finite number > 0")
 
@@ -82,29 +85,23 @@ class BRH:
         return route(view, rule)
 
 
-def check_options(where: str, stage_two_below: int | None, candidates: int, solver: str, age_limit: float) -> None:
+def check_options(
+    where: str, stage_two_below: int | None, candidates: int, solver: str, age_limit: float
+) -> None:
     """Check the options BR-0 and BR-H share.
 
     Raises:
         InputError: an option out of range.
     """
-    most = ENUMERATED if solver == "enumerate" else 64
+    most = ENUMERATED if solver == "enumerate" else 32
     if stage_two_below is not None and stage_two_below < 0:
-        raise InputError(where, "stage_two_below", stage_two_below, "an integer >= 0, or none for the workers")
+        raise InputError(
+            where, "stage_two_below", stage_two_below, "an integer >= 0, or none for the workers"
+        )
     if not 1 <= candidates <= most:
-        hint = "solver=bitset takes up to 64." if solver == "enumerate" else ""
+        hint = "solver=bitset takes up to 32." if solver == "enumerate" else ""
         raise InputError(where, "candidates", candidates, f"an integer from 1 to {most}", hint)
     check_age_limit(where, age_limit)
-
-
-def check_age_limit(where: str, age_limit: float) -> None:
-    """Check a policy's ageing bound.
-
-    Raises:
-        InputError: a negative or non-finite bound.
-    """
-    if not 0 <= age_limit < math.inf:
-        raise InputError(where, "age_limit", age_limit, "a finite number >= 0", "0 switches ageing off.")
 
 
 policy = BRH

@@ -5,6 +5,7 @@ Hosts keep their arrays in the kernel's layout and call it themselves; this is f
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,16 +77,16 @@ def difference(plain: RoutingDecision, kernel: RoutingDecision, memory: I8) -> s
             return f"plain route answers shape {plain.worker.shape}, the kernel {kernel.worker.shape}"
         i = int(np.argmax(plain.worker != kernel.worker))
         return f"waiting request {i}: plain route answers {plain.worker[i]}, the kernel {kernel.worker[i]}"
-    kept = [memory if d.memory is None else d.memory for d in (plain, kernel)]
-    if not np.array_equal(*kept):
-        return f"memory: plain route keeps {kept[0].tolist()}, the kernel {kept[1].tolist()}"
+    kept, other = (memory if d.memory is None else d.memory for d in (plain, kernel))
+    if not np.array_equal(kept, other):
+        return f"memory: plain route keeps {kept.tolist()}, the kernel {other.tolist()}"
     if not _same(plain.bound, kernel.bound):
         return f"bound: plain route answers {plain.bound!r}, the kernel {kernel.bound!r}"
     return ""
 
 
 def _same(a: float, b: float) -> bool:
-    return a == b or (a != a and b != b)
+    return a == b or (math.isnan(a) and math.isnan(b))
 
 
 def _stack(kind: type[Any], *rows: F8 | I8) -> Any:

@@ -55,31 +55,34 @@ class FScore:
         return float(low), float(high)
 
 
-def best_single(score: FScore, size: F8, rows: I8) -> int:
-    """The one request of largest score.
+def best_total(score: FScore, tokens: F8) -> int:
+    """Place of the total of largest score.
 
-    The score is concave, so that is one of the two neighbours of its peak (at equal score the older); where the
-    peak is a level stretch that holds requests, they are all equally good and the oldest is taken.
+    The score is concave, so that is one of the two neighbours of its peak; where the peak is a level stretch that
+    holds totals, they are all equally good. Ties go to the first.
+
+    Args:
+        tokens: float64[n], n >= 1, the totals to choose from.
+    """
+    low, high = score.peak()
+    level = np.flatnonzero((tokens >= low) & (tokens <= high))
+    if level.size:
+        return int(level[0])
+    below, above = np.flatnonzero(tokens < low), np.flatnonzero(tokens > high)
+    neighbours = [int(below[np.argmax(tokens[below])])] if below.size else []
+    neighbours += [int(above[np.argmin(tokens[above])])] if above.size else []
+    neighbours.sort()
+    return neighbours[int(np.argmax(score.of(tokens[neighbours])))]
+
+
+def best_single(score: FScore, size: F8, rows: I8) -> int:
+    """The one request of largest score; ties go to the oldest.
 
     Args:
         size: float64[W], KV tokens of all waiting requests.
         rows: int64[n], n >= 1, the ones to choose from, oldest first.
     """
-    low, high = score.peak()
-    s = size[rows]
-    level = rows[(s >= low) & (s <= high)]
-    if level.size:
-        return int(level[0])
-    below, above = rows[s < low], rows[s > high]
-    if not above.size:
-        return int(below[np.argmax(size[below])])
-    if not below.size:
-        return int(above[np.argmin(size[above])])
-    under, over = int(below[np.argmax(size[below])]), int(above[np.argmin(size[above])])
-    f_under, f_over = score.of(size[under]), score.of(size[over])
-    if f_under == f_over:
-        return min(under, over)
-    return under if f_under > f_over else over
+    return int(rows[best_total(score, size[rows])])
 
 
 def largest(size: F8, rows: I8, count: int) -> I8:
@@ -100,7 +103,9 @@ def fitting(score: FScore, size: F8, rows: I8, count: int) -> I8:
     return np.concatenate([above, below])
 
 
-def best_enumerated(score: FScore, size: F8, candidates: I8, slots: int, kv_free: float) -> tuple[I8, float, float]:
+def best_enumerated(
+    score: FScore, size: F8, candidates: I8, slots: int, kv_free: float
+) -> tuple[I8, float, float]:
     """The subset of largest score among all subsets of at most `slots` candidates.
 
     Args:
@@ -115,14 +120,15 @@ def best_enumerated(score: FScore, size: F8, candidates: I8, slots: int, kv_free
     for row in candidates:
         sums = np.concatenate([sums, sums + size[row]])
         count = np.concatenate([count, count + 1])
-    value = score.of(sums)
-    value[(count == 0) | (count > slots) | (sums > kv_free)] = -math.inf
-    best = int(np.argmax(value))
+    subsets = np.flatnonzero((count > 0) & (count <= slots) & (sums <= kv_free))
+    best = int(subsets[best_total(score, sums[subsets])])
     chosen = candidates[[bool(best >> bit & 1) for bit in range(candidates.size)]]
-    return chosen, float(sums[best]), float(value[best])
+    return chosen, float(sums[best]), float(score.of(sums[best]))
 
 
-def best_by_bits(score: FScore, size: F8, candidates: I8, slots: int, kv_free: float) -> tuple[I8, float, float]:
+def best_by_bits(
+    score: FScore, size: F8, candidates: I8, slots: int, kv_free: float
+) -> tuple[I8, float, float]:
     """Same as `best_enumerated` by reachable sums in bit masks; needs whole sizes.
 
     ``reach[n][r]`` has bit D set when r of the first n candidates weigh D together. Only two sums can be best: the
@@ -133,15 +139,15 @@ def best_by_bits(score: FScore, size: F8, candidates: I8, slots: int, kv_free: f
     """
     whole = [int(size[row]) for row in candidates]
     _, high = score.peak()
-    limit = int(min(kv_free, sum(whole)))
+    limit = int(min(kv_free, sum(whole), high + max(whole)))  # the smallest sum above the peak is not beyond
+    mask = (2 << limit) - 1
     reach = [[1] + [0] * slots]
     for s in whole:
         last = reach[-1]
-        reach.append([last[0]] + [last[r] | (last[r - 1] << s) for r in range(1, slots + 1)])
+        reach.append([last[0]] + [last[r] | (last[r - 1] << s & mask) for r in range(1, slots + 1)])
     sums = 0
     for r in range(1, slots + 1):
         sums |= reach[-1][r]
-    sums &= (2 << limit) - 1
     edge = int(min(high, limit))
     under, over = sums & ((2 << edge) - 1), sums >> (edge + 1)
     best, value = -1, -math.inf

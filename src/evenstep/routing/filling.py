@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from evenstep.errors import InputError
 from evenstep.request import F8, I8
 from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
 
@@ -52,3 +55,13 @@ def overdue(view: RoutingView, age_limit: float) -> int:
         return 0
     late = view.waited_s > age_limit * view.mean_wait_s
     return int(np.argmin(late)) if not late.all() else int(late.size)
+
+
+def check_age_limit(where: str, age_limit: float) -> None:
+    """Check a policy's ageing bound.
+
+    Raises:
+        InputError: a negative or non-finite bound.
+    """
+    if not 0 <= age_limit < math.inf:
+        raise InputError(where, "age_limit", age_limit, "a finite number >= 0", "0 switches ageing off.")

@@ -32,7 +32,9 @@ class JSQ:
                 shortest = workers[queue[workers] == queue[workers].min()]
                 place = 0
                 if self.ties == "random" and shortest.size > 1:
-                    place = int(streams.uniform(view.seed, "jsq", int(view.waiting_id[request])) * shortest.size)
+                    place = int(
+                        streams.uniform(view.seed, "jsq", int(view.waiting_id[request])) * shortest.size
+                    )
                 filling.send(request, int(shortest[place]))
                 queue[shortest[place]] += 1
             elif filling.full:

@@ -21,7 +21,9 @@ class Random:
         for request in range(view.waiting_id.size):
             workers = filling.open_to(request)
             if workers.size:
-                place = int(streams.uniform(view.seed, "random", int(view.waiting_id[request])) * workers.size)
+                place = int(
+                    streams.uniform(view.seed, "random", int(view.waiting_id[request])) * workers.size
+                )
                 filling.send(request, int(workers[place]))
             elif filling.full:
                 break

@@ -1,0 +1,41 @@
+"""Max-min: the longest request first, to the worker that is ready first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from evenstep.routing.completion_time import route
+from evenstep.routing.filling import check_age_limit
+from evenstep.routing.view import RoutingDecision, RoutingView
+
+
+@dataclass(frozen=True, slots=True)
+class MaxMin:
+    """The longest request of the whole pool goes to the worker of smallest load, repeated.
+
+    With prompts as lengths this is LPT (longest processing time first).
+
+    Args:
+        length: processing time of a request: its ``prompt`` (load at admission), or its ``predicted`` total length,
+            prompt and expected output (the prompt alone where nothing is expected).
+        age_limit: multiple of the mean wait after which a request is overdue: overdue requests go first, oldest
+            first, for short requests would starve otherwise; 0 = off (paper mode).
+
+    Raises:
+        InputError: a negative or non-finite `age_limit`.
+
+    Source: BF-IO App. A.1.1, over the pool of waiting requests; ageing is ours.
+    """
+
+    length: Literal["prompt", "predicted"] = "prompt"
+    age_limit: float = 15.0
+
+    def __post_init__(self) -> None:
+        check_age_limit("max-min", self.age_limit)
+
+    def route(self, view: RoutingView) -> RoutingDecision:
+        return route(view, longest_first=True, predicted=self.length == "predicted", age_limit=self.age_limit)
+
+
+policy = MaxMin
