@@ -42,6 +42,13 @@ def jit(function: F) -> F:
     return numba.njit(cache=True, fastmath=False, parallel=False, error_model="numpy")(function)
 
 
+def inlined(function: F) -> F:
+    """A helper that becomes part of its caller's code: for pieces of a loop that pass many arrays."""
+    if numba is None:
+        return function
+    return numba.njit(cache=True, fastmath=False, parallel=False, error_model="numpy", forceinline=True)(function)
+
+
 def declared(signature: Any) -> Callable[[F], F]:
     """Compile a kernel eagerly for one declared signature, cached on disk."""
 

@@ -32,7 +32,15 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from evenstep.cost.linear import Linear
+from evenstep.cost.power import Power
+from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
+from evenstep.measure.metrics import Slo
+from evenstep.measure.records import Run
+from evenstep.predict.view import Predictor
+from evenstep.request import Trace
+from evenstep.routing.view import RoutingPolicy
 from evenstep.sim.drift import Drift
 
 
@@ -119,3 +127,52 @@ class Cluster:
     @property
     def group_sizes(self) -> tuple[int, ...]:
         return self.groups or (self.workers,)
+
+
+def simulate(
+    trace: Trace,
+    policy: RoutingPolicy,
+    *,
+    cluster: Cluster | None = None,
+    step_time: StepTime | None = None,
+    predictor: Predictor | None = None,
+    seed: int = 0,
+    records: bool = True,
+    workers: int = 0,
+    decisions: bool = False,
+    power: Power | None = None,
+    slo: Slo | None = None,
+    door: Literal["auto", "plain", "compiled"] = "auto",
+    name: str = "",
+) -> Run:
+    """Run a trace through a cluster under a routing policy; the events are in the order this module's docstring gives.
+
+    Args:
+        trace: the requests; all of them are run to completion.
+        policy: a routing policy; one that looks ahead (`horizon` > 0) needs a predictor.
+        cluster: the fleet; default `Cluster()`.
+        step_time: seconds of a step; default `Linear()`.
+        predictor: expected lengths of running requests; the oracle is ``evenstep.predict.oracle``.
+        seed: key of every random draw of the policy.
+        records: keep the request and step tables; without them memory does not grow with the trace.
+        workers: rows of the table of worker samples to keep; 0 = none. The stride doubles when it is full.
+        decisions: keep one row a decision.
+        power: prices energy; default `Power()`.
+        slo: objective for goodput.
+        door: ``compiled`` runs the policy's kernel inside the loop, ``plain`` calls its `route`; ``auto`` takes the kernel
+            where there is one. Both give the same digest.
+        name: the policy as it was asked for, for tables and reports.
+
+    Returns:
+        The run: tables, totals, every metric, and the digest.
+
+    Raises:
+        InputError: a trace or option that does not fit.
+        PolicyError: the policy broke its contract, raised, or holds for ever.
+    """
+    from evenstep.sim.cluster_host import run
+
+    return run(
+        trace, policy, cluster or Cluster(), step_time or Linear(), predictor, seed=seed, records=records,
+        samples=workers, decisions=decisions, power=power or Power(), slo=slo, door=door, name=name,
+    )  # fmt: skip

@@ -1,0 +1,365 @@
+"""The host of the compiled simulator: checks the input, carries the loop over its stops, gathers the records."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.cost.power import Power
+from evenstep.cost.view import StepTime
+from evenstep.errors import InputError, PolicyError
+from evenstep.measure.digest import StreamingDigest
+from evenstep.measure.metrics import Slo
+from evenstep.measure.records import (
+    Conditions,
+    DecisionTable,
+    RequestTable,
+    Run,
+    StepTable,
+    Totals,
+    WorkerTable,
+    columns,
+    concatenate,
+)
+from evenstep.measure.tally import Tally
+from evenstep.predict.oracle import Oracle
+from evenstep.predict.view import NOTHING, Active, Finished, Predictor, is_oracle
+from evenstep.request import F8, I8, Trace
+from evenstep.routing.view import horizon_of
+from evenstep.sim import cluster_layout as at
+from evenstep.sim.cluster_state import State, prepared
+from evenstep.sim.plain_door import PlainDoor
+
+
+def run(
+    trace: Trace,
+    policy: Any,
+    cluster: Any,
+    step_time: StepTime,
+    predictor: Predictor | None,
+    *,
+    seed: int,
+    records: bool,
+    samples: int,
+    decisions: bool,
+    power: Power,
+    slo: Slo | None,
+    door: str,
+    name: str,
+) -> Run:
+    """See `cluster.simulate`."""
+    name = name or type(policy).__name__
+    kernel = _kernel(policy, door, name)
+    _check(trace, policy, cluster, predictor, name)
+    horizon = horizon_of(policy)
+    prediction = 0 if horizon == 0 else 1 if type(predictor) is Oracle else 2
+    state = prepared(
+        trace, policy, cluster, step_time, prediction=prediction, seed=seed, power=power, samples=samples,
+        decisions=decisions, refresh_every=int(getattr(predictor, "refresh_every", 16)),
+    )  # fmt: skip
+    _open_closed_loop(state, cluster)
+    law = step_time.table()
+    conditions = Conditions(
+        workers=cluster.workers,
+        slots=max(cluster.slots_of),
+        slots_total=sum(cluster.slots_of),
+        group_sizes=cluster.group_sizes,
+        overhead_s=tuple(step_time.overhead_seconds(size) for size in cluster.group_sizes),
+        seconds_per_token=_single_slope(law),
+        arrivals=cluster.arrivals,
+        pool=cluster.pool if cluster.arrivals == "saturated" else 0,
+        seed=seed,
+        policy=name,
+        predictor="" if horizon == 0 else type(predictor).__name__.lower(),
+        oracle=horizon > 0 and is_oracle(predictor),
+    )
+    gathered = _Gathered(conditions, records, decisions, slo, power)
+    asked = _Asked(predictor, horizon, trace) if prediction == 2 else None
+    plain = PlainDoor(policy, state, seed, name) if kernel is None else None
+    _carry(state, policy, kernel, plain, gathered, asked, name)
+    return _finished(state, gathered, conditions, trace, samples, records)
+
+
+def _carry(
+    state: State, policy: Any, kernel: Any, plain: PlainDoor | None, gathered: _Gathered, asked: _Asked | None, name: str
+) -> None:  # fmt: skip
+    """Carry the loop from stop to stop until the run is done."""
+    from evenstep.sim import cluster_kernel
+
+    advance, advance_plain = cluster_kernel.advance, cluster_kernel.advance_plain
+    arguments = state.arguments
+    while True:
+        if plain is None:
+            status = advance(kernel.route_into, 1, *arguments)
+        else:
+            status = advance_plain(*arguments)
+            while status == at.DECISION:
+                plain.decide()
+                status = advance_plain(*arguments)
+        if status == at.DONE:
+            break
+        if status == at.FLUSH:
+            if asked is not None:
+                asked.see(state)
+            gathered.take(state)
+        elif status == at.GROW:
+            state.grow(policy)
+            arguments = state.arguments
+            if plain is not None:
+                plain.look_again()
+        elif status == at.PREDICT and asked is not None:
+            asked.answer(state)
+        else:
+            raise PolicyError(_complaint(state, status, name))
+    gathered.take(state)
+
+
+def _kernel(policy: Any, door: str, name: str) -> Any:
+    kernel = compiled.kernel_of(policy) if door != "plain" else None
+    if door == "compiled" and kernel is None:
+        raise InputError(name, "door", door, "auto or plain", "The policy has no kernel beside its file.")
+    return kernel
+
+
+def _check(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | None, name: str) -> None:
+    if len(trace) == 0:
+        raise InputError(trace.name or "trace", "requests", 0, "one request or more")
+    if not callable(getattr(policy, "route", None)):
+        raise InputError(name, "policy", type(policy).__name__, "an object with a method route(view)")
+    if horizon_of(policy) > 0 and predictor is None:
+        raise InputError(
+            name, "predictor", "missing", "a predictor for a policy that looks ahead", "Add predictor=oracle, for instance."
+        )
+    for column in ("prompt_tokens", "output_tokens"):
+        values = getattr(trace, column)
+        if values.min() < 1:
+            row = int(np.argmax(values < 1))
+            raise InputError(f"{trace.name or 'trace'}: request {row}", column, int(values[row]), "an integer >= 1")
+    if cluster.arrivals == "timed":
+        if trace.arrival_s is None:
+            raise InputError(trace.name or "trace", "arrivals", "timed", "a trace with times", "Give a rate (--rate).")
+        if np.any(np.diff(trace.arrival_s) < 0) or not np.isfinite(trace.arrival_s).all():
+            raise InputError(trace.name or "trace", "arrival_s", "unsorted", "finite times in ascending order")
+    if cluster.arrivals == "closed" and cluster.think_s is None and trace.session is None and trace.after is None:
+        raise InputError(
+            trace.name or "trace", "sessions", "missing", "a trace with sessions, or think_s", "Give --users and --think-s."
+        )
+    if cluster.kv_tokens < float(trace.prompt_tokens.max()):
+        row = int(np.argmax(trace.prompt_tokens))
+        raise InputError(
+            f"{trace.name or 'trace'}: request {row}", "prompt_tokens", int(trace.prompt_tokens[row]),
+            f"at most kv_tokens, {cluster.kv_tokens:g}", "It would fit no worker.",
+        )  # fmt: skip
+
+
+def _single_slope(law: Any) -> float:
+    one = law.load.size == 2 and law.seconds.shape[0] == 1 and law.seconds[0, 0] == 0 and law.load[0] == 0
+    return float(law.seconds[0, 1] / law.load[1]) if one else math.nan
+
+
+def _open_closed_loop(state: State, cluster: Any) -> None:
+    """Users issue their first request, or the first sessions start, at time 0."""
+    if cluster.arrivals != "closed":
+        return
+    from evenstep.sim import cluster_kernel, pool_kernel
+
+    users = cluster.users or sum(cluster.slots_of)
+    while True:
+        sc, sf = state.ints.window(at.SCALARS_I), state.floats.window(at.SCALARS_F)
+        heap_f, heap_i = state.floats.window(at.HEAP_F), state.ints.window(at.HEAP_I)
+        if sc[at.ARRIVALS] == at.USERS:
+            for user in range(min(users, int(sc[at.REQUESTS]))):
+                pool_kernel.heap_push(sc, heap_f, heap_i, 0.0, user)
+            sc[at.HEAP_SEQUENCE] = users
+            return
+        sessions = int(state.links[-1])
+        while sc[at.SESSIONS_NEXT] < min(users, sessions):
+            base = 3 * int(sc[at.REQUESTS]) + 1 + sessions + int(sc[at.SESSIONS_NEXT])
+            if sc[at.HEAP_SIZE] + state.links[base + 1] - state.links[base] >= heap_i.size:
+                break
+            cluster_kernel.start_sessions(sc, sf, heap_f, heap_i, state.links, state.think, sessions, 0.0)
+        if sc[at.SESSIONS_NEXT] >= min(users, sessions):
+            return
+        state.grow(None)
+
+
+class _Gathered:
+    """Takes full record buffers: feeds the metrics and the digest, and keeps the tables that were asked for."""
+
+    def __init__(self, conditions: Conditions, records: bool, decisions: bool, slo: Slo | None, power: Power) -> None:
+        self.tally = Tally(conditions, exact=records, slo=slo, power=power)
+        self.digest = StreamingDigest()
+        self.records, self.decisions = records, decisions
+        self.requests: list[RequestTable] = []
+        self.steps: list[StepTable] = []
+        self.decided: list[DecisionTable] = []
+
+    def take(self, state: State) -> None:
+        sc = state.ints.window(at.SCALARS_I)
+        requests, steps = request_rows(state, 0, int(sc[at.REQUEST_ROWS])), _step_rows(state, int(sc[at.STEP_ROWS]))
+        self.tally.add_steps(steps)
+        self.tally.add_requests(requests)
+        self.digest.add(requests.request_id, requests.worker, requests.admitted_step, requests.finished_step)
+        if self.records:
+            self.requests.append(requests)
+            self.steps.append(steps)
+        if self.decisions:
+            self.decided.append(_decision_rows(state, int(sc[at.DECISION_ROWS])))
+        sc[[at.REQUEST_ROWS, at.STEP_ROWS, at.DECISION_ROWS]] = 0
+
+
+def request_rows(state: State, start: int, end: int) -> RequestTable:
+    """Completed requests in the buffer's rows start..end-1, as a table of its own memory."""
+    i = state.ints.window(at.REQUEST_OUT_I)[start:end].T.copy()
+    f = state.floats.window(at.REQUEST_OUT_F)[start:end].T.copy()
+    return RequestTable(
+        request_id=i[0], worker=i[1], prompt_tokens=i[2], output_tokens=i[3], visible_s=f[0], admitted_s=f[1],
+        first_token_s=f[2], finished_s=f[3], admitted_step=i[4], finished_step=i[5], restarts=i[6],
+    )  # fmt: skip
+
+
+def _step_rows(state: State, rows: int) -> StepTable:
+    i = state.ints.window(at.STEP_OUT_I)[:rows].T.copy()
+    f = state.floats.window(at.STEP_OUT_F)[:rows].T.copy()
+    return StepTable(
+        group=i[0], step=i[1], start_s=f[0], duration_s=f[1], envelope=f[2], load_sum=f[3], load_min=f[4],
+        local_max_s=f[5], local_sum_s=f[6], running=i[2], running_all=i[3], admitted=i[4], tokens=i[5],
+        energy_busy_idle_j=f[7], energy_step_average_j=f[8],
+    )  # fmt: skip
+
+
+def _decision_rows(state: State, rows: int) -> DecisionTable:
+    i = state.ints.window(at.DECISION_OUT_I)[:rows].T.copy()
+    f = state.floats.window(at.DECISION_OUT_F)[:rows].T.copy()
+    return DecisionTable(decision=i[0], now_s=f[0], waiting=i[1], free_slots=i[2], admitted=i[3], bound=f[1])
+
+
+class _Asked:
+    """Asks a predictor about the running requests that are due, and applies the gate (BalanceRoute App. C)."""
+
+    def __init__(self, predictor: Any, horizon: int, trace: Trace) -> None:
+        self.predictor, self.horizon, self.trace = predictor, horizon, trace
+        self.gate = float(getattr(predictor, "gate", 0.5))
+        self.literal = getattr(predictor, "refresh", "anchored") == "literal"
+        self.seen = 0  # completions in the record buffer the predictor has learned from
+
+    def see(self, state: State) -> None:
+        """Let the predictor learn from the completions since the last call; the buffer is about to be emptied."""
+        self._learn(state)
+        self.seen = 0
+
+    def answer(self, state: State) -> None:
+        self._learn(state)
+        sc = state.ints.window(at.SCALARS_I)
+        count = int(sc[at.DUE_COUNT])
+        due = state.ints.window(at.DUE)[:count]
+        slots = state.ints.window(at.SLOT_INTS)[due]
+        worker = due // sc[at.SLOTS_MAX]
+        order = np.lexsort((slots[:, at.ROW], worker))
+        due[:] = due[order]
+        active = self._active(state, slots[order], worker[order])
+        prediction = self.predictor.predict(active, self.horizon)
+        steps, leaves = prediction.steps_left, prediction.leaves
+        if steps.shape != (count,) or leaves.shape != (count,) or not np.isfinite(steps).all():
+            raise PolicyError(
+                f"predictor {type(self.predictor).__name__} answered {steps.shape} steps and {leaves.shape} chances"
+                f" for {count} requests; expected finite values, one a request"
+            )
+        expected = np.where(leaves >= self.gate, np.clip(steps, 1.0, self.horizon), self.horizon)
+        stays = (expected >= self.horizon) & (not self.literal)
+        state.floats.window(at.DUE_F)[:count] = np.where(stays, -1.0, expected)
+
+    def _active(self, state: State, slots: I8, worker: I8) -> Active:
+        trace, row = self.trace, slots[:, at.ROW]
+        sc = state.ints.window(at.SCALARS_I)
+        group = state.ints.window(at.WORKERS_I)[0][worker]
+        step = state.ints.window(at.GROUP_INTS)[at.STEP][group]
+        produced = (slots[:, at.DONE0] + step - slots[:, at.ADMIT]) * sc[at.TOKENS_PER_STEP]
+        left = slots[:, at.FINISH] + 1 - step if is_oracle(self.predictor) else NOTHING
+        key = NOTHING if trace.prompt_key is None else trace.prompt_key[row]
+        cap = NOTHING if trace.max_tokens is None else trace.max_tokens[row]
+        return Active(
+            request_id=row.copy(),
+            age=produced,
+            prompt_tokens=trace.prompt_tokens[row],
+            prompt_key=key if key.size else np.zeros_like(row),
+            max_tokens=cap if cap.size else np.zeros_like(row),
+            true_left=left,
+        )
+
+    def _learn(self, state: State) -> None:
+        end = int(state.ints.window(at.SCALARS_I)[at.REQUEST_ROWS])
+        if end == self.seen:
+            return
+        done = request_rows(state, self.seen, end)
+        order = np.lexsort((done.request_id, done.finished_s))
+        row = done.request_id[order]
+        key = np.zeros_like(row) if self.trace.prompt_key is None else self.trace.prompt_key[row]
+        self.predictor.learn(Finished(row, done.prompt_tokens[order], done.output_tokens[order], key))
+        self.seen = end
+
+
+def _complaint(state: State, status: int, name: str) -> str:
+    sc = state.ints.window(at.SCALARS_I)
+    if status == at.STUCK:
+        return (
+            f"policy {name} holds {sc[at.WAITING]} waiting requests while nothing runs and nothing more arrives;"
+            f" expected it to admit at least one"
+        )
+    g = int(sc[at.ERROR_WORKER])
+    broken = {
+        at.UNKNOWN_WORKER: f"unknown worker {g}; expected -1 (hold) or 0..{sc[at.WORKERS] - 1}",
+        at.OVER_SLOTS: f"over capacity: worker {g} is sent more requests than it has free slots",
+        at.OVER_KV: f"over capacity: worker {g} is sent more KV tokens than it has free",
+    }
+    return f"policy {name} broke its contract at decision {sc[at.DECISIONS]}: {broken[int(sc[at.ERROR_KIND])]}"
+
+
+def _finished(
+    state: State, gathered: _Gathered, conditions: Conditions, trace: Trace, samples: int, records: bool
+) -> Run:  # fmt: skip
+    sc, sf = state.ints.window(at.SCALARS_I), state.floats.window(at.SCALARS_F)
+    totals = Totals(
+        requests=int(sc[at.COMPLETED]),
+        output_tokens=int(sc[at.OUTPUT_TOKENS]),
+        steps=int(sc[at.STEPS]),
+        decisions=int(sc[at.DECISIONS]),
+        makespan_s=float(sf[at.NOW]),
+        load_steps=float(sc[at.LOAD_STEPS] * sf[at.UNIT]),
+        active_steps=int(sc[at.ACTIVE_STEPS]),
+        restarts=int(sc[at.RESTARTS]),
+        overloaded_steps=int(sc[at.OVERLOADED]),
+    )
+    requests = None
+    if records:
+        table = concatenate(RequestTable, gathered.requests)
+        order = np.argsort(table.request_id, kind="stable")
+        requests = RequestTable(**{name: column[order] for name, column in columns(table).items()})
+    return Run(
+        conditions=conditions,
+        totals=totals,
+        digest=gathered.digest.finish(float(sf[at.NOW])),
+        summary=gathered.tally.summary(totals),
+        requests=requests,
+        steps=concatenate(StepTable, gathered.steps) if records else None,
+        workers=_samples(state) if samples else None,
+        decisions=concatenate(DecisionTable, gathered.decided) if gathered.decisions else None,
+        trace=trace,
+    )
+
+
+def _samples(state: State) -> WorkerTable:
+    sc = state.ints.window(at.SCALARS_I)
+    rows = int(sc[at.SAMPLES])
+    times: F8 = state.floats.window(at.SAMPLE_F)[:rows]
+    return WorkerTable(
+        step=state.ints.window(at.SAMPLE_I)[:rows].copy(),
+        start_s=times[:, 0].copy(),
+        duration_s=times[:, 1].copy(),
+        load=state.floats.window(at.SAMPLE_LOAD)[:rows].copy(),
+        running=state.ints.window(at.SAMPLE_RUNNING)[:rows].copy(),
+        stride=int(sc[at.STRIDE]),
+    )

@@ -1,0 +1,348 @@
+"""The compiled simulator's state for one run: laid out, filled in, grown when a buffer is full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstep import compiled
+from evenstep.cost.power import Power
+from evenstep.cost.view import StepTime
+from evenstep.request import F8, I8, Trace
+from evenstep.routing.view import (
+    FREE_SLOTS,
+    GROUP,
+    KV_FREE,
+    SECONDS_PER_TOKEN,
+    horizon_of,
+    memory_size_of,
+)
+from evenstep.sim import cluster_layout as at
+from evenstep.sim.cluster_layout import Buffer
+from evenstep.sim.drift import GRAIN, Drift, cumulated
+
+ANY_DEPTH = 1 << 40  # queue depth "any number"
+RECORDS = 4096  # rows of a record buffer between two visits of the host
+_NO_COLUMNS = np.zeros((0, 0), np.int64)
+_NO_INTS = np.zeros(0, np.int64)
+_NO_FLOATS = np.zeros(0, np.float64)
+
+
+@dataclass(slots=True, eq=False)
+class State:
+    """Everything the loop reads and writes; `arguments` is what follows the two offset lists in its call."""
+
+    ints: Buffer
+    floats: Buffer
+    prompt: I8
+    output: I8
+    arrival: F8
+    columns: NDArray[np.int64]
+    links: I8
+    think: F8
+    profile: I8
+    law: F8
+    cached: F8
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        return (
+            self.ints.offsets, self.floats.offsets, self.ints.data, self.floats.data, self.prompt, self.output,
+            self.arrival, self.columns, self.links, self.think, self.profile, self.law, self.cached,
+        )  # fmt: skip
+
+    def grow(self, policy: object) -> None:
+        """Double the pool, the heap, the carry list and the queues."""
+        scalars = self.ints.window(at.SCALARS_I)
+        rooms = {name: int(scalars[name]) * 2 for name in (at.POOL_ROOM, at.HEAP_ROOM, at.CARRY_ROOM, at.QUEUE_ROOM)}
+        ints, floats = _shapes(scalars, rooms, _scratch(policy, scalars, rooms[at.POOL_ROOM]))
+        old_nodes = int(scalars[at.QUEUE_ROOM])
+        self.ints, self.floats = _moved(self.ints, ints), _moved(self.floats, floats)
+        scalars = self.ints.window(at.SCALARS_I)
+        self.ints.window(at.WORKER_OUT)[int(scalars[at.POOL_ROOM]) :] = -1
+        for name, room in rooms.items():
+            scalars[name] = room
+        _chain(self.ints.window(at.QUEUE_I), old_nodes, int(scalars[at.QUEUE_FREE]))
+        scalars[at.QUEUE_FREE] = old_nodes
+
+
+def _moved(old: Buffer, shapes: dict[int, tuple[int, ...]]) -> Buffer:
+    new = Buffer(old.data.dtype, shapes)
+    for section, shape in old.shapes.items():
+        new.window(section)[tuple(slice(0, n) for n in shape)] = old.window(section)
+    return new
+
+
+def _chain(nodes: I8, start: int, end: int) -> None:
+    """Link queue nodes start, start+1, ... into a free list that ends in `end`."""
+    nodes[start:, at.Q_NEXT] = np.arange(start + 1, nodes.shape[0] + 1)
+    nodes[-1, at.Q_NEXT] = end
+
+
+def _scratch(policy: object, scalars: I8, pool_room: int) -> tuple[int, int]:
+    kernel = compiled.kernel_of(policy)
+    if kernel is None or not hasattr(kernel, "scratch"):
+        return 0, 0
+    return kernel.scratch(
+        int(scalars[at.WORKERS]), pool_room, int(scalars[at.HORIZON]), compiled.parameters(policy)
+    )
+
+
+def _shapes(
+    sc: I8, rooms: dict[int, int], scratch: tuple[int, int]
+) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
+    """Shapes of all sections of the two buffers."""
+    G, NG, B, H = int(sc[at.WORKERS]), int(sc[at.GROUPS]), int(sc[at.SLOTS_MAX]), int(sc[at.HORIZON])
+    S, ring, window = G * B, int(sc[at.RING_MASK]) + 1, int(sc[at.WINDOW_MASK]) + 1
+    cap, heap, carry = rooms[at.POOL_ROOM], rooms[at.HEAP_ROOM], rooms[at.CARRY_ROOM]
+    queue, samples = rooms[at.QUEUE_ROOM], int(sc[at.SAMPLE_ROOM])
+    rows, decisions = int(sc[at.RECORD_ROOM]), int(sc[at.DECISION_ROOM])
+    due = S if sc[at.PREDICTION] == 2 else 0
+    ints: dict[int, tuple[int, ...]] = {
+        at.SCALARS_I: (128,),
+        at.WORKERS_I: (4, G),
+        at.LOADS: (G,),
+        at.WORKER_INTS: (4, G),
+        at.GROUP_INTS: (9, NG),
+        at.SLOT_INTS: (S, 10),
+        at.FREE_STACK: (G, B),
+        at.BUCKETS: (NG, ring),
+        at.WAITING_I: (3, cap),
+        at.WORKER_OUT: (cap,),
+        at.HEAP_I: (heap,),
+        at.CARRY_I: (carry, 3),
+        at.QUEUE_I: (queue, 3),
+        at.OUTAGES: (int(sc[at.OUTAGE_ROWS]), 4),
+        at.LEAVES: (2, G, window),
+        at.MEMORY: (int(sc[at.MEMORY_WORDS]),),
+        at.SCRATCH_I: (scratch[0],),
+        at.DUE: (due,),
+        at.REQUEST_OUT_I: (rows, at.REQUEST_INTS),
+        at.STEP_OUT_I: (rows, at.STEP_INTS),
+        at.DECISION_OUT_I: (decisions, 4),
+        at.SAMPLE_I: (samples,),
+        at.SAMPLE_RUNNING: (samples, G),
+        at.FRESH: (S,),
+    }
+    floats: dict[int, tuple[int, ...]] = {
+        at.SCALARS_F: (32,),
+        at.WORKERS_F: (4, G),
+        at.GROUP_FLOATS: (3, NG),
+        at.SLOT_FLOATS: (S, 4),
+        at.WAITING_F: (3, cap),
+        at.HEAP_F: (heap,),
+        at.CARRY_F: (carry, 2),
+        at.QUEUE_F: (queue,),
+        at.PROJECTIONS: (G, int(sc[at.PROJECTED])),
+        at.GROWTH: (H + 1,),
+        at.PARAMETERS: (64,),
+        at.SCRATCH_F: (scratch[1],),
+        at.DUE_F: (due,),
+        at.COUNT_POWER: (B + 1,),
+        at.ROOT_TABLE: (int(sc[at.ROOT_SIZE]),),
+        at.REQUEST_OUT_F: (rows, at.REQUEST_FLOATS),
+        at.STEP_OUT_F: (rows, at.STEP_FLOATS),
+        at.DECISION_OUT_F: (decisions, 2),
+        at.SAMPLE_F: (samples, 2),
+        at.SAMPLE_LOAD: (samples, G),
+        at.BUSY_LOCAL: (G,),
+    }
+    return ints, floats
+
+
+def _ring(steps: int) -> int:
+    """Smallest power of two above `steps`."""
+    return 1 << int(steps).bit_length()
+
+
+def prepared(
+    trace: Trace,
+    policy: object,
+    cluster: Any,
+    step_time: StepTime,
+    *,
+    prediction: int,
+    refresh_every: int,
+    seed: int,
+    power: Power | None,
+    samples: int,
+    decisions: bool,
+) -> State:
+    """The state before the first event.
+
+    Args:
+        trace, policy, cluster, step_time, seed, power: as in `simulate`.
+        prediction: 0 none, 1 the oracle, 2 a predictor the host asks.
+        refresh_every: produced tokens after which a prediction is old.
+        samples: rows of the table of worker samples.
+        decisions: whether a row is kept for every decision.
+    """
+    drift: Drift = cluster.drift
+    steps = drift.steps(trace)
+    longest = int(steps.max())
+    kind = 0 if drift.is_linear else (1 if drift.profiles is None else 2)
+    scale = _scale(drift)
+    sizes, slots, horizon = cluster.group_sizes, cluster.slots_of, horizon_of(policy)
+    G, NG, B = cluster.workers, len(sizes), max(slots)
+    sc = np.zeros(128, np.int64)
+    sc[at.PHASE] = at.REVEAL
+    sc[[at.REQUESTS, at.WORKERS, at.GROUPS, at.HORIZON, at.SEED]] = len(trace), G, NG, horizon, seed
+    closed = at.SESSIONS if cluster.think_s is None else at.USERS
+    sc[at.ARRIVALS] = {"saturated": at.SATURATED, "timed": at.TIMED, "closed": closed}[cluster.arrivals]
+    sc[at.POOL_TARGET] = cluster.pool
+    sc[at.INSTANT] = cluster.dispatch == "instant"
+    sc[at.DEPTH] = ANY_DEPTH if cluster.queue_depth < 0 else cluster.queue_depth
+    sc[[at.SCALE, at.TOKENS_PER_STEP, at.PROFILE_KIND]] = scale, drift.tokens_per_step, kind
+    sc[at.DELTA] = round(drift.growth * scale) if kind == 0 else 0
+    sc[at.RING_MASK] = _ring(longest + horizon + 1) - 1
+    sc[at.WINDOW_MASK] = _ring(horizon + 1) - 1
+    sc[[at.PREDICTION, at.REFRESH_EVERY]] = prediction, refresh_every
+    sc[at.KV_LIMITED] = np.isfinite(cluster.kv_tokens)
+    sc[at.ENERGY] = power is not None
+    sc[at.RECORD_DECISIONS] = decisions
+    sc[[at.SLOTS_ALL, at.SLOTS_MAX, at.STRIDE]] = sum(slots), B, int(samples > 0)
+    sc[[at.OUTAGES_LEFT, at.OUTAGE_ROWS]] = len(cluster.outages)
+    sc[[at.RECORD_ROOM, at.DECISION_ROOM, at.SAMPLE_ROOM]] = RECORDS, RECORDS * decisions, samples
+    sc[at.MEMORY_WORDS] = memory_size_of(policy)
+    sc[at.PROJECTED] = horizon + 1 if horizon > 0 else 0
+    table = at.root_table(1.0 - power.gamma) if power is not None else _NO_FLOATS
+    sc[at.ROOT_SIZE] = table.size
+    users = cluster.users or sum(slots)
+    pool_room = max(256, 4 * cluster.pool) if cluster.arrivals == "saturated" else 1024
+    rooms = {at.POOL_ROOM: pool_room, at.HEAP_ROOM: max(64, 2 * users), at.CARRY_ROOM: 64, at.QUEUE_ROOM: max(64, G * B)}
+    for name, room in rooms.items():
+        sc[name] = room
+    ints, floats = _shapes(sc, rooms, _scratch(policy, sc, pool_room))
+    law = step_time.table()
+    state = State(
+        ints=Buffer(np.int64, ints),
+        floats=Buffer(np.float64, floats),
+        prompt=np.ascontiguousarray(trace.prompt_tokens, np.int64),
+        output=np.ascontiguousarray(trace.output_tokens, np.int64),
+        arrival=trace.arrival_s if cluster.arrivals == "timed" and trace.arrival_s is not None else _NO_FLOATS,
+        columns=_columns(trace),
+        links=_links(trace) if sc[at.ARRIVALS] == at.SESSIONS else _NO_INTS,
+        think=trace.column("think_s") if sc[at.ARRIVALS] == at.SESSIONS else _NO_FLOATS,
+        profile=_profile(drift, kind, scale, longest + horizon + 1),
+        law=np.ascontiguousarray(np.vstack([law.load[None, :], law.seconds])),
+        cached=np.zeros((0, 0)),
+    )
+    linear = law.load.size == 2 and law.seconds.shape[0] == 1 and law.load[0] == 0 and law.seconds[0, 0] == 0
+    sc[at.LAW_KIND] = not linear
+    state.ints.window(at.SCALARS_I)[:] = sc
+    state.floats.window(at.ROOT_TABLE)[:] = table
+    _fill_floats(state, policy, cluster, step_time, law, drift, power, scale, horizon)
+    _fill_fleet(state, cluster, sizes, slots)
+    return state
+
+
+def _fill_floats(
+    state: State, policy: object, cluster: Any, step_time: StepTime, law: Any, drift: Drift, power: Power | None,
+    scale: int, horizon: int,
+) -> None:  # fmt: skip
+    sf = state.floats.window(at.SCALARS_F)
+    sf[at.UNIT] = 1.0 / scale
+    slopes = (law.seconds[:, 1] - law.seconds[:, 0]) / (law.load[1] - law.load[0])
+    sf[at.SLOPE] = slopes[0]
+    sf[at.PREFILL_BASE], sf[at.PREFILL_TOKEN] = cluster.prefill_base_s, cluster.prefill_per_token_s
+    sf[at.KV_TOKENS], sf[at.KV_RESERVE] = cluster.kv_tokens, cluster.kv_reserve
+    sf[at.THINK] = cluster.think_s or 0.0
+    workers = state.floats.window(at.WORKERS_F)
+    workers[KV_FREE] = cluster.kv_tokens
+    workers[SECONDS_PER_TOKEN] = np.resize(slopes, cluster.workers)
+    state.floats.window(at.GROWTH)[:] = drift.gains(horizon)
+    if compiled.kernel_of(policy) is not None:
+        values = compiled.parameters(policy)
+        state.floats.window(at.PARAMETERS)[: values.size] = values
+    groups = state.floats.window(at.GROUP_FLOATS)
+    groups[at.OVERHEAD] = [step_time.overhead_seconds(size) for size in cluster.group_sizes]
+    if power is not None:
+        sf[at.IDLE_W], sf[at.SPAN_W] = power.idle_w, power.max_w - power.idle_w
+        sf[at.EXPONENT] = 1.0 - power.gamma
+        counts = np.arange(max(cluster.slots_of) + 1)
+        tokens = counts * drift.tokens_per_step * power.mfu_per_tokens_per_s / power.mfu_sat
+        state.floats.window(at.COUNT_POWER)[:] = tokens**power.gamma
+
+
+def _fill_fleet(state: State, cluster: Any, sizes: tuple[int, ...], slots: tuple[int, ...]) -> None:
+    ints = state.ints
+    B = max(slots)
+    workers = ints.window(at.WORKERS_I)
+    workers[GROUP] = np.repeat(np.arange(len(sizes)), sizes)
+    depth = int(ints.window(at.SCALARS_I)[at.DEPTH])
+    workers[FREE_SLOTS] = np.array(slots) + depth
+    ints.window(at.SCALARS_I)[at.FREE_TOTAL] = workers[FREE_SLOTS].sum()
+    more = ints.window(at.WORKER_INTS)
+    more[at.SLOTS_OF], more[at.UP] = slots, 1
+    more[at.QUEUE_HEAD], more[at.QUEUE_TAIL] = -1, -1
+    groups = ints.window(at.GROUP_INTS)
+    groups[at.GROUP_SIZE] = sizes
+    groups[at.GROUP_FIRST] = np.cumsum([0, *sizes[:-1]])
+    ints.window(at.SLOT_INTS)[:, at.ROW] = -1
+    stack = ints.window(at.FREE_STACK)
+    for g, b in enumerate(slots):  # slot numbers of worker g, the lowest on top
+        stack[g, :b] = g * B + np.arange(b)[::-1]
+    ints.window(at.BUCKETS)[:] = -1
+    ints.window(at.WORKER_OUT)[:] = -1
+    _chain(ints.window(at.QUEUE_I), 0, -1)
+    outages = ints.window(at.OUTAGES)
+    for i, outage in enumerate(sorted(cluster.outages, key=lambda o: o.step)):
+        outages[i] = outage.step, outage.worker, outage.back, 0
+
+
+def _scale(drift: Drift) -> int:
+    """1 where all loads are whole tokens, else the grains in a token."""
+    parts = [np.array([drift.growth]), np.array(drift.sequence, dtype=np.float64)]
+    if drift.profiles is not None:
+        parts.append(drift.profiles.values)
+    values = np.concatenate(parts)
+    return 1 if np.array_equal(values, np.round(values)) else round(1 / GRAIN)
+
+
+def _profile(drift: Drift, kind: int, scale: int, steps: int) -> I8:
+    """Common gains by age, or offsets and loads of every request, in load units."""
+    if kind == 0:
+        return _NO_INTS
+    if kind == 1:
+        return np.round(cumulated(drift.sequence, steps) * scale).astype(np.int64)
+    assert drift.profiles is not None
+    offsets = drift.profiles.offsets
+    loads = np.round(drift.profiles.values * scale).astype(np.int64)
+    return np.concatenate([offsets + offsets.size, loads])
+
+
+def _columns(trace: Trace) -> NDArray[np.int64]:
+    """int64[2, N]: class and key of each request; empty when the trace has neither."""
+    if trace.request_class is None and trace.session is None and trace.prompt_key is None:
+        return _NO_COLUMNS
+    session, key = trace.column("session"), trace.column("prompt_key")
+    keys = np.where(session >= 0, session, np.where(key != 0, key, np.arange(len(trace))))
+    return np.ascontiguousarray(np.vstack([trace.column("request_class"), keys]))
+
+
+def _links(trace: Trace) -> I8:
+    """Successors, sessions and roots as one list; `cluster_kernel` says what stands where."""
+    n = len(trace)
+    after, session = trace.column("after"), trace.column("session").copy()
+    alone = session < 0
+    session[alone] = session.max(initial=-1) + 1 + np.arange(int(alone.sum()))
+    _, first, number = np.unique(session, return_index=True, return_inverse=True)
+    rank = np.empty(first.size, np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(first.size)
+    session = rank[number]
+    sessions = first.size
+    children = np.zeros(n, np.int64)
+    follows = np.flatnonzero(after >= 0)
+    order = follows[np.argsort(after[follows], kind="stable")]
+    children[: order.size] = order
+    offsets = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(after[follows], minlength=n), out=offsets[1:])
+    roots = np.flatnonzero(after < 0)
+    roots = roots[np.argsort(session[roots], kind="stable")]
+    root_offsets = np.zeros(sessions + 1, np.int64)
+    np.cumsum(np.bincount(session[roots], minlength=sessions), out=root_offsets[1:])
+    left = np.bincount(session, minlength=sessions)
+    return np.concatenate([offsets, children, session, left, root_offsets, roots, [sessions]]).astype(np.int64)
