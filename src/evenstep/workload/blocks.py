@@ -1,0 +1,107 @@
+"""Prefix blocks from the block lists of a file's rows, and how much of them had been seen before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Literal
+
+import numpy as np
+
+from evenstep.request import I8, PrefixBlocks
+from evenstep.workload.table import MISSING, Table
+
+_SIZES = (512, 16, 32, 64, 128, 256, 1024)
+
+
+def flat(lists: Sequence[Any]) -> I8 | None:
+    """All block ids, one list after the other, as int64 (unsigned ids keep their bits); None if any is no whole number."""
+    together: list[Any] = list(lists[0]) if len(lists) == 1 else list(chain.from_iterable(lists))
+    if not together:
+        return np.zeros(0, np.int64)
+    ids = np.array(together)
+    if ids.dtype == np.uint64:
+        return ids.view(np.int64)
+    return ids.astype(np.int64, copy=False) if ids.dtype.kind == "i" else None
+
+
+def of_table(
+    table: Table,
+    field: str,
+    prompt_tokens: I8,
+    sizes: tuple[int, ...] = _SIZES,
+    scope: Literal["session", "global"] = "global",
+) -> tuple[PrefixBlocks, str]:
+    """The blocks of a table's rows; a row without the field has none.
+
+    Args:
+        prompt_tokens: int64[N]; the block size is the first of `sizes` with ``ceil(prompt / size)`` ids in every row.
+
+    Returns:
+        The blocks of all rows, good and bad, and a note when no size fits.
+    """
+    raw = table.column(field)
+    lists = [v if isinstance(v, list) else [] for v in raw]
+    counts = np.fromiter(map(len, lists), np.int64, len(lists))
+    wrong = np.fromiter(
+        (not isinstance(v, list) and v is not None and v is not MISSING for v in raw), np.bool_, len(lists)
+    )
+    ids = flat(lists)
+    if ids is None:
+        wrong |= np.fromiter((flat([v]) is None for v in lists), np.bool_, len(lists))
+    table.reject(field, wrong, "a list of whole numbers")
+    if ids is None:  # bad rows are skipped: theirs are left out
+        lists = [[] if bad else v for v, bad in zip(lists, wrong, strict=True)]
+        counts = np.fromiter(map(len, lists), np.int64, len(lists))
+        ids = flat(lists)
+        assert ids is not None
+    offsets = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    listed = (counts > 0) & ~table.bad
+    for size in sizes:
+        if bool((-(-prompt_tokens[listed] // size) == counts[listed]).all()):
+            return PrefixBlocks(ids, offsets, size, scope), ""
+    return PrefixBlocks(
+        ids, offsets, sizes[0], scope
+    ), f"Blocks are taken as {sizes[0]} tokens, which does not fit every prompt."
+
+
+def seen_share(blocks: PrefixBlocks, session: I8) -> float:
+    """Share of prompt blocks that stand at the front of a prompt and were all seen in earlier rows.
+
+    Rows are taken in their order with a cache that never forgets; in scope ``session`` the cache is one session's own.
+
+    Args:
+        session: int64[N], session of each row, -1 = none (such a row sees nothing in scope ``session``).
+
+    Returns:
+        In [0, 1]; nan without any block.
+    """
+    if blocks.ids.size == 0:
+        return float("nan")
+    small = bool(blocks.ids.min() >= 0) and int(blocks.ids.max()) < 4 * blocks.ids.size + 1000
+    ids = blocks.ids if small else np.unique(blocks.ids, return_inverse=True)[1].reshape(-1)
+    caches: dict[int, Any] = {}
+    hits = 0
+    width = int(ids.max()) + 1
+    last = _last_rows(session) if blocks.scope == "session" else None
+    for row in range(blocks.offsets.size - 1):
+        mine = ids[blocks.offsets[row] : blocks.offsets[row + 1]]
+        if mine.size == 0:
+            continue
+        key = int(session[row]) if blocks.scope == "session" else 0
+        if key < 0:
+            continue
+        cache = caches.get(key)
+        if cache is None:
+            cache = caches[key] = np.zeros(width, np.bool_)
+        known = cache[mine]
+        hits += mine.size if bool(known.all()) else int(known.argmin())
+        cache[mine] = True
+        if last is not None and last[key] == row:
+            del caches[key]
+    return hits / blocks.ids.size
+
+
+def _last_rows(session: I8) -> dict[int, int]:
+    return {int(key): row for row, key in enumerate(session)}

@@ -1,0 +1,82 @@
+"""What every trace, and every reader of one, has to keep; third-party readers are held to the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import COLUMNS, Trace
+
+_LOWEST = {
+    "prompt_tokens": 1, "output_tokens": 1, "request_class": 0, "output_low": 0, "output_high": 0, "max_tokens": 0,
+    "prompt_key": 0, "session": -1, "after": -1, "arrival_s": 0.0, "think_s": 0.0,
+}  # fmt: skip
+
+
+def check_trace(trace: Trace, where: str) -> Trace:
+    """The trace itself, if it keeps every promise of `Trace`.
+
+    Raises:
+        InputError: a column of the wrong type or length, a value out of range, times that go back, a row that waits
+            for itself, a later row or another session, or blocks whose offsets do not fit. Rows count from 0.
+    """
+    rows = len(trace)
+    if rows == 0:
+        raise InputError(where, "rows", 0, "at least one row")
+    for name in COLUMNS:
+        column = getattr(trace, name)
+        if column is not None:
+            _check_column(column, name, rows, where)
+    if trace.arrival_s is not None:
+        _reject(
+            where,
+            "arrival_s",
+            np.diff(trace.arrival_s, prepend=trace.arrival_s[0]) < 0,
+            trace.arrival_s,
+            "times in order",
+        )
+    if trace.after is not None:
+        _reject(where, "after", trace.after >= np.arange(rows), trace.after, "a row above")
+        session = trace.column("session")
+        linked = trace.after >= 0
+        other = linked & (session[np.maximum(trace.after, 0)] != session)
+        _reject(where, "after", other, trace.after, "a row of the same session")
+    _check_blocks(trace, where)
+    return trace
+
+
+def _check_column(column: Any, name: str, rows: int, where: str) -> None:
+    kind = np.float64 if name.endswith("_s") else np.int64
+    if not isinstance(column, np.ndarray) or column.dtype != kind or column.shape != (rows,):
+        shown = f"{getattr(column, 'dtype', type(column).__name__)}{list(getattr(column, 'shape', []))}"
+        raise InputError(where, name, shown, f"{np.dtype(kind).name}[{rows}]")
+    if kind is np.float64:
+        _reject(where, name, ~np.isfinite(column), column, "a finite number")
+    _reject(where, name, column < _LOWEST[name], column, f"a number >= {_LOWEST[name]}")
+
+
+def _check_blocks(trace: Trace, where: str) -> None:
+    blocks = trace.prefix_blocks
+    if blocks is None:
+        return
+    offsets = blocks.offsets
+    fits = offsets.shape == (len(trace) + 1,) and offsets[0] == 0 and offsets[-1] == blocks.ids.size
+    if not fits or bool((np.diff(offsets) < 0).any()):
+        raise InputError(
+            where,
+            "prefix_blocks.offsets",
+            f"{offsets.size} offsets",
+            f"{len(trace) + 1} ascending from 0 to the ids' number",
+        )
+    if blocks.block_tokens < 1:
+        raise InputError(where, "prefix_blocks.block_tokens", blocks.block_tokens, "a whole number >= 1")
+    if blocks.scope not in {"session", "global"}:
+        raise InputError(where, "prefix_blocks.scope", blocks.scope, "session or global")
+
+
+def _reject(where: str, field: str, wrong: Any, values: Any, expected: str) -> None:
+    if bool(wrong.any()):
+        row = int(np.flatnonzero(wrong)[0])
+        raise InputError(f"{where}, row {row}", field, values[row].item(), expected)

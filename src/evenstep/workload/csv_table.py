@@ -1,0 +1,115 @@
+"""CSV files as a `Table`: a fast pass in C++, and a slow one that can name the bad row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError, nearest
+from evenstep.request import Trace
+from evenstep.workload import files
+from evenstep.workload.table import Doubt, Table
+
+
+def header(head: bytes) -> list[str]:
+    """Names in the first line of a file, or nothing when it is not text."""
+    try:
+        line = head.split(b"\n", 1)[0].decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return []
+    return [name.strip().strip('"') for name in line.split(",")]
+
+
+def parse(
+    path: Path,
+    fields: Mapping[str, Any],
+    build: Callable[[Table], Trace],
+    *,
+    skip_bad_rows: bool,
+    names: list[str] | None = None,
+) -> Trace:
+    """Read a CSV file and let `build` make a trace of its columns.
+
+    `build` is called with a fast table first; if anything is wrong with the file it is called again with a slow
+    one, whose rows have line numbers.
+
+    Args:
+        fields: needed columns, each with its Arrow type for the fast pass; other columns of the file are ignored.
+        build: columns to trace; it checks every field through the table.
+        names: column names of a file without a header line.
+
+    Raises:
+        InputError: a missing column, a short or long row, or what `build` rejects.
+    """
+    data = files.content(path)
+    first = names or header(data[: files.HEAD_BYTES])
+    for field in fields:
+        if field not in first:
+            raise InputError(
+                path.name, "header", ",".join(first), f"a column {field!r}", nearest(field, first)
+            )
+    try:
+        return build(_fast(path, data, fields, names))
+    except Doubt:
+        return build(_slow(path, data, fields, names, skip_bad_rows))
+
+
+def _fast(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] | None) -> Table:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    try:
+        table = arrow_csv.read_csv(
+            pa.BufferReader(data),
+            read_options=arrow_csv.ReadOptions(column_names=names),
+            parse_options=arrow_csv.ParseOptions(ignore_empty_lines=False),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=dict(fields),
+                include_columns=list(fields),
+                null_values=[],
+                strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid:
+        raise Doubt from None
+    columns: dict[str, Any] = {}
+    for field in fields:
+        column = table.column(field).combine_chunks()
+        if pa.types.is_string(column.type):
+            columns[field] = column.to_pylist()
+        elif pa.types.is_timestamp(column.type):
+            columns[field] = column.cast(pa.int64()).to_numpy()
+        else:
+            columns[field] = column.to_numpy()
+    built = Table(path.name, columns, None, table.num_rows, skip=False)
+    built.require_rows()
+    return built
+
+
+def _slow(path: Path, data: bytes, fields: Mapping[str, Any], names: list[str] | None, skip: bool) -> Table:
+    reader = csv.reader(io.StringIO(files.decoded(path, data), newline=""))
+    columns: dict[str, list[Any]] = {field: [] for field in fields}
+    widths: list[str] = []
+    lines: list[int] = []
+    try:
+        first = names or [name.strip() for name in next(reader)]
+        places = {field: first.index(field) for field in fields}
+        for row in reader:
+            lines.append(reader.line_num)
+            widths.append("" if len(row) == len(first) else f"{len(row)} columns" if row else "a blank line")
+            for field, place in places.items():
+                columns[field].append(row[place] if place < len(row) else "")
+    except csv.Error as error:
+        raise InputError(
+            f"{path.name}:{reader.line_num}", "row", "damaged", "comma-separated text", f"{error}."
+        ) from None
+    table = Table(path.name, dict(columns), np.array(lines, np.int64), len(lines), skip=skip)
+    wrong = np.fromiter((bool(w) for w in widths), np.bool_, len(widths))
+    table.reject("row", wrong, f"{len(first)} columns", shown=widths)
+    table.require_rows()
+    return table

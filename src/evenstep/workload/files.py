@@ -1,0 +1,83 @@
+"""Bytes of a trace file, plain or gzip; whatever cannot be read is an `InputError` that names the file."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evenstep.errors import InputError
+
+#: How much of a file a format sees when it is asked whether it recognises it, in bytes after decompression.
+HEAD_BYTES = 1 << 20
+_GZIP = b"\x1f\x8b"
+
+
+def head(path: Path) -> bytes:
+    """The first `HEAD_BYTES` bytes of a file, decompressed if it is gzip.
+
+    Raises:
+        InputError: missing, a directory, unreadable, empty, or damaged gzip.
+    """
+    return _read(path, HEAD_BYTES)
+
+
+def content(path: Path) -> bytes:
+    """All bytes of a file, decompressed if it is gzip; raises as `head`."""
+    return _read(path, -1)
+
+
+def lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file one by one, so that a long file is never whole in memory; raises as `head`."""
+    first = head(path)
+    if len(first) < HEAD_BYTES:
+        pieces = first.split(b"\n")
+        yield from pieces if pieces[-1] else pieces[:-1]
+        return
+    with _named(path), path.open("rb") as raw:
+        packed = raw.read(2) == _GZIP
+        raw.seek(0)
+        yield from gzip.open(raw) if packed else raw
+
+
+def decoded(path: Path, data: bytes) -> str:
+    """Bytes of this file as text, without a byte order mark; binary data is an `InputError`."""
+    try:
+        if b"\0" in data:
+            raise UnicodeDecodeError("utf-8", data, data.index(b"\0"), data.index(b"\0") + 1, "a NUL byte")
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        shown = data[error.start : error.start + 8]
+        place = f"{path.name}:{data.count(bytes([10]), 0, error.start) + 1}"
+        raise InputError(place, "bytes", shown, "UTF-8 text", "The file is binary or damaged.") from None
+
+
+def _read(path: Path, size: int) -> bytes:
+    if path.is_dir():
+        raise InputError(str(path), "file", "a directory", "a file", "Name one trace file.")
+    with _named(path), path.open("rb") as raw:
+        packed = raw.read(2) == _GZIP
+        raw.seek(0)
+        if packed:
+            with gzip.open(raw) as unpacked:
+                data = unpacked.read(size)
+        else:
+            data = raw.read(size)
+    if not data:
+        raise InputError(str(path), "file", "empty", "a trace with at least one row")
+    return data
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """What the operating system or gzip has to say about a file, as one `InputError`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(str(path), "file", "missing", "an existing file", "Check the path.") from None
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InputError(str(path), "file", "damaged gzip", "a whole gzip file", f"{error}.") from None
+    except OSError as error:
+        raise InputError(str(path), "file", "unreadable", "a readable file", f"{error.strerror}.") from None

@@ -1,0 +1,113 @@
+"""JSON lines as a `Table`, one object a line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.workload import files
+from evenstep.workload.table import MISSING, Table
+
+_KEY = re.compile(rb'"([A-Za-z_][A-Za-z0-9_ ]*)"\s*:')
+
+
+def keys(head: bytes) -> set[str]:
+    """Top-level field names of the first object, or a guess from the text where its line is longer than the head."""
+    import orjson
+
+    stripped = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not stripped.startswith(b"{"):
+        return set()
+    line, newline, _ = stripped.partition(b"\n")
+    try:
+        first = orjson.loads(line)
+        return set(first) if isinstance(first, dict) else set()
+    except orjson.JSONDecodeError:
+        found = {m.decode() for m in _KEY.findall(line)}
+        return found if not newline or b"NaN" in line else set()
+
+
+def objects(path: Path, *, blank_lines: bool = False) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Each line's number with its object, or with a sentence part that says what is wrong with the line.
+
+    Args:
+        blank_lines: pass over blank lines instead of calling them wrong.
+    """
+    import orjson
+
+    loads = orjson.loads
+    for number, line in enumerate(files.lines(path), 1):
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        try:
+            row = loads(line)
+        except orjson.JSONDecodeError:
+            if not line.strip():
+                if not blank_lines:
+                    yield number, "a blank line"
+                continue
+            row = _with_nan(line)
+        yield number, row if isinstance(row, dict) else _shown(row)
+
+
+def _with_nan(line: bytes) -> Any:
+    """A line that strict JSON refuses: read once more with NaN allowed, so that the field can be named."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return line[:60]
+
+
+def _shown(row: Any) -> str:
+    return row.decode("utf-8", "replace") if isinstance(row, bytes) else json.dumps(row)[:60]
+
+
+def table(
+    path: Path, fields: dict[str, tuple[str, ...]], *, skip_bad_rows: bool, blank_lines: bool = False
+) -> Table:
+    """The wanted fields of every line as columns.
+
+    Args:
+        fields: field -> the names it may have in the file, the first found in a row is taken. A field that no row
+            has is left out of the table.
+
+    Raises:
+        InputError: a line that is no JSON object (unless skipped), or no line at all.
+    """
+    lines: list[int] = []
+    wrong: list[str] = []
+    raw: list[dict[str, Any]] = []
+    for number, row in objects(path, blank_lines=blank_lines):
+        lines.append(number)
+        wrong.append(row if isinstance(row, str) else "")
+        raw.append({} if isinstance(row, str) else row)
+    columns: dict[str, Any] = {}
+    for field, aliases in fields.items():
+        column = _column(raw, aliases)
+        if column is not None:
+            columns[field] = column
+    built = Table(path.name, columns, np.array(lines, np.int64), len(lines), skip=skip_bad_rows)
+    bad = np.fromiter((bool(w) for w in wrong), np.bool_, len(wrong))
+    built.reject("line", bad, "one JSON object", shown=wrong)
+    built.require_rows()
+    return built
+
+
+def _column(rows: list[dict[str, Any]], aliases: tuple[str, ...]) -> list[Any] | None:
+    column = [row.get(aliases[0], MISSING) for row in rows]
+    for alias in aliases[1:]:
+        if not any(v is MISSING for v in column):
+            break
+        column = [row.get(alias, MISSING) if v is MISSING else v for v, row in zip(column, rows, strict=True)]
+    return None if all(v is MISSING for v in column) else column
+
+
+def missing(path: Path, what: str, aliases: tuple[str, ...]) -> InputError:
+    """The error for a field that no row of the file has."""
+    return InputError(path.name, what, "missing", f"one of {', '.join(aliases)} in every row")

@@ -1,0 +1,58 @@
+"""Which request of a session waits for which: chains, and what happens to them when a row is dropped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from evenstep.request import F8, I8, Trace
+from evenstep.workload.table import Bool
+
+
+def previous_in_session(session: I8) -> I8:
+    """int64[N], for each row the nearest row above it of the same session; -1 for the first and for session -1."""
+    order = np.argsort(session, kind="stable")
+    after = np.full(session.size, -1, np.int64)
+    same = (session[order[1:]] == session[order[:-1]]) & (session[order[1:]] >= 0)
+    after[order[1:][same]] = order[:-1][same]
+    return after
+
+
+def gaps_after(after: I8, times: F8) -> F8:
+    """float64[N], seconds from a row's predecessor to the row by the recorded times; 0 without a predecessor."""
+    return np.where(after >= 0, np.maximum(times - times[np.maximum(after, 0)], 0.0), 0.0)
+
+
+def relinked(after: I8, think_s: F8, keep: Bool) -> tuple[I8, F8]:
+    """Links that no longer pass through dropped rows.
+
+    A kept row whose predecessor is dropped follows the dropped row's predecessor; the think times on the way add up.
+
+    Args:
+        after: int64[N], predecessor of each row, a row above it, or -1.
+        think_s: float64[N], seconds.
+        keep: bool[N], rows that stay.
+
+    Returns:
+        `after` and `think_s` in the old numbering; meaningful in kept rows.
+    """
+    after, think_s = after.copy(), think_s.copy()
+    while True:
+        broken = np.flatnonzero((after >= 0) & ~keep[np.maximum(after, 0)])
+        if broken.size == 0:
+            return after, think_s
+        dropped = after[broken]
+        think_s[broken] += think_s[dropped]
+        after[broken] = after[dropped]
+
+
+def keep_rows(trace: Trace, keep: Bool, note: str = "") -> Trace:
+    """The trace without the rows that are not kept, its sessions relinked, and `note` added when any was dropped."""
+    if bool(keep.all()):
+        return trace
+    if trace.after is not None:
+        after, think_s = relinked(trace.after, trace.column("think_s"), keep)
+        trace = replace(trace, after=after, think_s=think_s)
+    kept = trace.take(np.flatnonzero(keep).astype(np.int64))
+    return kept.with_notes(note) if note else kept

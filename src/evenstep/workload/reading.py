@@ -1,0 +1,117 @@
+"""Reading any trace: the format is asked of the file, or given by name."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from evenstep import names
+from evenstep.errors import InputError, nearest
+from evenstep.request import Trace
+from evenstep.workload import files
+from evenstep.workload.checks import check_trace
+
+_SAMPLE = "sample:"
+_SAMPLES = Path(__file__).parent / "samples"
+
+
+def read_trace(
+    path: str | Path,
+    format: str | None = None,
+    *,
+    skip_bad_rows: bool = False,
+    limit: int | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Trace:
+    """Read a trace file, plain or gzip.
+
+    Args:
+        path: the file, or ``sample:azure-conv`` for the bundled sample.
+        format: name of the format (``azure``, ``mooncake``, ..., ``mine.py``); None asks every format.
+        skip_bad_rows: leave out rows that cannot be read and count them in the notes, instead of stopping.
+        limit: keep at most this many rows, from the start.
+        seed: key of whatever a reader draws (Mooncake's ticks, ServeGen's requests).
+        options: options of the format by name, for instance ``ticks="keep"`` for Mooncake. ``prefix_blocks=False``
+            leaves block ids out of any format.
+
+    Returns:
+        The trace; its `notes` say what was dropped, sorted, spread or assumed.
+
+    Raises:
+        InputError: the file cannot be read, no format or several recognise it, an unknown option, or a bad row (which
+            names file, line, field and value).
+    """
+    place = file_of(path)
+    if limit is not None and limit < 1:
+        raise InputError("read_trace", "limit", limit, "a whole number >= 1")
+    keep_blocks = bool(options.pop("prefix_blocks", True))
+    name = format if format is not None else detect(place)
+    module = names.find("workload", name)
+    known = inspect.signature(module.read).parameters
+    asked = {"skip_bad_rows": skip_bad_rows, "seed": seed, "limit": limit, "prefix_blocks": keep_blocks}
+    common = {key: value for key, value in asked.items() if key in known}
+    trace = module.read(place, **common, **checked_options(name, module, options))
+    if not keep_blocks:
+        trace = replace(trace, prefix_blocks=None)
+    checked = check_trace(trace, place.name)
+    return checked if limit is None else checked.head(limit)
+
+
+def detect(path: Path) -> str:
+    """Name of the format of a file.
+
+    Raises:
+        InputError: none recognises it, or more than one does.
+    """
+    head = files.head(path)
+    found = [
+        name for name in names.members("workload") if names.find("workload", name).recognises(head, path.name)
+    ]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(names.members("workload"))
+    if found:
+        raise InputError(
+            path.name, "format", " and ".join(found), "one format", "Name it with --format-name."
+        )
+    first = head.lstrip()[:60].split(b"\n")[0].decode("utf-8", "replace")
+    raise InputError(
+        path.name, "format", first, f"one of {known}", "Name it with --format-name if it is one of these."
+    )
+
+
+def checked_options(name: str, module: ModuleType, options: dict[str, Any]) -> dict[str, Any]:
+    """The options, if the format's reader has them all.
+
+    Raises:
+        InputError: an unknown option, with the nearest.
+    """
+    common = {"path", "skip_bad_rows", "seed", "limit", "prefix_blocks"}
+    known = [key for key in inspect.signature(module.read).parameters if key not in common]
+    unknown = [key for key in options if key not in known]
+    if unknown:
+        hint = nearest(unknown[0], known) or f"{name} takes none."
+        raise InputError(name, "option", ", ".join(unknown), "a known option", hint)
+    return options
+
+
+def file_of(path: str | Path) -> Path:
+    """The path, with ``sample:NAME`` resolved to the bundled sample."""
+    text = str(path)
+    return sample_path(text.removeprefix(_SAMPLE)) if text.startswith(_SAMPLE) else Path(path)
+
+
+def sample_path(name: str) -> Path:
+    """The bundled sample of this name.
+
+    Raises:
+        InputError: no such sample, with the nearest.
+    """
+    known = {file.name.split(".")[0].replace("_", "-"): file for file in sorted(_SAMPLES.glob("*.gz"))}
+    if name not in known:
+        raise InputError("samples", "sample", name, "a bundled sample", nearest(name, known))
+    return known[name]

@@ -1,0 +1,158 @@
+"""The clients of a ServeGen tar: each one's rate and burstiness by window, and its length laws."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import F8, I8
+from evenstep.workload import files
+
+WINDOW_S = 600.0
+_MEMBER = re.compile(r"chunk-(\d+)-(trace\.csv|dataset\.json)$")
+_PAIR = re.compile(r"(-?[\d.]+)\s*:\s*([-+\d.eE]+)")
+_SHAPES = {"", "Gamma", "Weibull"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Law:
+    """A discrete law of tokens or counts: int64[M] values, ascending, and float64[M] cumulative shares ending at 1."""
+
+    values: I8
+    shares: F8
+
+    def quantile(self, u: F8) -> I8:
+        return self.values[np.minimum(np.searchsorted(self.shares, u, side="right"), self.values.size - 1)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Client:
+    """One client.
+
+    Args:
+        number: its chunk.
+        start_s: float64[K], starts of its windows.
+        rate: float64[K], requests a second.
+        cv: float64[K], coefficient of variation of its gaps.
+        kind: K names: ``Gamma``, ``Weibull`` or "" (no fit: exponential gaps).
+        shape: float64[K], shape of that law; its scale follows from the rate.
+        laws: window start (s) -> field -> law; fields as the file names them. Empty: rates only.
+    """
+
+    number: int
+    start_s: F8
+    rate: F8
+    cv: F8
+    kind: tuple[str, ...]
+    shape: F8
+    laws: dict[float, dict[str, Law]] = field(default_factory=dict)
+
+    def laws_at(self, time_s: float) -> dict[str, Law]:
+        """The laws of the last window at or before this time that has any, else of the first that has."""
+        known = [start for start, laws in sorted(self.laws.items()) if laws]
+        before = [start for start in known if start <= time_s]
+        return self.laws[before[-1] if before else known[0]] if known else {}
+
+
+def load(path: Path) -> list[Client]:
+    """All clients of the tar, by number.
+
+    Raises:
+        InputError: no tar, no client in it, or a damaged window (file, line, field, value).
+    """
+    data = files.content(path)
+    traces: dict[int, Client] = {}
+    laws: dict[int, dict[float, dict[str, Law]]] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            for member in tar:
+                match = _MEMBER.search(member.name)
+                content = tar.extractfile(member) if match and member.isfile() else None
+                if match is None or content is None:
+                    continue
+                number, where = int(match.group(1)), f"{path.name}:{member.name}"
+                if match.group(2) == "trace.csv":
+                    traces[number] = _client(number, content.read(), where)
+                else:
+                    laws[number] = _laws(content.read(), where)
+    except tarfile.TarError as error:
+        raise InputError(
+            path.name, "file", "damaged", "a tar of chunk-i-trace.csv files", f"{error}."
+        ) from None
+    if not traces:
+        raise InputError(path.name, "clients", 0, "chunk-i-trace.csv files in the tar")
+    return [
+        Client(c.number, c.start_s, c.rate, c.cv, c.kind, c.shape, laws.get(number, {}))
+        for number, c in sorted(traces.items())
+    ]
+
+
+def _client(number: int, data: bytes, where: str) -> Client:
+    rows: list[tuple[float, float, float, str, float]] = []
+    for line, row in enumerate(csv.reader(io.StringIO(data.decode("utf-8", "replace"))), 1):
+        if len(row) != 6:
+            raise InputError(f"{where}:{line}", "row", f"{len(row)} columns", "6 columns")
+        numbers = [
+            _number(text, f"{where}:{line}", name)
+            for text, name in ((row[0], "start"), (row[1], "rate"), (row[2], "cv"))
+        ]
+        kind = row[3].strip()
+        if kind not in _SHAPES:
+            raise InputError(f"{where}:{line}", "distribution", kind, "Gamma, Weibull or nothing")
+        shape = _number(row[4], f"{where}:{line}", "parameter 1") if kind else 1.0
+        if kind and numbers[1] > 0 and shape <= 0:
+            raise InputError(f"{where}:{line}", "parameter 1", shape, "a shape > 0")
+        rows.append((numbers[0], numbers[1], numbers[2], kind, shape))
+    start, rate, cv, kinds, shape = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    return Client(number, np.array(start), np.array(rate), np.array(cv), tuple(kinds), np.array(shape))
+
+
+def _number(text: str, where: str, name: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not (np.isfinite(value) and value >= 0):
+        raise InputError(where, name, text, "a finite number >= 0")
+    return value
+
+
+def _laws(data: bytes, where: str) -> dict[float, dict[str, Law]]:
+    """The length laws of a dataset file; a window without data has none."""
+    import orjson
+
+    try:
+        windows: dict[str, dict[str, Any]] = orjson.loads(data)
+        return {
+            float(start): {
+                name: law
+                for name, text in fields.items()
+                if isinstance(text, str) and (law := _law(text, where, name))
+            }
+            for start, fields in windows.items()
+        }
+    except (orjson.JSONDecodeError, AttributeError, ValueError) as error:
+        raise InputError(
+            where, "content", "damaged", "windows of `field: {tokens: share}`", f"{error}."
+        ) from None
+
+
+def _law(text: str, where: str, name: str) -> Law | None:
+    pairs = _PAIR.findall(text)
+    if not pairs:
+        return None
+    values = np.array([float(value) for value, _ in pairs])
+    weights = np.array([float(weight) for _, weight in pairs])
+    if weights.min() < 0 or weights.sum() <= 0:
+        raise InputError(where, name, float(weights.min()), "shares >= 0 that sum to more than 0")
+    order = np.argsort(values, kind="stable")
+    shares = np.cumsum(weights[order])
+    return Law(values[order].astype(np.int64), shares / shares[-1])

@@ -1,0 +1,223 @@
+"""Columns of one trace file, checked field by field; a bad row is named, or counted where the user asked to skip it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstep.errors import InputError
+from evenstep.request import F8, I8
+
+Column: TypeAlias = "Sequence[Any] | NDArray[Any]"
+Bool: TypeAlias = NDArray[np.bool_]
+_LARGEST = 2**53  # whole numbers up to here survive a float
+
+
+class Missing:
+    """What stands in a column where a row has no such field."""
+
+    def __repr__(self) -> str:
+        return "missing"
+
+
+MISSING = Missing()
+
+
+class Doubt(Exception):  # noqa: N818  not an error: the signal to read again slowly and name the row
+    """A fast table met something it cannot name."""
+
+
+class Table:
+    """Rows of one file as columns, with the rows found bad so far.
+
+    Args:
+        where: the file's name, for messages.
+        columns: values by field, as text or JSON left them (a list) or already converted (an array).
+        lines: int64[N], line of each row in the file; None in a fast table, which raises `Doubt` where it would
+            have to name a row.
+        skip: count bad rows instead of stopping at the first.
+    """
+
+    def __init__(
+        self, where: str, columns: dict[str, Column], lines: I8 | None, rows: int, *, skip: bool
+    ) -> None:
+        self.where, self.columns, self.lines, self.rows, self.skip = where, columns, lines, rows, skip
+        self.bad: Bool = np.zeros(rows, np.bool_)
+        self._reasons: Counter[str] = Counter()
+        self._first_line = 0
+
+    @property
+    def good(self) -> I8:
+        """int64[M], positions of the rows not found bad."""
+        return np.flatnonzero(~self.bad).astype(np.int64)
+
+    def has(self, field: str) -> bool:
+        """Whether any row has this field."""
+        return field in self.columns
+
+    def whole(self, field: str, low: int = 1, absent: int | None = None) -> I8:
+        """int64[N], whole numbers of at least `low`; a missing value is bad, or `absent` where that is given."""
+        values, wrong = self._converted(field, _as_whole, np.int64, absent)
+        wrong |= values < low
+        expected = f"a whole number >= {low}"
+        self.reject(field, wrong & ~self._is_absent(field, absent), expected)
+        return values
+
+    def number(self, field: str, low: float = -math.inf, absent: float | None = None) -> F8:
+        """float64[N], finite numbers of at least `low`; a missing value is bad, or `absent` where that is given."""
+        values, wrong = self._converted(field, _as_number, np.float64, absent)
+        wrong |= ~np.isfinite(values) | (values < low)
+        expected = "a finite number" if low == -math.inf else f"a finite number >= {low:g}"
+        self.reject(field, wrong & ~self._is_absent(field, absent), expected)
+        return values
+
+    def texts(self, field: str) -> list[str]:
+        """The column as text; "" where it is missing or null."""
+        return ["" if v is None or v is MISSING else str(v) for v in self.column(field)]
+
+    def column(self, field: str) -> Column:
+        """The raw column.
+
+        Raises:
+            InputError: no row has this field.
+        """
+        if field not in self.columns:
+            raise InputError(self.where, field, "missing", f"a field {field!r} in every row")
+        return self.columns[field]
+
+    def reject(
+        self, field: str, wrong: Bool, expected: str, hint: str = "", shown: Column | None = None
+    ) -> None:
+        """Mark rows bad for this field; without `skip` the first of them ends the reading.
+
+        Raises:
+            InputError: names file, line, field and value.
+        """
+        wrong = wrong & ~self.bad
+        if not wrong.any():
+            return
+        if self.lines is None:
+            raise Doubt
+        first = int(np.flatnonzero(wrong)[0])
+        if not self.skip:
+            value = (self.columns[field] if shown is None else shown)[first]
+            value = value.item() if isinstance(value, np.generic) else value
+            raise InputError(f"{self.where}:{self.lines[first]}", field, value, expected, hint)
+        count = int(wrong.sum())
+        line = int(self.lines[first])
+        self._first_line = min(self._first_line or line, line)
+        self._reasons[field] += count
+        self.bad |= wrong
+
+    def ascending(self, field: str, times: F8 | I8) -> None:
+        """Times must not go back; the rows that do are bad."""
+        ok = np.flatnonzero(~self.bad)
+        seen = times[ok]
+        if seen.size == 0 or bool((seen[1:] >= seen[:-1]).all()):
+            return
+        wrong = np.zeros(self.rows, np.bool_)
+        wrong[ok] = seen < np.maximum.accumulate(seen)
+        self.reject(field, wrong, "a time not before the row above", "Sort the rows by time.")
+
+    def notes(self) -> tuple[str, ...]:
+        """What was skipped, as one sentence, or nothing."""
+        if not self._reasons:
+            return ()
+        what = ", ".join(f"{field} {count:,}" for field, count in sorted(self._reasons.items()))
+        return (
+            f"{int(self.bad.sum()):,} bad rows were skipped ({what}; the first in line {self._first_line}).",
+        )
+
+    def require_rows(self) -> None:
+        """Raises InputError when no good row is left."""
+        if self.rows == 0:
+            raise InputError(
+                self.where, "rows", 0, "at least one row below the header", "The file holds no request."
+            )
+        if bool(self.bad.all()):
+            raise InputError(self.where, "rows", 0, "at least one good row", "Every row was skipped.")
+
+    def _is_absent(self, field: str, absent: object) -> Bool:
+        column = self.column(field)
+        if absent is None or isinstance(column, np.ndarray):
+            return np.zeros(self.rows, np.bool_)
+        return np.fromiter((v is MISSING or v is None for v in column), np.bool_, self.rows)
+
+    def _converted(
+        self, field: str, one: Callable[[Any], Any], kind: type, absent: Any
+    ) -> tuple[NDArray[Any], Bool]:
+        """The column as an array, and which values could not be converted (they hold 0)."""
+        column = self.column(field)
+        if isinstance(column, np.ndarray):
+            if kind is np.int64 and column.dtype.kind == "f":
+                wrong = ~(np.isfinite(column) & (column == np.rint(column)))
+                return np.where(wrong, 0, column).astype(np.int64), wrong
+            return column.astype(kind, copy=False), np.zeros(self.rows, np.bool_)
+        exact = {int} if kind is np.int64 else {int, float}
+        if set(map(type, column)) <= exact:
+            try:
+                return np.array(column, kind), np.zeros(self.rows, np.bool_)
+            except OverflowError:
+                pass
+        values = np.zeros(self.rows, kind)
+        wrong = np.zeros(self.rows, np.bool_)
+        for row, value in enumerate(column):
+            if absent is not None and (value is MISSING or value is None):
+                values[row] = absent
+                continue
+            converted = one(value)
+            if converted is None:
+                wrong[row] = True
+            else:
+                values[row] = converted
+        return values, wrong
+
+
+def _as_whole(value: Any) -> int | None:
+    """A whole number from text or JSON (``"12"``, 12 and 12.0, never 12.5, True or nan), or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str):
+        if "_" in value:
+            return None
+        try:
+            value = int(value)
+        except ValueError:
+            number = _as_number(value)
+            if number is None:
+                return None
+            value = number
+    if isinstance(value, float):
+        if not math.isfinite(value) or value != int(value):
+            return None
+        value = int(value)
+    return value if abs(value) < _LARGEST else None
+
+
+def _as_number(value: Any) -> float | None:
+    """A finite number from text or JSON, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str) and "_" in value:
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def codes(values: Sequence[str]) -> tuple[I8, tuple[str, ...]]:
+    """Text as numbers: the position of each value among the sorted distinct ones.
+
+    Returns:
+        int64[N], and the distinct values in the order of their numbers.
+    """
+    names = tuple(sorted(set(values)))
+    place = {name: number for number, name in enumerate(names)}
+    return np.fromiter((place[v] for v in values), np.int64, len(values)), names
