@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from evenstep.measure.records import Conditions, RequestTable, StepTable, Totals, columns
+from evenstep.request import Trace
 from evenstep.routing.view import RoutingView
+from evenstep.sim.cluster import Cluster, Outage
+from evenstep.sim.drift import Drift, Profiles, rounded
 
 # --- routing views -------------------------------------------------------------------------------------------
 
@@ -131,12 +135,16 @@ def recorded_tables(draw: st.DrawFn) -> tuple[Conditions, StepTable, RequestTabl
         random.integers(1, 5000, requests), output, visible, visible + wait, first, first + output * 0.3,
         np.arange(requests), np.arange(requests) + output - 1, random.integers(0, 2, requests),
     )  # fmt: skip
-    makespan = float(max((start + step_table.duration_s).max(), request_table.finished_s.max(), 150.0 * steps))
+    makespan = float(
+        max((start + step_table.duration_s).max(), request_table.finished_s.max(), 150.0 * steps)
+    )
     totals = Totals(
         requests, int(output.sum()), steps, steps, makespan, float(load_sum.sum()), int(busy.sum()),
         int(request_table.restarts.sum()), 0,
     )  # fmt: skip
-    conditions = Conditions(sum(sizes), slots, total, sizes, (1.0,) * len(sizes), 0.125, "timed", 0, 0, "fcfs")
+    conditions = Conditions(
+        sum(sizes), slots, total, sizes, (1.0,) * len(sizes), 0.125, "timed", 0, 0, "fcfs"
+    )
     return conditions, step_table, request_table, totals
 
 
@@ -146,5 +154,129 @@ def cut(draw: st.DataObject, table: Any) -> list[Any]:
     ends = [0, *places, table.rows]
     return [
         type(table)(**{name: column[a:b] for name, column in columns(table).items()})
-        for a, b in zip(ends[:-1], ends[1:], strict=True)
+        for a, b in pairwise(ends)
     ]
+
+
+# --- small traces and clusters -------------------------------------------------------------------------------
+
+
+@st.composite
+def small_traces(draw: st.DrawFn, *, rows: tuple[int, int] = (1, 24), sessions: bool | None = None) -> Trace:
+    """Traces of 1..24 short requests: few different lengths, many equal times.
+
+    Args:
+        rows: smallest and largest number of requests, both included.
+        sessions: True = sessions with predecessors and think times, False = none, None = either.
+    """
+    N = draw(st.integers(*rows))
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    longest, largest = draw(st.sampled_from([(3, 4), (12, 30), (40, 2000)]))
+    columns: dict[str, Any] = {
+        "prompt_tokens": random.integers(1, largest + 1, N),
+        "output_tokens": random.integers(1, longest + 1, N),
+        "arrival_s": np.cumsum(
+            random.integers(0, 4, N) * draw(st.sampled_from([0.0, 0.25, 0.3, 5.0, 100.0]))
+        ),
+    }
+    if draw(st.booleans()):
+        columns["request_class"] = random.integers(0, 3, N)
+        columns["prompt_key"] = random.integers(0, 3, N)
+        columns["max_tokens"] = random.integers(0, 50, N)
+    if draw(st.booleans()) if sessions is None else sessions:
+        session = random.integers(-1, draw(st.integers(1, 4)), N)
+        columns["session"], columns["after"] = session, np.full(N, -1, np.int64)
+        columns["think_s"] = random.integers(0, 4, N) * draw(st.sampled_from([0.0, 0.5, 0.7]))
+        for row in range(N):  # mostly one after the other, sometimes several after one
+            earlier = np.flatnonzero(session[:row] == session[row])
+            if session[row] >= 0 and earlier.size and random.random() < 0.8:
+                columns["after"][row] = earlier[-1] if random.random() < 0.8 else random.choice(earlier)
+    return Trace(**columns)
+
+
+def _profiles(random: np.random.Generator, rows: int) -> Profiles:
+    offsets = np.concatenate([[0], np.cumsum(random.integers(1, 9, rows))])
+    values = random.integers(0, 40, int(offsets[-1])) * random.choice([0.25, 0.3, 1.0])
+    return Profiles(values, offsets)
+
+
+@st.composite
+def drifts(draw: st.DrawFn, *, rows: int) -> Drift:
+    """Every kind of drift, for a trace of so many rows: linear, speculative, a sequence, profiles."""
+    kind = draw(st.sampled_from(["one", "one", "none", "part", "speculative", "sequence", "profiles"]))
+    if kind == "sequence":
+        return Drift(
+            sequence=tuple(
+                draw(st.lists(st.sampled_from([-3.0, -0.5, 0.0, 0.1, 1.0, 7.0]), min_size=1, max_size=5))
+            )
+        )
+    if kind == "profiles":
+        return Drift(profiles=_profiles(np.random.default_rng(draw(st.integers(0, 2**32 - 1))), rows))
+    if kind == "speculative":
+        return Drift(growth=float(draw(st.integers(1, 3))), tokens_per_step=draw(st.integers(2, 3)))
+    return Drift(growth={"one": 1.0, "none": 0.0, "part": 0.3}[kind])
+
+
+@st.composite
+def clusters(
+    draw: st.DrawFn, trace: Trace, *, groups: tuple[int, int] = (1, 3), plain: bool = False
+) -> Cluster:
+    """Fleets of 1..5 workers in up to three groups, with every way requests reach them, for this trace.
+
+    KV memory holds every request alone, and every lost worker comes back, so that a policy that holds nothing for
+    ever can end the run.
+
+    Args:
+        groups: smallest and largest number of barrier groups.
+        plain: no outages, no KV limit, no queues, decoding at one token a step.
+    """
+    sizes = draw(st.lists(st.integers(1, 3), min_size=groups[0], max_size=groups[1]))
+    G = sum(sizes)
+    options: dict[str, Any] = {
+        "workers": G,
+        "slots": draw(st.integers(1, 4) | st.tuples(*[st.integers(1, 4)] * G)),
+        "groups": tuple(sizes) if len(sizes) > 1 or draw(st.booleans()) else (),
+        "arrivals": draw(st.sampled_from(["saturated", "saturated", "timed", "closed"])),
+        "pool": draw(st.integers(1, 12)),
+        "users": draw(st.integers(0, 6)),
+        "think_s": draw(st.sampled_from([None, None, 0.0, 0.5, 2.3])),
+    }
+    if options["arrivals"] == "timed" and draw(st.booleans()):
+        options |= {
+            "prefill_base_s": draw(st.sampled_from([0.0, 0.5])),
+            "prefill_per_token_s": draw(st.sampled_from([0.0, 0.1])),
+        }
+    if plain:
+        return Cluster(**options)
+    options |= {
+        "dispatch": draw(st.sampled_from(["pool", "pool", "instant"])),
+        "queue_depth": draw(st.sampled_from([0, 0, 1, 3, -1])),
+        "drift": draw(drifts(rows=len(trace))),
+    }
+    if draw(st.integers(0, 2)) == 0:
+        heaviest = _heaviest(trace, options["drift"])
+        options["kv_tokens"] = heaviest * draw(st.sampled_from([1.0, 1.5, 3.0]))
+        options["kv_reserve"] = draw(st.sampled_from([0.0, 1.0, 2.5]))
+    if draw(st.integers(0, 2)) == 0:
+        options["outages"] = draw(outages(workers=G))
+    return Cluster(**options)
+
+
+@st.composite
+def outages(draw: st.DrawFn, *, workers: int) -> tuple[Outage, ...]:
+    """Losses of some workers at early steps, each with a return; in any order."""
+    lost: list[Outage] = []
+    for worker in draw(st.lists(st.integers(0, workers - 1), min_size=1, max_size=4, unique=True)):
+        step = draw(st.integers(0, 12))
+        lost += [Outage(step, worker), Outage(step + draw(st.integers(1, 8)), worker, back=True)]
+    return tuple(draw(st.permutations(lost)))
+
+
+def _heaviest(trace: Trace, drift: Drift) -> float:
+    """KV tokens of the largest load any request of the trace comes to."""
+    if drift.profiles is not None:
+        return max(1.0, *(rounded(x) for x in drift.profiles.values))
+    gains = drift.gains(int(drift.steps(trace).max()) - 1)
+    return float(
+        max(s + gains[:k].max() for s, k in zip(trace.prompt_tokens, drift.steps(trace), strict=True))
+    )
