@@ -271,5 +271,5 @@ def _ratio(numerator: F8, denominator: F8 | float) -> F8:
 def _plain(value: Any) -> Any:
     """JSON has no nan or infinity: a metric without a value is None."""
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return float(value) if math.isfinite(value) else None
     return value

@@ -1,0 +1,60 @@
+"""Writing a file whole or not at all: a full disk leaves no half report, and is one clear error."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from evenstep.errors import InputError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A binary file that takes the place of `path` when the block ends well.
+
+    It is written beside `path` and renamed, so a reader sees the old file or the new one. What is no regular file (a
+    device, a pipe) is written in place.
+
+    Raises:
+        InputError: the folder is missing, the place may not be written, or the disk is full.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as out:
+                yield out
+            return
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as out:
+                yield out
+            umask = os.umask(0)
+            os.umask(umask)
+            Path(name).chmod(0o666 & ~umask)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: Path, error: OSError) -> InputError:
+    """The error for a file that could not be written."""
+    reason = error.strerror or str(error)
+    return InputError(str(path), "file", path.name, "a file that can be written", f"{reason}.")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error

@@ -1,0 +1,161 @@
+"""Record tables as Parquet files, one a table, with what they were made under in the file's metadata."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.measure.output_file import make_folder, replacing
+from evenstep.measure.records import (
+    Conditions,
+    DecisionTable,
+    RequestTable,
+    Run,
+    StepTable,
+    Totals,
+    WorkerTable,
+    columns,
+)
+
+#: File name and kind of each table.
+TABLES: dict[str, type] = {
+    "requests": RequestTable,
+    "steps": StepTable,
+    "workers": WorkerTable,
+    "decisions": DecisionTable,
+}
+_KEY = b"evenstep"
+_VERSION = 1
+
+
+def write_table(table: Any, path: Path, metadata: dict[str, Any]) -> None:
+    """Write one record table.
+
+    Args:
+        table: a table of `measure.records`; its two-dimensional columns become lists of fixed size.
+        path: the file; replaced whole.
+        metadata: JSON values, kept under the key ``evenstep``.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    import orjson
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kind = next(name for name, k in TABLES.items() if isinstance(table, k))
+    arrays: dict[str, Any] = {}
+    scalars: dict[str, int] = {}
+    for name, column in columns(table).items():
+        if not isinstance(column, np.ndarray):
+            scalars[name] = int(column)
+        elif column.ndim == 2:
+            arrays[name] = pa.FixedSizeListArray.from_arrays(pa.array(column.reshape(-1)), column.shape[1])
+        else:
+            arrays[name] = pa.array(column)
+    head = {"version": _VERSION, "table": kind, "scalars": scalars, **metadata}
+    made = pa.table(arrays).replace_schema_metadata(
+        {_KEY: orjson.dumps(head, option=orjson.OPT_SERIALIZE_NUMPY)}
+    )
+    with replacing(path) as out:
+        pq.write_table(made, out, compression="zstd")
+
+
+def read_table(path: Path) -> tuple[Any, dict[str, Any]]:
+    """Read one record table and its metadata.
+
+    Raises:
+        InputError: a file that cannot be read or is no record table of this version.
+    """
+    import orjson
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        read = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            str(path), "file", path.name, "a Parquet file", f"{str(error).splitlines()[0]}."
+        ) from None
+    head: dict[str, Any] = orjson.loads((read.schema.metadata or {}).get(_KEY, b"{}"))
+    if head.get("version") != _VERSION or head.get("table") not in TABLES:
+        raise InputError(str(path), "metadata", str(head)[:60], f"a record table of version {_VERSION}")
+    kind = TABLES[head["table"]]
+    values: dict[str, Any] = dict(head["scalars"])
+    for name in read.column_names:
+        column = read.column(name).combine_chunks()
+        if pa.types.is_fixed_size_list(column.type):
+            values[name] = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, column.type.list_size)
+        else:
+            values[name] = column.to_numpy(zero_copy_only=False)
+    expected = {f.name for f in fields(kind)}
+    if set(values) != expected:
+        missing = ", ".join(sorted(expected ^ set(values)))
+        raise InputError(str(path), "columns", missing, f"the columns of a {head['table']} table")
+    return kind(**values), head
+
+
+def write_run(run: Run, folder: Path) -> list[Path]:
+    """Write the tables a run has: ``requests.parquet``, ``steps.parquet``, ``workers.parquet``, ``decisions.parquet``.
+
+    Args:
+        run: the run; every file carries its conditions, totals, digest and summary.
+        folder: where to; made when missing.
+
+    Returns:
+        The files written.
+
+    Raises:
+        InputError: the run kept no records, or a file cannot be written.
+    """
+    kept = {name: getattr(run, name) for name in TABLES if getattr(run, name) is not None}
+    if not kept:
+        raise InputError(str(folder), "records", "off", "a run that kept its records", "Ask for records.")
+    make_folder(folder)
+    metadata = {
+        "conditions": asdict(run.conditions),
+        "totals": asdict(run.totals),
+        "digest": run.digest,
+        "summary": run.summary,
+    }
+    for name, table in kept.items():
+        write_table(table, folder / f"{name}.parquet", metadata)
+    return [folder / f"{name}.parquet" for name in kept]
+
+
+def read_run(folder: Path) -> Run:
+    """Read what `write_run` wrote; the trace itself is not kept.
+
+    Raises:
+        InputError: no record table in the folder, a bad one, or tables of different runs.
+    """
+    present = [folder / f"{name}.parquet" for name in TABLES if (folder / f"{name}.parquet").exists()]
+    if not present:
+        raise InputError(
+            str(folder), "folder", folder.name, "a folder with record tables", "See `write_run`."
+        )
+    tables: dict[str, Any] = {}
+    heads: list[dict[str, Any]] = []
+    for path in present:
+        tables[path.stem], head = read_table(path)
+        heads.append(head)
+    if len({head["digest"] for head in heads}) > 1:
+        raise InputError(str(folder), "digest", heads[-1]["digest"], "tables of one run")
+    head = heads[0]
+    return Run(
+        _conditions(head["conditions"]), Totals(**head["totals"]), head["digest"], head["summary"], **tables
+    )
+
+
+def _conditions(values: dict[str, Any]) -> Conditions:
+    """JSON has no tuples and no nan."""
+    found: dict[str, Any] = {
+        k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in values.items()
+    }
+    if found["seconds_per_token"] is None:
+        found["seconds_per_token"] = float("nan")
+    return Conditions(**found)

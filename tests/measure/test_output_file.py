@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.measure.output_file import make_folder, replacing
+
+needs_dev_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+
+
+def test_a_file_is_replaced_whole(tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    with replacing(path) as out:
+        out.write(b"new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert [f.name for f in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_new_file_has_the_permissions_any_file_would_have(tmp_path):
+    (tmp_path / "plain").write_text("")
+    with replacing(tmp_path / "ours"):
+        pass
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    with pytest.raises(RuntimeError, match="no luck"), replacing(path) as out:
+        out.write(b"half")
+        raise RuntimeError("no luck")
+    assert path.read_text() == "old"
+    assert [f.name for f in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_missing_folder_is_a_clear_error(tmp_path):
+    message = r"report.html: file is 'report.html'; .* No such file or directory"
+    with pytest.raises(InputError, match=message), replacing(tmp_path / "none" / "report.html"):
+        pass
+
+
+@needs_dev_full
+def test_a_full_disk_is_a_clear_error_and_devices_are_not_replaced():
+    with (
+        pytest.raises(InputError, match="/dev/full.*No space left on device"),
+        replacing(Path("/dev/full")) as out,
+    ):
+        out.write(b"x" * 100_000)
+    assert Path("/dev/full").is_char_device()
+
+
+def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="expected a file that can be written"):
+        make_folder(tmp_path / "file" / "below")
+    make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
