@@ -12,6 +12,7 @@ import importlib
 import math
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -46,7 +47,7 @@ def inlined(function: F) -> F:
     """A helper that becomes part of its caller's code: for pieces of a loop that pass many arrays."""
     if numba is None:
         return function
-    return numba.njit(cache=True, fastmath=False, parallel=False, error_model="numpy", forceinline=True)(function)
+    return numba.njit(cache=True, fastmath=False, parallel=False, error_model="numpy", forceinline=True, _nrt=False)(function)
 
 
 def declared(signature: Any) -> Callable[[F], F]:
@@ -61,6 +62,8 @@ def declared(signature: Any) -> Callable[[F], F]:
 
 
 if numba is not None:
+    # Functions as values are what a compiled policy is here; numba calls the feature experimental at every use.
+    warnings.filterwarnings("ignore", category=numba.NumbaExperimentalFeatureWarning)
     _I0, _F0 = numba.types.int64, numba.types.float64
     I1, F1 = numba.types.Array(_I0, 1, "C"), numba.types.Array(_F0, 1, "C")
     I2, F2 = numba.types.Array(_I0, 2, "C"), numba.types.Array(_F0, 2, "C")

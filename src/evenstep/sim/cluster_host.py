@@ -89,16 +89,9 @@ def _carry(
     """Carry the loop from stop to stop until the run is done."""
     from evenstep.sim import cluster_kernel
 
-    advance, advance_plain = cluster_kernel.advance, cluster_kernel.advance_plain
     arguments = state.arguments
     while True:
-        if plain is None:
-            status = advance(kernel.route_into, 1, *arguments)
-        else:
-            status = advance_plain(*arguments)
-            while status == at.DECISION:
-                plain.decide()
-                status = advance_plain(*arguments)
+        status = cluster_kernel.advance(kernel.route_into, *arguments) if plain is None else plain.advance(arguments)
         if status == at.DONE:
             break
         if status == at.FLUSH:

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from evenstep.compiled import F1, F2, FLOAT, I1, I2, INT, ROUTE_TYPE, declared, inlined, jit, route_kernel
+from evenstep.compiled import F1, F2, I1, I2, INT, ROUTE_TYPE, declared, inlined, jit
 from evenstep.routing.view import (
     FREE_SLOTS, GROUP, HOLD, ID, KV_FREE, LOAD, QUEUED, QUEUED_LOAD, SINCE_S, WAITING_LOAD,
 )  # fmt: skip
@@ -781,7 +781,7 @@ def next_event(sc, sf, group_i, group_f, heap_f, heap_i, arrival, prompt):
 
 
 @jit
-def loop(route, compiled, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f, free_stack, buckets,
+def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f, free_stack, buckets,
          waiting_i, waiting_f, worker, heap_i, heap_f, carry_i, carry_f, queue_i, queue_f, outages, leaves, memory,
          scratch_i, scratch_f, due, due_f, projections, growth, parameters, count_power, table, local, fresh,
          request_i, request_f, step_i, step_f, decision_i, decision_f, sample_i, sample_f, sample_load, sample_running,
@@ -836,7 +836,7 @@ def loop(route, compiled, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot
                     take_predictions(sc, wi, group_i, slot_i, leaves, due, due_f)
                 build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, leaves, prompt, profile)
                 sc[PHASE] = APPLY
-                if compiled == 0:
+                if route is None:
                     return DECISION
                 offered = 1 if sc[INSTANT] == 1 else sc[WAITING]
                 sf[BOUND] = route(sc[DECISIONS], sc[SEED], sf[NOW], sf[MEAN_WAIT], sc[FIRST], offered, wi, wf, waiting_i,
@@ -891,14 +891,11 @@ def loop(route, compiled, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot
         sc[PHASE] = NEXT
 
 
-@route_kernel
-def no_route(decision, seed, now_s, mean_wait_s, first, waiting, workers_i, workers_f, waiting_i, waiting_f, projections,
-             growth, cached, memory, parameters, scratch_i, scratch_f, worker):  # fmt: skip
-    """Stands in for the kernel of a policy that is called through the plain door."""
-    return 0.0
+#: Types of `State.arguments`.
+STATE_TYPES = (I1, I1, I1, F1, I1, I1, F1, I2, I1, F1, I1, F2, F2)
 
 
-def _advance(route, compiled, at_i, at_f, ints, floats, prompt, output, arrival, columns, links, think, profile, law, cached):
+def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns, links, think, profile, law, cached):
     """Take the windows of the two buffers and go on: see `loop`."""
     sc = ints[at_i[SCALARS_I] : at_i[SCALARS_I + 1]]
     sf = floats[at_f[SCALARS_F] : at_f[SCALARS_F + 1]]
@@ -908,7 +905,6 @@ def _advance(route, compiled, at_i, at_f, ints, floats, prompt, output, arrival,
     rows, decisions, samples = sc[RECORD_ROOM], sc[DECISION_ROOM], sc[SAMPLE_ROOM]
     return loop(
         route,
-        compiled,
         sc,
         sf,
         ints[at_i[WORKERS_I] : at_i[WORKERS_I] + 4 * G].reshape((4, G)),
@@ -966,12 +962,6 @@ def _advance(route, compiled, at_i, at_f, ints, floats, prompt, output, arrival,
     )
 
 
-advance = declared(None if INT is None else INT(ROUTE_TYPE, INT, I1, I1, I1, F1, I1, I1, F1, I2, I1, F1, I1, F2, F2))(_advance)
+#: The compiled door: the policy's kernel is a value of the one declared type, so the loop comes from the disk cache.
+advance = declared(None if INT is None else INT(ROUTE_TYPE, *STATE_TYPES))(continued)
 
-
-def _advance_plain(at_i, at_f, ints, floats, prompt, output, arrival, columns, links, think, profile, law, cached):
-    return _advance_route(no_route, 0, at_i, at_f, ints, floats, prompt, output, arrival, columns, links, think, profile, law, cached)
-
-
-_advance_route = advance
-advance_plain = declared(None if INT is None else INT(I1, I1, I1, F1, I1, I1, F1, I2, I1, F1, I1, F2, F2))(_advance_plain)

@@ -39,7 +39,10 @@ class PlainDoor:
     """Builds the view, calls `route`, hands the answer to the loop, which checks it as it checks a kernel's."""
 
     def __init__(self, policy: Any, state: State, seed: int, name: str) -> None:
+        from evenstep.sim import plain_door_kernel
+
         self.route, self.state, self.seed, self.name = policy.route, state, seed, name
+        self.loop = plain_door_kernel.advance
         self.look_again()
 
     def look_again(self) -> None:
@@ -58,6 +61,15 @@ class PlainDoor:
         self.cached = self.state.cached
         self.worker = ints.window(at.WORKER_OUT)
         self.sc, self.sf = ints.window(at.SCALARS_I), floats.window(at.SCALARS_F)
+
+    def advance(self, arguments: tuple[Any, ...]) -> int:
+        """Go on, decision by decision, until the host is needed for something else."""
+        advance = self.loop
+        status = advance(*arguments)
+        while status == at.DECISION:
+            self.decide()
+            status = advance(*arguments)
+        return status
 
     def decide(self) -> None:
         sc, sf = self.sc, self.sf
