@@ -1,0 +1,102 @@
+"""What one routing decision costs: p50, p99 and maximum over many moments of a saturated fleet.
+
+It cannot show cache misses of a busy host, nor the host's own work (keeping projections, pool and loads): views are
+made beforehand and each decision is repeated, so its data are warm. The distribution is over decisions, not over
+noise: a decision's time is the mean of its repeats, called from compiled code as the simulator does. One call from
+Python costs some microseconds more; the last column shows it.
+
+    python benchmarks/bench_decision.py [--workers 8 32 144 256] [--waiting 64 256 1024] [--policy NAME ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import platform
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import decision_views
+
+from evenstep import compiled, names
+from evenstep.routing.doors import KernelCall, kernel_call
+from evenstep.routing.view import horizon_of
+
+VIEWS, REPEATS = 300, 20
+
+
+@compiled.jit
+def _repeat(
+    repeats, route_into, a, b, c, d, e, f, workers_i, workers_f, waiting_i, waiting_f, projections, growth, cached,
+    memory, parameters, scratch_i, scratch_f, worker,
+):  # fmt: skip
+    for _ in range(repeats):
+        route_into(
+            a, b, c, d, e, f, workers_i, workers_f, waiting_i, waiting_f, projections, growth, cached, memory,
+            parameters, scratch_i, scratch_f, worker,
+        )  # fmt: skip
+
+
+def seconds(call: KernelCall, repeats: int) -> float:
+    """Seconds of one decision, mean of the repeats, less the cost of entering compiled code."""
+    start = time.perf_counter()
+    _repeat(repeats, call.function, *call.arguments)
+    middle = time.perf_counter()
+    _repeat(0, call.function, *call.arguments)
+    end = time.perf_counter()
+    return max(0.0, (middle - start) - (end - middle)) / repeats
+
+
+def from_python(calls: list[KernelCall]) -> float:
+    """Median seconds of one call of the kernel from Python."""
+    taken = []
+    for call in calls:
+        start = time.perf_counter()
+        call.function(*call.arguments)
+        taken.append(time.perf_counter() - start)
+    return float(np.median(taken))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--workers", type=int, nargs="+", default=[8, 32, 144, 256])
+    parser.add_argument("--waiting", type=int, nargs="+", default=[64, 256, 1024])
+    parser.add_argument("--policy", nargs="+", default=None)
+    options = parser.parse_args()
+    print(f"# {' '.join(sys.argv)}; {compiled.mode()}; numpy {np.__version__}; {platform.processor() or platform.machine()}")
+    print(f"{'policy':32} {'G':>4} {'pool':>5} {'admit':>6} {'p50 us':>8} {'p99 us':>8} {'max us':>8} {'python us':>9}")
+    for G in options.workers:
+        for W in options.waiting:
+            for text in options.policy or contenders():
+                row(text, G, W)
+
+
+def contenders() -> list[str]:
+    """Policies of all modules ``contenders/decision_*.py``."""
+    files = sorted((Path(__file__).parent / "contenders").glob("decision_*.py"))
+    return [text for file in files for text in importlib.import_module(f"contenders.{file.stem}").POLICIES]
+
+
+def row(text: str, G: int, W: int) -> None:
+    policy = names.build("routing", names.parse(text))
+    views = decision_views.saturated_views(G, W, horizon_of(policy), VIEWS)
+    calls = [call for view in views if (call := kernel_call(policy, view)) is not None]
+    if not calls:
+        raise SystemExit(f"{text} has no kernel")
+    seconds(calls[0], 1)
+    taken = 1e6 * np.array([seconds(call, REPEATS) for call in calls])
+    admitted = np.mean([min(int(view.free_slots.sum()), W) for view in views])
+    p50, p99 = np.percentile(taken, [50, 99])
+    print(
+        f"{text:32} {G:4} {W:5} {admitted:6.1f} {p50:8.3f} {p99:8.3f} {taken.max():8.3f} {1e6 * from_python(calls):9.2f}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
