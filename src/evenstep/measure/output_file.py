@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -13,7 +13,7 @@ from evenstep.errors import InputError
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path) -> Generator[BinaryIO]:
     """A binary file that takes the place of `path` when the block ends well.
 
     It is written beside `path` and renamed, so a reader sees the old file or the new one. What is no regular file (a
