@@ -47,7 +47,48 @@ def inlined(function: F) -> F:
     """A helper that becomes part of its caller's code: for pieces of a loop that pass many arrays."""
     if numba is None:
         return function
-    return numba.njit(cache=True, fastmath=False, parallel=False, error_model="numpy", forceinline=True, _nrt=False)(function)
+    return numba.njit(inline="always", fastmath=False, error_model="numpy")(function)
+
+
+def borrowing(function: F) -> F:
+    """A helper that becomes part of its caller's code and only borrows arrays: it may not allocate or slice.
+
+    It counts no references, which would cost more than the work of a small helper with many arrays.
+    """
+    if numba is None:
+        return function
+    return numba.njit(
+        cache=True, fastmath=False, parallel=False, error_model="numpy", forceinline=True, _nrt=False
+    )(function)
+
+
+def _lent(array: Any) -> Any:
+    """The same array without its owner: a kernel does not count references to it, which would cost more than its work.
+
+    Only for windows whose memory the caller keeps alive until the kernel returns.
+    """
+    return array
+
+
+def _lent_in_kernels() -> Any:
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def ownerless(typing_context: Any, array: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = signature.args[0]
+            lent = context.make_array(kind)(context, builder, arguments[0])
+            lent.meminfo = cgutils.get_null_value(lent.meminfo.type)
+            lent.parent = cgutils.get_null_value(lent.parent.type)
+            return lent._getvalue()
+
+        return array(array), generate
+
+    return ownerless
+
+
+lent = _lent if numba is None else _lent_in_kernels()
 
 
 def declared(signature: Any) -> Callable[[F], F]:
