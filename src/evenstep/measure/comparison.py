@@ -182,7 +182,7 @@ def compare_runs(runs: Sequence[Sequence[Run]], baseline: int = 0) -> Comparison
     """
     for own in runs:
         check_replicates(own[0].conditions.policy, [run.digest for run in own])
-    results = tuple(_result(own, runs[0], runs[baseline] if baseline else None) for own in runs)
+    results = tuple(policy_result(own, runs[0], runs[baseline] if baseline else None) for own in runs)
     first = runs[0][0]
     trace, notes, replicates = _workload(first, len(runs[0]))
     return Comparison(
@@ -193,6 +193,29 @@ def compare_runs(runs: Sequence[Sequence[Run]], baseline: int = 0) -> Comparison
         trace=trace,
         notes=notes,
         yardsticks=_yardsticks(results[0], first.conditions),
+    )
+
+
+def policy_result(
+    own: Sequence[Run], first: Sequence[Run] | None, baseline: Sequence[Run] | None = None
+) -> PolicyResult:
+    """One policy's runs with its paired differences, for who shows rows before all runs are made.
+
+    Args:
+        own: its runs by replicate.
+        first: the first policy's runs; None or `own` itself = no difference to the first.
+        baseline: another policy's runs to compare with, or None.
+    """
+    conditions = own[0].conditions
+    return PolicyResult(
+        policy=conditions.policy,
+        predictor=conditions.predictor,
+        oracle=conditions.oracle,
+        seeds=tuple(run.conditions.seed for run in own),
+        digests=tuple(run.digest for run in own),
+        summaries=tuple(run.summary for run in own),
+        versus_first=None if first is None or own is first else _paired(own, first),
+        versus=None if baseline is None or own is baseline else _paired(own, baseline),
     )
 
 
@@ -281,20 +304,6 @@ def _differences(intervals: dict[str, Interval] | None) -> dict[str, Any] | None
     if intervals is None:
         return None
     return {name: {"diff": i.value, "low": i.low, "high": i.high} for name, i in intervals.items()}
-
-
-def _result(own: Sequence[Run], first: Sequence[Run], baseline: Sequence[Run] | None) -> PolicyResult:
-    conditions = own[0].conditions
-    return PolicyResult(
-        policy=conditions.policy,
-        predictor=conditions.predictor,
-        oracle=conditions.oracle,
-        seeds=tuple(run.conditions.seed for run in own),
-        digests=tuple(run.digest for run in own),
-        summaries=tuple(run.summary for run in own),
-        versus_first=None if own is first else _paired(own, first),
-        versus=None if baseline is None or own is baseline else _paired(own, baseline),
-    )
 
 
 def _paired(own: Sequence[Run], other: Sequence[Run]) -> dict[str, Interval]:

@@ -1,0 +1,132 @@
+"""A run as a Chrome trace: one track a worker with its work and its waiting at the barrier. Opens in Perfetto."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.cost.view import StepTime
+from evenstep.errors import InputError
+from evenstep.measure.output_file import replacing
+from evenstep.measure.records import Conditions, WorkerTable
+
+_PROCESS = 1
+_MICRO = 1e6  # the format counts microseconds
+
+
+def write_chrome_trace(
+    path: Path,
+    workers: WorkerTable,
+    law: StepTime,
+    conditions: Conditions,
+    *,
+    first: int = 0,
+    limit: int = 2000,
+) -> int:
+    """Write some steps of a run in the Trace Event Format.
+
+    Each worker of the first barrier group has a track with two kinds of slices: ``decode``, overhead and local work,
+    and ``barrier wait``, the rest of the step. Counters show the envelope, the imbalance and the idle share. Other
+    groups keep their own clocks, which the samples do not hold.
+
+    Args:
+        path: the file, JSON.
+        workers: samples of every step (stride 1).
+        law: the step-time law of the run.
+        conditions: of the run.
+        first: first sample written.
+        limit: most steps written; a viewer is slow beyond some 100,000 slices.
+
+    Returns:
+        Steps written.
+
+    Raises:
+        InputError: samples that leave out steps, a range outside them, or a file that cannot be written.
+    """
+    import orjson
+
+    if workers.stride != 1:
+        raise InputError(
+            "chrome trace",
+            "stride",
+            workers.stride,
+            "samples of every step",
+            "Sample fewer steps of a shorter run.",
+        )
+    if limit < 1:
+        raise InputError("chrome trace", "limit", limit, "an integer >= 1")
+    if not 0 <= first < workers.step.size:
+        raise InputError("chrome trace", "first", first, f"a step in 0..{workers.step.size - 1}")
+    last = min(first + limit, workers.step.size)
+    size = conditions.group_sizes[0]
+    head = _names(conditions, size)
+    with replacing(path) as out:
+        out.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
+        out.write(b",\n".join(orjson.dumps(event) for event in head))
+        for row in range(first, last):
+            for event in _step_events(workers, row, law, size):
+                out.write(b",\n")
+                out.write(orjson.dumps(event))
+        out.write(b"\n]}\n")
+    return last - first
+
+
+def _names(conditions: Conditions, size: int) -> list[dict[str, Any]]:
+    """Metadata events: what the process and each track are called."""
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": _PROCESS, "name": "process_name", "args": {"name": f"decode, {conditions.policy}"}}
+    ]
+    for worker in range(size):
+        events.append(
+            {
+                "ph": "M",
+                "pid": _PROCESS,
+                "tid": worker + 1,
+                "name": "thread_name",
+                "args": {"name": f"worker {worker}"},
+            }
+        )
+        events.append(
+            {
+                "ph": "M",
+                "pid": _PROCESS,
+                "tid": worker + 1,
+                "name": "thread_sort_index",
+                "args": {"sort_index": worker},
+            }
+        )
+    return events
+
+
+def _step_events(workers: WorkerTable, row: int, law: StepTime, size: int) -> list[dict[str, Any]]:
+    """Slices and counters of one step."""
+    load, running = workers.load[row, :size], workers.running[row, :size]
+    start, duration = float(workers.start_s[row]), float(workers.duration_s[row])
+    busy = np.minimum(
+        law.overhead_seconds(size) + law.table().local_seconds(workers.load[row])[:size], duration
+    )
+    events: list[dict[str, Any]] = []
+    for worker in range(size):
+        common = {"ph": "X", "pid": _PROCESS, "tid": worker + 1}
+        args = {"step": int(workers.step[row]), "load": float(load[worker]), "running": int(running[worker])}
+        events.append(
+            {
+                **common,
+                "name": "decode",
+                "ts": start * _MICRO,
+                "dur": float(busy[worker]) * _MICRO,
+                "args": args,
+            }
+        )
+        waits = duration - float(busy[worker])
+        if waits > 0:
+            ts = (start + float(busy[worker])) * _MICRO
+            events.append({**common, "name": "barrier wait", "ts": ts, "dur": waits * _MICRO})
+    top = float(load.max())
+    idle = 1.0 - float(load.mean()) / top if top > 0 else 0.0
+    counters = {"envelope": top, "imbalance": size * top - float(load.sum()), "idle share": idle}
+    for name, value in counters.items():
+        events.append({"ph": "C", "pid": _PROCESS, "name": name, "ts": start * _MICRO, "args": {name: value}})
+    return events

@@ -1,0 +1,43 @@
+"""How figures read in tables, plots and reports: few digits, a unit, a sign where it matters."""
+
+from __future__ import annotations
+
+import math
+
+from evenstep.measure.comparison import Interval
+
+MISSING = "-"
+
+
+def short(value: float | None, digits: int = 3) -> str:
+    """About `digits` significant digits, thousands parted: ``0.0123``, ``1.23``, ``12,345``."""
+    if value is None or math.isnan(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(places, 9)}f}"
+
+
+def percent(value: float | None, places: int = 2) -> str:
+    """A share as per cent, without the sign: ``0.0271`` is ``2.71``."""
+    return MISSING if value is None else f"{100 * value:.{places}f}"
+
+
+def relative(difference: Interval | None, base: float | None) -> str:
+    """A difference as per cent of the baseline's mean, with half the width of its interval: ``-12.3 % ±0.4``."""
+    if difference is None or not base:
+        return MISSING
+    change = f"{100 * difference.value / base:+.2f} %"
+    if difference.low is None or difference.high is None:
+        return change
+    return f"{change} ±{50 * (difference.high - difference.low) / abs(base):.2f}"
+
+
+def tick(value: float) -> str:
+    """A figure on an axis: ``0``, ``0.5``, ``20``, ``15k``, ``2M``."""
+    size = abs(value)
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if size >= unit:
+            return f"{value / unit:.6g}{letter}"
+    return f"{value:.4g}"

@@ -1,0 +1,166 @@
+"""A comparison as a table in the terminal: a row a policy, printed as soon as the policy has run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from evenstep.measure.comparison import Comparison, PolicyResult
+from evenstep.report.numbers import percent, relative, short
+
+ORACLE_NOTE = "* is shown true output lengths: unreachable live, a bound to aim at."
+_GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: heading, unit, and how its cell reads."""
+
+    heading: str
+    unit: str
+    cell: Callable[[PolicyResult, PolicyResult], str]
+    width: int
+
+
+def _scaled(name: str, scale: float = 1.0) -> Callable[[PolicyResult, PolicyResult], str]:
+    def cell(result: PolicyResult, first: PolicyResult) -> str:
+        value = result.mean(name)
+        return short(None if value is None else value * scale)
+
+    return cell
+
+
+def _share(name: str) -> Callable[[PolicyResult, PolicyResult], str]:
+    return lambda result, first: percent(result.mean(name))
+
+
+def _change(name: str) -> Callable[[PolicyResult, PolicyResult], str]:
+    def cell(result: PolicyResult, first: PolicyResult) -> str:
+        if result.versus_first is None:
+            return "baseline"
+        return relative(result.versus_first.get(name), first.mean(name))
+
+    return cell
+
+
+#: The columns, in the order printed; a narrow terminal leaves out those named in `_SPARE`, in that order.
+COLUMNS: tuple[Column, ...] = (
+    Column("idle", "%", _share("idle_share"), 6),
+    Column("imbalance", "tokens", _scaled("imbalance_envelope_tokens"), 10),
+    Column("spread", "tokens", _scaled("imbalance_spread_tokens"), 8),
+    Column("full slots", "tokens/s", _scaled("full_slot_tokens_per_s"), 10),
+    Column("vs first", "full slots", _change("full_slot_tokens_per_s"), 14),
+    Column("tokens/s", "whole run", _scaled("tokens_per_s"), 9),
+    Column("makespan", "s", _scaled("makespan_s"), 9),
+    Column("TPOT p95", "ms", _scaled("tpot_p95_s", 1e3), 8),
+    Column("TTFT p95", "s", _scaled("ttft_p95_s"), 8),
+    Column("oldest wait", "s", _scaled("oldest_wait_s"), 11),
+    Column("energy", "kJ", _scaled("energy_busy_idle_j", 1e-3), 9),
+)
+_SPARE = ("spread", "TTFT p95", "energy", "tokens/s", "TPOT p95", "makespan", "imbalance")
+
+
+class ComparisonTable:
+    """Prints a comparison row by row.
+
+    Args:
+        names: the policies, in order; they set the width of the first column.
+        stream: where to; stdout when left out. Colour only on a terminal, and never with ``NO_COLOR``.
+    """
+
+    def __init__(self, names: Sequence[str], stream: TextIO | None = None) -> None:
+        self._console = Console(file=stream or sys.stdout, highlight=False, soft_wrap=True)
+        width = self._console.width if self._console.is_terminal else 10_000
+        self._columns = _fitting(max(len(n) for n in names) + 1, width)
+        room = width - sum(c.width + len(_GAP) for c in self._columns)
+        self._name_width = max(12, min(room, max(len(n) for n in names) + 1))
+        self._first: PolicyResult | None = None
+
+    def head(self) -> None:
+        """Print the headings."""
+        self._line("policy", [c.heading for c in self._columns], "bold")
+        self._line("", [c.unit for c in self._columns], "dim")
+
+    def row(self, result: PolicyResult) -> None:
+        """Print one policy; the first row printed is what others are compared with."""
+        self._first = self._first or result
+        name = result.policy + ("*" if result.oracle else "")
+        self._line(
+            name, [c.cell(result, self._first) for c in self._columns], "yellow" if result.oracle else ""
+        )
+
+    def foot(self, comparison: Comparison) -> None:
+        """Print what the figures are, and the digests."""
+        for line in foot_lines(comparison):
+            self._console.print(Text(line, style="dim"))
+
+    def _line(self, name: str, cells: Sequence[str], style: str) -> None:
+        if len(name) > self._name_width:
+            name = name[: self._name_width - 1] + "…"
+        padded = [cell.rjust(c.width) for cell, c in zip(cells, self._columns, strict=True)]
+        self._console.print(Text(_GAP.join([name.ljust(self._name_width), *padded]).rstrip(), style=style))
+
+
+def print_comparison(comparison: Comparison, stream: TextIO | None = None) -> None:
+    """Print the whole table of a comparison that is there already."""
+    table = ComparisonTable([p.policy for p in comparison.policies], stream)
+    table.head()
+    for result in comparison.policies:
+        table.row(result)
+    table.foot(comparison)
+
+
+def foot_lines(comparison: Comparison) -> list[str]:
+    """Sentences below the table: marks, window, replicates, yardsticks, notes, digests."""
+    lines = [ORACLE_NOTE] if any(p.oracle for p in comparison.policies) else []
+    lines.append(window_sentence(comparison))
+    lines.append(replicates_sentence(comparison))
+    even = comparison.yardsticks.get("even_full_slot_tokens_per_s")
+    bound = comparison.yardsticks.get("policy_free_bound_s")
+    if even is not None and bound is not None:
+        lines.append(
+            f"No policy can pass {short(even)} tokens/s with all slots full, nor finish before {short(bound)} s."
+        )
+    lines += comparison.notes
+    lines += [f"digest {p.digest[:16]}  {p.policy}" for p in comparison.policies]
+    return lines
+
+
+def window_sentence(comparison: Comparison) -> str:
+    """Which steps idle share and imbalance are averaged over."""
+    kinds = {p.mean("window")["kind"] for p in comparison.policies}
+    if kinds == {"full-slots"}:
+        return (
+            "Idle share and imbalances are means from the first to the last step with 98 % of all slots busy;"
+            " throughput, makespan, latencies and waits are of the whole run, warm-up and drain included."
+        )
+    if kinds == {"running"}:
+        return "Slots were hardly ever full: idle share and imbalances are means over all steps with a running request."
+    return "Some runs had their slots full, some had not: idle shares and imbalances are over different kinds of steps."
+
+
+def replicates_sentence(comparison: Comparison) -> str:
+    """What the replicates are, and what an interval means."""
+    seeds = len(comparison.seeds)
+    if seeds == 1:
+        return "One replicate: no intervals."
+    made = {
+        "rotated": f"{seeds} replicates: the trace rotated by keyed offsets, the first one not",
+        "drawn anew": f"{seeds} replicates: the workload drawn anew for each",
+    }.get(comparison.replicates, f"{seeds} replicates")
+    return f"{made}; ± is half a 95 % t-interval of the differences, replicate by replicate."
+
+
+def _fitting(name_width: int, width: int) -> tuple[Column, ...]:
+    """The columns that fit beside a name of at most 30 characters."""
+    columns = list(COLUMNS)
+    for spare in _SPARE:
+        if min(name_width, 30) + sum(c.width + len(_GAP) for c in columns) <= width:
+            break
+        columns = [c for c in columns if c.heading != spare]
+    return tuple(columns)

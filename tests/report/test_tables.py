@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import dataclasses
+import io
+
+from tests.measure.test_comparison import replicates
+
+from evenstep.measure.comparison import compare_runs
+from evenstep.report.tables import COLUMNS, ORACLE_NOTE, ComparisonTable, print_comparison, window_sentence
+
+
+def comparison(seeds=3):
+    even = replicates("bf-io:horizon=20,predictor=oracle", seeds, even=True, oracle=True)
+    return compare_runs([replicates("fcfs", seeds), even])
+
+
+def printed(found) -> str:
+    out = io.StringIO()
+    print_comparison(found, out)
+    return out.getvalue()
+
+
+def test_a_file_gets_plain_text_with_every_column():
+    text = printed(comparison())
+    assert "\x1b" not in text
+    head, units, first, second, *foot = text.splitlines()
+    assert all(c.heading in head for c in COLUMNS)
+    assert first.startswith("fcfs ")
+    assert "baseline" in first
+    assert second.startswith("bf-io:horizon=20,predictor=oracle* ")
+    assert "±" in second
+    assert "tokens/s" in units
+    assert foot[0] == ORACLE_NOTE
+
+
+def test_cells_are_the_means_over_replicates():
+    found = comparison()
+    row = printed(found).splitlines()[2]
+    assert f"{100 * found.policies[0].mean('idle_share'):.2f}" in row
+    assert f" {found.policies[0].mean('makespan_s'):.0f} " in row
+
+
+def test_columns_line_up():
+    lines = printed(comparison()).splitlines()[:4]
+    assert len({len(line) for line in (lines[0], *lines[2:])}) == 1
+
+
+def test_the_foot_says_window_replicates_yardsticks_and_digests():
+    found = dataclasses.replace(comparison(), notes=("Three rows were dropped.",))
+    text = printed(found)
+    assert "all steps with a running request" in text
+    assert "3 replicates: the trace rotated by keyed offsets, the first one not" in text
+    assert "No policy can pass" in text
+    assert "Three rows were dropped." in text
+    assert f"digest {found.policies[1].digest[:16]}" in text
+
+
+def test_one_replicate_says_so_and_shows_no_interval():
+    text = printed(comparison(1))
+    assert "One replicate: no intervals." in text
+    assert "±" not in text
+
+
+def test_no_oracle_no_note():
+    assert ORACLE_NOTE not in printed(compare_runs([replicates("fcfs")]))
+
+
+def test_windows_of_different_kinds_are_said():
+    found = comparison()
+    first, second = found.policies
+    full = tuple({**s, "window": {**s["window"], "kind": "full-slots"}} for s in second.summaries)
+    mixed = dataclasses.replace(found, policies=(first, dataclasses.replace(second, summaries=full)))
+    assert "different kinds of steps" in window_sentence(mixed)
+    only = dataclasses.replace(found, policies=(dataclasses.replace(second, summaries=full),))
+    assert "98 % of all slots busy" in window_sentence(only)
+
+
+def test_a_narrow_terminal_keeps_what_matters_most(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out = Terminal()
+    found = comparison()
+    table = ComparisonTable([p.policy for p in found.policies], out)
+    table.head()
+    for result in found.policies:
+        table.row(result)
+    head, *_ = out.getvalue().splitlines()
+    assert "idle" in head
+    assert "full slots" in head
+    assert "spread" not in head
+    assert "\x1b" in head
+    assert "…" not in out.getvalue().splitlines()[2]
+
+
+def test_a_metric_without_a_value_is_a_dash():
+    runs = replicates("fcfs")
+    holed = [dataclasses.replace(r, summary={**r.summary, "full_slot_tokens_per_s": None}) for r in runs]
+    row = printed(compare_runs([holed])).splitlines()[2]
+    assert " - " in row
