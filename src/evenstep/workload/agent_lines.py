@@ -5,7 +5,7 @@ requests of its own, in times relative to the marker. In every recorded session 
 duration is the end of the main request in front of it (within a second): markers are written when the sub-agent
 ends. Hence a sub-agent starts `duration` before its marker, and
 
-* its first request follows the last main request that began by then, after the gap between that one's end and the start;
+* its first request follows the last main request begun by then, after the gap from that one's end to the start;
 * the main line's next request follows whichever ended last, the main request in front or a sub-agent whose result it
   waited for, after the recorded gap; so replays at the recorded speed keep the recorded times;
 * a sub-agent launched asynchronously holds nobody up.

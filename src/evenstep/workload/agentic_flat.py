@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,9 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     import pyarrow as pa
 
     text, number = pa.string(), pa.int64()
-    types = dict(zip(_FIELDS, (text, text, pa.float64(), number, number, text, text), strict=True))
+    types: dict[str, Any] = dict(
+        zip(_FIELDS, (text, text, pa.float64(), number, number, text, text), strict=True)
+    )
     return csv_table.parse(path, types, lambda table: _trace(table, path), skip_bad_rows=skip_bad_rows)
 
 

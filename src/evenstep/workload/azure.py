@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +86,12 @@ def nanoseconds(text: Any) -> int | None:
         moment = datetime.fromisoformat(f"{day}T{clock}{zone or '+00:00'}")
     except ValueError:
         return None
-    whole = (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(seconds=1)
+    whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
     return whole * 10**9 + int((fraction or "0").ljust(9, "0"))
 
 
 def _day(value: int) -> str:
-    return datetime.fromtimestamp(value // 10**9, tz=timezone.utc).strftime("%Y-%m-%d")
+    return datetime.fromtimestamp(value // 10**9, tz=UTC).strftime("%Y-%m-%d")
 
 
 def _has_zone(head: bytes) -> bool:

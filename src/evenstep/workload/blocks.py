@@ -15,7 +15,7 @@ _SIZES = (512, 16, 32, 64, 128, 256, 1024)
 
 
 def flat(lists: Sequence[Any]) -> I8 | None:
-    """All block ids, one list after the other, as int64 (unsigned ids keep their bits); None if any is no whole number."""
+    """All block ids in a row, as int64 (unsigned ids keep their bits); None if any is no whole number."""
     together: list[Any] = list(lists[0]) if len(lists) == 1 else list(chain.from_iterable(lists))
     if not together:
         return np.zeros(0, np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,7 +39,11 @@ def lines(path: Path) -> Iterator[bytes]:
     with _named(path), path.open("rb") as raw:
         packed = raw.read(2) == _GZIP
         raw.seek(0)
-        yield from gzip.open(raw) if packed else raw
+        if packed:
+            with gzip.open(raw) as unpacked:
+                yield from unpacked
+        else:
+            yield from raw
 
 
 def decoded(path: Path, data: bytes) -> str:
@@ -71,7 +75,7 @@ def _read(path: Path, size: int) -> bytes:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def _named(path: Path) -> Generator[None]:
     """What the operating system or gzip has to say about a file, as one `InputError`."""
     try:
         yield

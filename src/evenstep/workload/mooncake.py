@@ -16,7 +16,9 @@ from evenstep.workload.table import Table, codes
 #: Field -> the names it goes by.
 ALIASES: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "created_time", "timestamp_ms", "ts", "arrival_time_ms"),
-    "input_length": ("input_length", "input_tokens", "isl", "prompt_tokens", "prompt_length", "input_len", "prompt_len"),
+    "input_length": (
+        "input_length", "input_tokens", "isl", "prompt_tokens", "prompt_length", "input_len", "prompt_len",
+    ),
     "output_length": (
         "output_length", "output_tokens", "osl", "completion_tokens", "output_len", "max_output_tokens", "max_tokens",
     ),
@@ -76,7 +78,8 @@ def read(
     )
     table.require_rows()
     trace = Trace(
-        prompt_tokens=prompt, output_tokens=output, arrival_s=times, prefix_blocks=prefix, name=path.name, format="mooncake",
+        prompt_tokens=prompt, output_tokens=output, arrival_s=times, prefix_blocks=prefix,
+        name=path.name, format="mooncake",
         session=session if table.has("session_id") else None, after=after if table.has("session_id") else None,
         think_s=think if table.has("session_id") else None, notes=(*table.notes(), *notes, *filter(None, [note])),
     )  # fmt: skip
@@ -131,7 +134,7 @@ def _in_seconds(trace: Trace, ticks: str, seed: int) -> Trace:
     if ticks == "keep":
         note = f"{said} and kept: whole batches arrive at once, and the CV shows the rounding."
         return replace(trace, arrival_s=milliseconds / 1e3).with_notes(note)
-    note = f"{said}; the requests of a tick were spread over it in order, by chance with seed {seed} (ticks=keep leaves them)."
+    note = f"{said}; requests were spread over theirs in order, by chance with seed {seed} (ticks=keep leaves them)."
     spread = spread_ticks(milliseconds, tick, seed)
     return replace(trace, arrival_s=(spread - spread[0]) / 1e3).with_notes(note)
 

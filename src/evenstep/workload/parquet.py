@@ -90,7 +90,8 @@ def write(trace: Trace, path: Path) -> None:
         n: pa.array(getattr(trace, n)) for n in COLUMNS if getattr(trace, n) is not None
     }
     about: dict[str, Any] = {
-        "version": _VERSION, "name": trace.name, "format": trace.format, "synthetic": trace.synthetic, "notes": trace.notes,
+        "version": _VERSION, "name": trace.name, "format": trace.format, "synthetic": trace.synthetic,
+        "notes": trace.notes,
     }  # fmt: skip
     if trace.prefix_blocks is not None:
         blocks = trace.prefix_blocks

@@ -80,7 +80,7 @@ def source(
     rate = sum(_rate_at(c, begin) for c in complete)
     length = min(WINDOW_S, _DEFAULT_REQUESTS / max(rate, 1e-9)) if duration_s is None else duration_s
     notes.append(
-        f"Requests were drawn from {len(complete)} clients for {length:g} s from second {begin:g} on, lengths independently."
+        f"Drawn from {len(complete)} clients for {length:g} s from second {begin:g} on, each length independently."
     )
     return ServeGen(path.name, tuple(complete), begin, length, limit, tuple(notes))
 

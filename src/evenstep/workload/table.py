@@ -180,22 +180,17 @@ class Table:
 
 def _as_whole(value: Any) -> int | None:
     """A whole number from text or JSON (``"12"``, 12 and 12.0, never 12.5, True or nan), or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    if isinstance(value, str):
-        if "_" in value:
-            return None
-        try:
-            value = int(value)
-        except ValueError:
-            number = _as_number(value)
-            if number is None:
-                return None
-            value = number
-    if isinstance(value, float):
-        if not math.isfinite(value) or value != int(value):
-            return None
+    if (
+        isinstance(value, str)
+        and value.strip().lstrip("+-").isascii()
+        and value.strip().lstrip("+-").isdigit()
+    ):
         value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        number = _as_number(value)
+        if number is None or not number.is_integer():
+            return None
+        value = int(number)
     return value if abs(value) < _LARGEST else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from evenstep.request import Trace
 from evenstep.workload import csv_table
@@ -25,7 +26,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """
     import pyarrow as pa
 
-    types = dict(zip(_FIELDS, (pa.float64(), pa.int64(), pa.int64()), strict=True))
+    types: dict[str, Any] = dict(zip(_FIELDS, (pa.float64(), pa.int64(), pa.int64()), strict=True))
     return csv_table.parse(path, types, lambda table: _trace(table, path), skip_bad_rows=skip_bad_rows)
 
 

@@ -1,0 +1,197 @@
+"""When requests of a synthetic workload arrive: each process gives the times of N requests for a key.
+
+The first request arrives at 0. Rates are requests a second. Draws are keyed by (seed, replicate, request).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from evenstep import streams
+from evenstep.errors import InputError
+from evenstep.request import F8
+
+
+class Arrivals(Protocol):
+    """float64[N] ascending times in seconds, the first 0; None for a workload without times."""
+
+    def times(self, requests: int, seed: int, replicate: int) -> F8 | None: ...
+
+
+def _uniform(stream: str, count: int, seed: int, replicate: int) -> F8:
+    return streams.uniform(seed, f"arrivals-{stream}", np.arange(count, dtype=np.int64), draw=replicate)
+
+
+def _exponential(stream: str, count: int, seed: int, replicate: int) -> F8:
+    """Exponential numbers of mean 1."""
+    return -np.log1p(-_uniform(stream, count, seed, replicate))
+
+
+def _hold(process: object, *fields: str, low: float = 0.0) -> None:
+    for field in fields:
+        value = getattr(process, field)
+        if not (math.isfinite(value) and value > low):
+            raise InputError(type(process).__name__.lower(), field, value, f"a finite number > {low:g}")
+
+
+def _from_gaps(gaps: F8) -> F8:
+    """Times from 0 on; the first gap is left out."""
+    return np.cumsum(np.concatenate([[0.0], gaps[1:]]))
+
+
+@dataclass(frozen=True, slots=True)
+class Saturated:
+    """No times: for saturated runs, which reveal requests as there is room."""
+
+    def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class AtOnce:
+    """All requests at time 0."""
+
+    def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
+        return np.zeros(requests)
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson:
+    """Exponential gaps."""
+
+    requests_per_s: float
+
+    def __post_init__(self) -> None:
+        _hold(self, "requests_per_s")
+
+    def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
+        return _from_gaps(_exponential("poisson", requests, seed, replicate) / self.requests_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Gamma:
+    """Gamma gaps with this coefficient of variation (1 is Poisson; above, bursts; below, a steadier stream)."""
+
+    requests_per_s: float
+    cv: float
+
+    def __post_init__(self) -> None:
+        _hold(self, "requests_per_s", "cv")
+
+    def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
+        from scipy.special import gammaincinv
+
+        shape = 1 / self.cv**2
+        gaps = gammaincinv(shape, _uniform("gamma", requests, seed, replicate)) / shape
+        return _from_gaps(gaps / self.requests_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class OnOff:
+    """Poisson arrivals at one rate for a while, then at another (0: silence), each phase of exponential length.
+
+    Args:
+        on_requests_per_s, off_requests_per_s: rates of the phases.
+        on_s, off_s: mean lengths of the phases; the first is on.
+    """
+
+    on_requests_per_s: float
+    on_s: float
+    off_s: float
+    off_requests_per_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        _hold(self, "on_requests_per_s", "on_s", "off_s")
+        if not (math.isfinite(self.off_requests_per_s) and self.off_requests_per_s >= 0):
+            raise InputError("onoff", "off_requests_per_s", self.off_requests_per_s, "a finite number >= 0")
+
+    def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
+        events = np.cumsum(np.concatenate([[0.0], _exponential("onoff", requests, seed, replicate)[1:]]))
+        phases = 16
+        while (
+            True
+        ):  # twice as many phases until they hold all requests; a phase's length does not depend on how many
+            lengths = _exponential("onoff-phase", phases, seed, replicate)
+            lengths[0::2] *= self.on_s
+            lengths[1::2] *= self.off_s
+            rates = np.where(np.arange(phases) % 2 == 0, self.on_requests_per_s, self.off_requests_per_s)
+            expected = np.concatenate([[0.0], np.cumsum(lengths * rates)])
+            if expected[-1] > events[-1]:
+                return _inverse(events, expected, np.concatenate([[0.0], np.cumsum(lengths)]))
+            phases *= 2
+
+
+@dataclass(frozen=True, slots=True)
+class Diurnal:
+    """Poisson arrivals whose rate swings as a sine over a period.
+
+    Args:
+        requests_per_s: mean rate.
+        peak_to_mean: in [1, 2]; 2 falls to nothing at the trough.
+        period_s: seconds from peak to peak.
+        peak_s: time of the first peak.
+    """
+
+    requests_per_s: float
+    peak_to_mean: float = 1.8
+    period_s: float = 86_400.0
+    peak_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        _hold(self, "requests_per_s", "period_s")
+        if not 1 <= self.peak_to_mean <= 2:
+            raise InputError("diurnal", "peak_to_mean", self.peak_to_mean, "a number in [1, 2]")
+        if not math.isfinite(self.peak_s):
+            raise InputError("diurnal", "peak_s", self.peak_s, "a finite number")
+
+    def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
+        events = np.cumsum(np.concatenate([[0.0], _exponential("diurnal", requests, seed, replicate)[1:]]))
+        periods = math.ceil(events[-1] / (self.requests_per_s * self.period_s)) + 1
+        grid = np.linspace(0.0, periods * self.period_s, periods * 2048 + 1)
+        turn = 2 * np.pi / self.period_s
+        swing = (
+            (self.peak_to_mean - 1)
+            / turn
+            * (np.sin(turn * (grid - self.peak_s)) + np.sin(turn * self.peak_s))
+        )
+        return _inverse(events, self.requests_per_s * (grid + swing), grid)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LikeTrace:
+    """The gaps of a recorded trace, scaled to a rate, over and over, from a keyed place on (replicate 0: the first).
+
+    Args:
+        gaps: float64[M], seconds between a trace's requests.
+        requests_per_s: rate to scale to; None keeps the trace's own.
+    """
+
+    gaps: F8
+    requests_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.gaps.size == 0 or float(self.gaps.sum()) <= 0:
+            raise InputError("like-trace", "gaps", "none", "a trace with at least two different times")
+        if self.requests_per_s is not None:
+            _hold(self, "requests_per_s")
+
+    def times(self, requests: int, seed: int, replicate: int) -> F8 | None:
+        start = (
+            int(streams.uniform(seed, "arrivals-like-trace", replicate) * self.gaps.size) if replicate else 0
+        )
+        places = (start + np.arange(max(requests - 1, 0))) % self.gaps.size
+        scale = 1.0 if self.requests_per_s is None else 1 / (self.requests_per_s * float(self.gaps.mean()))
+        return np.concatenate([[0.0], np.cumsum(self.gaps[places] * scale)])
+
+
+def _inverse(events: F8, expected: F8, grid: F8) -> F8:
+    """Times at which the expected count reaches each event; where it stands still, the last such time."""
+    right = np.minimum(np.searchsorted(expected, events, side="right"), expected.size - 1)
+    below, above = expected[right - 1], expected[right]
+    share = np.where(above > below, (events - below) / np.where(above > below, above - below, 1.0), 0.0)
+    times = grid[right - 1] + share * (grid[right] - grid[right - 1])
+    return times - times[0]

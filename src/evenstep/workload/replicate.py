@@ -1,0 +1,257 @@
+"""Replicates of a workload, and the same workload at another rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from evenstep import streams
+from evenstep.errors import InputError
+from evenstep.request import F8, I8, Trace
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """Something that draws a trace for a key: a synthetic workload, or ServeGen's clients."""
+
+    @property
+    def name(self) -> str: ...
+
+    def draw(self, seed: int, replicate: int = 0) -> Trace: ...
+
+
+Source: TypeAlias = "Trace | Drawn"
+
+
+def replicate(source: Source, number: int, seed: int) -> Trace:
+    """Replicate `number` of a workload.
+
+    A recorded trace is rotated: its sessions (a request without one counts as its own) start at a keyed offset and wrap
+    around; their order, the gaps between them, what is inside them and the set of requests stay. The gap at the wrap is
+    the mean gap. Number 0 is the trace as it is. Anything drawn is drawn anew under the key (seed, number).
+
+    Args:
+        number: 0, 1, ...
+        seed: the comparison's seed.
+
+    Returns:
+        The trace, its rows numbered anew from 0.
+
+    Raises:
+        InputError: a negative number, or a trace that was drawn but came without its source.
+    """
+    if number < 0:
+        raise InputError("replicate", "number", number, "a whole number >= 0")
+    if not isinstance(source, Trace):
+        return source.draw(seed, number)
+    if number == 0:
+        return source
+    if source.synthetic:
+        raise InputError(
+            source.name or "trace",
+            "replicate",
+            number,
+            "0",
+            "Give the workload it was drawn from, to draw anew.",
+        )
+    return _rotated(source, number, seed)
+
+
+def how(source: Source) -> str:
+    """One sentence on what replicates of this workload are, for reports."""
+    if isinstance(source, Trace):
+        return "replicates rotate the recorded trace by a keyed offset (the first is the trace as it is)"
+    return "replicates are new draws"
+
+
+def _rotated(trace: Trace, number: int, seed: int) -> Trace:
+    unit, units = _units(trace)
+    if units < 2:
+        return trace
+    offset = 1 + int(streams.uniform(seed, "replicate-offset", number) * (units - 1))
+    rank = (unit - offset) % units
+    if trace.arrival_s is None:
+        return trace.take(np.argsort(rank, kind="stable").astype(np.int64))
+    first = np.zeros(units)
+    first[unit[::-1]] = trace.arrival_s[::-1]  # time of each unit's first row, which is written last
+    begins = _rotated_times(first, offset)
+    times = begins[rank] + (trace.arrival_s - first[unit])
+    order = np.lexsort((np.arange(len(trace)), rank, times)).astype(np.int64)
+    turned = trace.take(order)
+    return replace(turned, arrival_s=np.maximum.accumulate(times[order]))
+
+
+def _units(trace: Trace) -> tuple[I8, int]:
+    """The unit (session, or single request) of each row, numbered in order of their first rows, and their number."""
+    session = trace.column("session")
+    alone = session < 0
+    label = np.where(alone, -1 - np.arange(len(trace)), session)
+    _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
+    place = np.empty(first.size, np.int64)
+    place[np.argsort(first, kind="stable")] = np.arange(first.size)
+    return place[inverse.reshape(-1)], int(first.size)
+
+
+def _rotated_times(first: F8, offset: int) -> F8:
+    """Start of each unit by its new rank: the old gaps, and the mean gap where the last meets the first."""
+    gaps = np.diff(first)
+    mean = float(gaps.mean())
+    turned = np.concatenate([gaps[offset:], [mean], gaps[: offset - 1]])
+    return np.concatenate([[0.0], np.cumsum(turned)])
+
+
+def scaled_to_rate(source: Trace, requests_per_s: float, seed: int = 0, replicate: int = 0) -> Trace:
+    """The trace with its times scaled to a rate; a trace without times gets Poisson ones, keyed by seed and replicate.
+
+    Think times stay as they are.
+
+    Raises:
+        InputError: a rate that is not finite and above 0, or a trace whose rows all share one time.
+    """
+    if not (np.isfinite(requests_per_s) and requests_per_s > 0):
+        raise InputError("--rate", "requests_per_s", requests_per_s, "a finite number > 0")
+    if source.arrival_s is None:
+        from evenstep.workload.arrivals import Poisson
+
+        times = Poisson(requests_per_s).times(len(source), seed, replicate)
+        note = (
+            f"The file has no times: Poisson arrivals at {requests_per_s:g} requests a second, seed {seed}."
+        )
+        return replace(source, arrival_s=times).with_notes(note)
+    now = rate(source)
+    if not np.isfinite(now):
+        raise InputError(
+            source.name or "trace", "arrival_s", "one time only", "times to scale", "Use saturated arrivals."
+        )
+    note = f"Times were scaled from {now:.4g} to {requests_per_s:.4g} requests a second."
+    return replace(source, arrival_s=source.arrival_s * (now / requests_per_s)).with_notes(note)
+
+
+def scaled_to_load(
+    source: Trace,
+    load: float,
+    *,
+    workers: int,
+    slots: int,
+    overhead_s: float,
+    per_token_s: float,
+    seed: int = 0,
+) -> Trace:
+    """The trace with its times scaled to a share of what the cluster can do (see `capacity`).
+
+    Args:
+        load: offered load over capacity, for instance 0.9.
+        workers, slots, overhead_s, per_token_s: the cluster.
+
+    Raises:
+        InputError: a load that is not finite and above 0, and as `scaled_to_rate`.
+    """
+    if not (np.isfinite(load) and load > 0):
+        raise InputError("--load", "load", load, "a finite number > 0")
+    most = capacity(source, workers=workers, slots=slots, overhead_s=overhead_s, per_token_s=per_token_s)
+    return scaled_to_rate(source, load * most, seed)
+
+
+def capacity(source: Trace, *, workers: int, slots: int, overhead_s: float, per_token_s: float) -> float:
+    """Requests a second of a perfectly balanced, always full cluster under +1 drift.
+
+    ``G B / (C + t Lbar) / mean(o)`` with ``Lbar = B sum(o s + o (o - 1) / 2) / sum(o)``: G workers, B slots,
+    C overhead (s), t seconds a token, s prompt and o output tokens.
+
+    Raises:
+        InputError: a cluster without workers or slots, or a step without a length.
+    """
+    for field, value, low in (
+        ("workers", workers, 1),
+        ("slots", slots, 1),
+        ("overhead_s", overhead_s, 0),
+        ("per_token_s", per_token_s, 0),
+    ):
+        if not (np.isfinite(value) and value >= low):
+            raise InputError("--load", field, value, f"a finite number >= {low}")
+    output = source.output_tokens.astype(np.float64)
+    load = (
+        slots * float((output * source.prompt_tokens + output * (output - 1) / 2).sum()) / float(output.sum())
+    )
+    step_s = overhead_s + per_token_s * load
+    if step_s <= 0:
+        raise InputError("--load", "overhead_s and per_token_s", 0, "a step of more than 0 s")
+    return workers * slots / step_s / float(output.mean())
+
+
+@dataclass(frozen=True, slots=True)
+class Rescaled:
+    """A drawn workload whose traces are brought to a rate, or to a load on a cluster, after each draw.
+
+    Args:
+        drawn: the workload.
+        requests_per_s: rate to scale to; None where `load` is given.
+        load: share of `capacity` to scale to.
+        cluster: workers, slots, overhead_s, per_token_s for `load`.
+    """
+
+    drawn: Drawn
+    requests_per_s: float | None = None
+    load: float | None = None
+    cluster: tuple[int, int, float, float] = (16, 72, 0.0049, 1.1e-7)
+
+    @property
+    def name(self) -> str:
+        return self.drawn.name
+
+    def draw(self, seed: int, replicate: int = 0) -> Trace:
+        trace = self.drawn.draw(seed, replicate)
+        return _scaled(trace, self.requests_per_s, self.load, self.cluster, seed, replicate)
+
+
+def rescaled(
+    source: Source,
+    *,
+    requests_per_s: float | None = None,
+    load: float | None = None,
+    workers: int = 16,
+    slots: int = 72,
+    overhead_s: float = 0.0049,
+    per_token_s: float = 1.1e-7,
+    seed: int = 0,
+) -> Source:
+    """The workload at another rate, or at a load on this cluster; unchanged when neither is given.
+
+    A recorded trace is scaled at once (`scaled_to_rate`, `scaled_to_load`), a drawn workload after each draw.
+
+    Raises:
+        InputError: both are given, and as those two.
+    """
+    if requests_per_s is not None and load is not None:
+        raise InputError("--rate and --load", "requests_per_s", requests_per_s, "a rate or a load, not both")
+    if requests_per_s is None and load is None:
+        return source
+    cluster = (workers, slots, overhead_s, per_token_s)
+    if isinstance(source, Trace):
+        return _scaled(source, requests_per_s, load, cluster, seed, 0)
+    return Rescaled(source, requests_per_s, load, cluster)
+
+
+def _scaled(
+    trace: Trace,
+    requests_per_s: float | None,
+    load: float | None,
+    cluster: tuple[int, int, float, float],
+    seed: int,
+    number: int,
+) -> Trace:
+    if requests_per_s is not None:
+        return scaled_to_rate(trace, requests_per_s, seed, number)
+    workers, slots, overhead_s, per_token_s = cluster
+    most = capacity(trace, workers=workers, slots=slots, overhead_s=overhead_s, per_token_s=per_token_s)
+    return scaled_to_rate(trace, (load or 0.0) * most, seed, number)
+
+
+def rate(source: Trace) -> float:
+    """Requests a second over the span of the recorded times; nan without times or with a single one."""
+    if source.arrival_s is None or len(source) < 2:
+        return float("nan")
+    span = float(source.arrival_s[-1] - source.arrival_s[0])
+    return (len(source) - 1) / span if span > 0 else float("nan")

@@ -1,0 +1,63 @@
+"""Whatever a user names as a workload: a trace file, a sample, or a WORKLOAD.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evenstep import names
+from evenstep.errors import InputError
+from evenstep.request import Trace
+from evenstep.workload import reading
+from evenstep.workload.servegen import ServeGen
+from evenstep.workload.synthetic import Synthetic
+from evenstep.workload.yaml_file import Workload, load
+
+
+def open_source(
+    path: str | Path,
+    format: str | None = None,
+    *,
+    skip_bad_rows: bool = False,
+    limit: int | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Workload:
+    """What replicates are taken of: a recorded trace, or something that draws (YAML synthetic, ServeGen).
+
+    Args:
+        path, format, skip_bad_rows, limit, seed, options: as `reading.read_trace`; a path ending in ``.yaml`` or
+            ``.yml`` is a workload file, of which `limit` cuts the requests and to which nothing else applies.
+
+    Raises:
+        InputError: as `read_trace` and `yaml_file.load`.
+    """
+    place = reading.file_of(path)
+    if limit is not None and limit < 1:
+        raise InputError("--limit", "limit", limit, "a whole number >= 1")
+    if place.suffix in {".yaml", ".yml"} and format is None:
+        return _cut(load(place), limit)
+    name = format if format is not None else reading.detect(place)
+    module = names.find("workload", name)
+    if hasattr(module, "source"):
+        options.pop("prefix_blocks", None)
+        return Workload(module.source(place, limit=limit, **reading.checked_options(name, module, options)))
+    return Workload(
+        reading.read_trace(place, name, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options)
+    )
+
+
+def _cut(workload: Workload, limit: int | None) -> Workload:
+    source = workload.source
+    if limit is None:
+        return workload
+    if isinstance(source, Trace):
+        return replace(workload, source=source.head(limit))
+    if isinstance(source, Synthetic):
+        return replace(workload, source=replace(source, requests=min(source.requests, limit)))
+    return (
+        workload
+        if not isinstance(source, ServeGen)
+        else replace(workload, source=replace(source, limit=limit))
+    )

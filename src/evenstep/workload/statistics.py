@@ -1,0 +1,192 @@
+"""What a trace is like: rows, rate, burstiness, lengths, sessions, prefixes; and a digest that tells traces apart."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.request import COLUMNS, F8, I8, Trace
+from evenstep.workload.blocks import seen_share
+from evenstep.workload.replicate import rate
+from evenstep.workload.servegen_clients import WINDOW_S, Client, load
+
+#: Window of the second coefficient of variation, seconds.
+CV_WINDOW_S = 300.0
+_FEWEST = 20  # arrivals in a window that counts
+
+
+def describe(trace: Trace) -> dict[str, Any]:
+    """Everything `evenstep trace inspect` shows of a request trace, as plain values; what does not apply is None.
+
+    ``cv_gaps`` is the standard deviation of the gaps between arrivals over their mean; ``cv_gaps_5min`` the median of
+    that inside 5-minute windows, which leaves slow drift out. ``share_at_largest`` is the share of outputs equal to
+    the largest. ``prefix_share`` is the share of prompt blocks that were a prefix already seen.
+    """
+    return {
+        "name": trace.name,
+        "format": trace.format,
+        "rows": len(trace),
+        "span_s": None if trace.arrival_s is None else float(trace.arrival_s[-1] - trace.arrival_s[0]),
+        "requests_per_s": _plain(rate(trace)),
+        "cv_gaps": _plain(cv_of_gaps(trace.arrival_s)),
+        "cv_gaps_5min": _plain(cv_in_windows(trace.arrival_s)),
+        "prompt_tokens": lengths(trace.prompt_tokens),
+        "output_tokens": lengths(trace.output_tokens),
+        "share_at_largest": float((trace.output_tokens == trace.output_tokens.max()).mean()),
+        "sessions": _sessions(trace),
+        "classes": None if trace.request_class is None else int(np.unique(trace.request_class).size),
+        "prefix_share": None if trace.prefix_blocks is None else _prefix_share(trace),
+        "digest": digest(trace),
+        "notes": list(trace.notes),
+    }
+
+
+def lengths(tokens: I8) -> dict[str, float]:
+    """Mean, median, two high quantiles and the largest of token counts."""
+    low, high, highest = (float(q) for q in np.quantile(tokens, [0.5, 0.95, 0.99]))
+    return {"mean": float(tokens.mean()), "p50": low, "p95": high, "p99": highest, "max": int(tokens.max())}
+
+
+def cv_of_gaps(arrival_s: F8 | None) -> float:
+    """Standard deviation over mean of the gaps; nan without times or with fewer than two gaps."""
+    if arrival_s is None or arrival_s.size < 3:
+        return math.nan
+    gaps = np.diff(arrival_s)
+    mean = float(gaps.mean())
+    return float(gaps.std()) / mean if mean > 0 else math.nan
+
+
+def cv_in_windows(arrival_s: F8 | None, window_s: float = CV_WINDOW_S) -> float:
+    """Median of `cv_of_gaps` over the windows that hold at least 20 arrivals; nan without any."""
+    if arrival_s is None:
+        return math.nan
+    window = ((arrival_s - arrival_s[0]) // window_s).astype(np.int64)
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(window)) + 1, [window.size]])
+    inside = [arrival_s[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True) if b - a >= _FEWEST]
+    values = [cv for part in inside if not math.isnan(cv := cv_of_gaps(part))]
+    return float(np.median(values)) if values else math.nan
+
+
+def digest(trace: Trace) -> str:
+    """SHA-256 over every column and the blocks, hex; equal exactly when the requests are."""
+    sha = hashlib.sha256()
+    for name in COLUMNS:
+        column = getattr(trace, name)
+        if column is not None:
+            sha.update(name.encode() + np.ascontiguousarray(column).tobytes())
+    if trace.prefix_blocks is not None:
+        blocks = trace.prefix_blocks
+        sha.update(
+            f"{blocks.block_tokens} {blocks.scope}".encode() + blocks.offsets.tobytes() + blocks.ids.tobytes()
+        )
+    return sha.hexdigest()
+
+
+def is_generator(path: Path) -> bool:
+    """Whether the file holds clients to draw from (ServeGen), not requests."""
+    from evenstep.workload import files, servegen
+
+    return servegen.recognises(files.head(path), path.name)
+
+
+def describe_clients(path: Path) -> dict[str, Any]:
+    """What a ServeGen tar holds: clients, their rates and burstiness, and their length laws weighted by rate.
+
+    ``cv_gaps`` is the clients' own coefficient of variation, weighted by rate. ``top_10_share`` is the share of the
+    requests that the ten busiest clients send.
+    """
+    clients = load(path)
+    total = _total_rate(clients)
+    each = np.sort([float(c.rate.sum()) for c in clients])[::-1]
+    weights = np.concatenate([c.rate for c in clients])
+    mean = float(total.mean()) if total.size else math.nan
+    return {
+        "name": path.name,
+        "format": "servegen",
+        "clients": len(clients),
+        "clients_with_lengths": sum(bool(c.laws_at(0.0)) for c in clients),
+        "requests_implied": round(float(total.sum()) * WINDOW_S),
+        "span_s": float(total.size) * WINDOW_S,
+        "requests_per_s": _plain(mean),
+        "peak_to_mean": _plain(float(total.max()) / mean) if mean > 0 else None,
+        "cv_gaps": _plain(
+            float((np.concatenate([c.cv for c in clients]) * weights).sum() / max(weights.sum(), 1e-300))
+        ),
+        "top_10_share": _plain(float(each[:10].sum() / max(each.sum(), 1e-300))),
+        "lengths": _client_lengths(clients),
+        "notes": []
+        if any(c.laws_at(0.0) for c in clients)
+        else ["Rates only: no requests can be drawn from this file."],
+    }
+
+
+def _total_rate(clients: list[Client]) -> F8:
+    """Requests a second of all clients together, by window from the first to the last."""
+    windows = max((int(c.start_s.max() // WINDOW_S) + 1 for c in clients if c.start_s.size), default=0)
+    total = np.zeros(windows)
+    for client in clients:
+        np.add.at(total, (client.start_s // WINDOW_S).astype(np.int64), client.rate)
+    return total
+
+
+def _client_lengths(clients: list[Client]) -> dict[str, dict[str, float]]:
+    """Each field's quantiles over all clients and windows, weighted by the rate of the windows a law covers."""
+    values: dict[str, list[I8]] = {}
+    weights: dict[str, list[F8]] = {}
+    for client in clients:
+        starts = np.array(sorted(client.laws))
+        covered = np.searchsorted(starts, client.start_s, side="right") - 1
+        for number, start in enumerate(starts.tolist()):
+            share = float(client.rate[covered == number].sum())
+            for name, law in client.laws[start].items():
+                if not name.endswith(("_tokens", "_count")):
+                    continue
+                values.setdefault(name, []).append(law.values)
+                weights.setdefault(name, []).append(np.diff(law.shares, prepend=0.0) * share)
+    return {
+        n: _weighted(np.concatenate(values[n]), np.concatenate(weights[n]))
+        for n in sorted(values)
+        if max(int(v[-1]) for v in values[n])
+    }
+
+
+def _weighted(values: I8, weights: F8) -> dict[str, float]:
+    order = np.argsort(values, kind="stable")
+    shares = np.cumsum(weights[order])
+    if shares[-1] <= 0:
+        return {}
+    places = np.searchsorted(shares, np.array([0.5, 0.95, 0.99]) * shares[-1])
+    p50, p95, p99 = (int(v) for v in values[order][np.minimum(places, values.size - 1)])
+    mean = float((values * weights).sum() / shares[-1])
+    return {"mean": mean, "p50": p50, "p95": p95, "p99": p99, "max": int(values[weights > 0].max())}
+
+
+def _sessions(trace: Trace) -> dict[str, Any] | None:
+    if trace.session is None or not bool((trace.session >= 0).any()):
+        return None
+    counts = np.unique(trace.session[trace.session >= 0], return_counts=True)[1]
+    found: dict[str, Any] = {
+        "count": int(counts.size),
+        "requests_p50": float(np.median(counts)),
+        "requests_max": int(counts.max()),
+        "think_s": None,
+    }
+    if trace.after is not None and bool((trace.after >= 0).any()):
+        think = trace.column("think_s")[trace.after >= 0]
+        p50, p95 = (float(q) for q in np.quantile(think, [0.5, 0.95]))
+        found["think_s"] = {"mean": float(think.mean()), "p50": p50, "p95": p95, "max": float(think.max())}
+    return found
+
+
+def _prefix_share(trace: Trace) -> float | None:
+    assert trace.prefix_blocks is not None
+    return _plain(seen_share(trace.prefix_blocks, trace.column("session")))
+
+
+def _plain(value: float) -> float | None:
+    """A float, or None where it is not a number."""
+    return None if math.isnan(value) else float(value)

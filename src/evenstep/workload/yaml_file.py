@@ -1,0 +1,291 @@
+"""WORKLOAD.yaml: a synthetic workload, or a trace file with its options, in a file of its own.
+
+```yaml
+version: 1
+synthetic:
+  requests: 12000
+  prompt: {law: lognormal, mu: 6.1, sigma: 1.15, low: 4, high: 4096}
+  output: {law: gamma, shape: 1.5, scale: 180, low: 1, high: 2000}
+```
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from evenstep.errors import InputError, nearest
+from evenstep.request import Trace
+from evenstep.workload import arrivals, files, laws, reading
+from evenstep.workload.replicate import Source, rescaled
+from evenstep.workload.synthetic import Recurring, Synthetic
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The lengths of a trace file: drawn anew from them (empirical), or from the lognormal law fitted to them."""
+
+    file: str
+    column: Literal["prompt_tokens", "output_tokens"]
+    kind: Literal["empirical", "lognormal"] = "empirical"
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LikeTrace:
+    """The gaps of a trace file, scaled to a rate (without one, as they are)."""
+
+    file: str
+    requests_per_s: float | None = None
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """A trace file and how to read it; a relative path starts at the YAML file's folder."""
+
+    file: str
+    format: str | None = None
+    limit: int | None = None
+    skip_bad_rows: bool = False
+    seed: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticSection:
+    """A workload that is drawn: see `Synthetic`."""
+
+    requests: int
+    prompt: laws.Law
+    output: laws.Law
+    arrivals: arrivals.Arrivals = field(default_factory=arrivals.Saturated)
+    recurring: Recurring | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The whole file: one of `synthetic` and `trace`, and at most one of `requests_per_s` and `load`."""
+
+    version: int
+    name: str | None = None
+    description: str = ""
+    synthetic: SyntheticSection | None = None
+    trace: TraceFile | None = None
+    requests_per_s: float | None = None
+    load: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a workload file describes.
+
+    Args:
+        source: what replicates are taken of, before it is scaled.
+        requests_per_s, load: rate or load the file asks for, or None.
+        description: the file's own words.
+    """
+
+    source: Source
+    requests_per_s: float | None = None
+    load: float | None = None
+    description: str = ""
+
+    def at(self, *, workers: int, slots: int, overhead_s: float, per_token_s: float, seed: int = 0) -> Source:
+        """The source at the file's rate, or at its load on this cluster."""
+        return rescaled(
+            self.source, requests_per_s=self.requests_per_s, load=self.load, workers=workers, slots=slots,
+            overhead_s=overhead_s, per_token_s=per_token_s, seed=seed,
+        )  # fmt: skip
+
+
+#: YAML name -> class, of everything that is chosen by name.
+LAWS: dict[str, type] = {
+    "constant": laws.Constant, "uniform": laws.Uniform, "choice": laws.Choice, "lognormal": laws.Lognormal,
+    "gamma": laws.Gamma, "geometric": laws.Geometric, "pareto": laws.Pareto, "pareto-tailed": laws.ParetoTailed,
+    "bimodal": laws.Bimodal, "capped": laws.Capped, "fitted": Fitted,
+}  # fmt: skip
+PROCESSES: dict[str, type] = {
+    "saturated": arrivals.Saturated, "at-once": arrivals.AtOnce, "poisson": arrivals.Poisson, "gamma": arrivals.Gamma,
+    "on-off": arrivals.OnOff, "diurnal": arrivals.Diurnal, "like-trace": LikeTrace,
+}  # fmt: skip
+
+
+def load(path: Path) -> Workload:
+    """Read a workload file.
+
+    Raises:
+        InputError: no YAML, another version, an unknown key (with the nearest), or a value that does not fit; each
+            names its place as ``section.key``.
+    """
+    content = _parsed(path)
+    if not isinstance(content, dict):
+        raise InputError(path.name, "content", type(content).__name__, "a mapping with `version: 1`")
+    if content.get("version") != VERSION or isinstance(content.get("version"), bool):
+        raise InputError(
+            path.name, "version", content.get("version", "missing"), str(VERSION), "Write `version: 1`."
+        )
+    document: Document = _Reading(path).made(Document, content, "")
+    if (document.synthetic is None) == (document.trace is None):
+        found = "both" if document.trace else "neither"
+        raise InputError(path.name, "synthetic and trace", found, "one of the two")
+    if document.requests_per_s is not None and document.load is not None:
+        raise InputError(path.name, "requests_per_s and load", "both", "one of the two, or neither")
+    name = document.name or path.name
+    source = _trace(path, document.trace) if document.trace else _synthetic(path, document.synthetic, name)
+    return Workload(source, document.requests_per_s, document.load, document.description)
+
+
+def _synthetic(path: Path, section: SyntheticSection | None, name: str) -> Synthetic:
+    assert section is not None
+    values = (
+        section.requests,
+        section.prompt,
+        section.output,
+        section.arrivals,
+        section.recurring,
+        section.seed,
+    )
+    try:
+        return Synthetic(*values, name)
+    except InputError as error:
+        raise InputError(
+            path.name, f"synthetic.{error.field}", error.value, error.expected, error.hint
+        ) from None
+
+
+def _trace(path: Path, section: TraceFile) -> Source:
+    from evenstep.workload.sources import open_source
+
+    return open_source(
+        _beside(path, section.file), section.format, skip_bad_rows=section.skip_bad_rows, limit=section.limit,
+        seed=section.seed, **section.options,
+    ).source  # fmt: skip
+
+
+def _parsed(path: Path) -> Any:
+    import yaml
+
+    class Strict(yaml.SafeLoader):
+        """A loader that refuses a key given twice."""
+
+    def mapping(loader: Strict, node: yaml.MappingNode) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = loader.construct_object(key_node)
+            if key in seen:
+                line = key_node.start_mark.line + 1
+                raise InputError(f"{path.name}:{line}", "key", str(key), "each key once")
+            seen.add(key)
+        return loader.construct_mapping(node, deep=True)
+
+    Strict.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+    try:
+        return yaml.load(files.decoded(path, files.content(path)), Loader=Strict)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path.name}:{mark.line + 1}" if mark else path.name
+        problem = str(getattr(error, "problem", None) or error).splitlines()[0]
+        raise InputError(where, "content", "no YAML", "a YAML mapping", f"{problem}.") from None
+    except TypeError:
+        raise InputError(path.name, "key", "a list or mapping", "keys that are plain text") from None
+
+
+class _Reading:
+    """Makes values of one file; knows the file for messages and relative paths."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def made(self, kind: Any, content: Any, place: str) -> Any:
+        """A dataclass from a mapping, every field converted by its type."""
+        if not isinstance(content, Mapping):
+            raise InputError(self.path.name, place or "content", content, "a mapping of keys to values")
+        fields = {f.name: f for f in dataclasses.fields(kind)}
+        unknown = [str(key) for key in content if key not in fields]
+        if unknown:
+            raise InputError(self.path.name, _join(place, unknown[0]), content.get(unknown[0], ""),
+                             "a known key", nearest(unknown[0], fields))  # fmt: skip
+        for name, one in fields.items():
+            required = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+            if required and name not in content:
+                raise InputError(
+                    self.path.name, _join(place, name), "missing", "a value", f"Keys: {', '.join(fields)}."
+                )
+        hints = typing.get_type_hints(kind)
+        values = {
+            name: self._value(hints[name], value, _join(place, name)) for name, value in content.items()
+        }
+        try:
+            return kind(**values)
+        except InputError as error:
+            raise InputError(
+                self.path.name, _join(place, error.field), error.value, error.expected, error.hint
+            ) from None
+
+    def _value(self, kind: Any, value: Any, place: str) -> Any:
+        import msgspec
+
+        options = typing.get_args(kind)
+        if value is None and type(None) in options:
+            return None
+        inner = next((o for o in options if o is not type(None)), kind) if type(None) in options else kind
+        if inner is laws.Law:
+            return self._named(LAWS, "law", value, place)
+        if inner is arrivals.Arrivals:
+            return self._named(PROCESSES, "process", value, place)
+        if dataclasses.is_dataclass(inner):
+            return self.made(inner, value, place)
+        try:
+            return msgspec.convert(value, inner)
+        except msgspec.ValidationError as error:
+            expected = (
+                str(error).partition(" - at")[0].removeprefix("Expected ").partition(", got")[0].strip("`")
+            )
+            hint = "Write 1.0e+3 for 1e3." if isinstance(value, str) and "e" in value else ""
+            raise InputError(self.path.name, place, value, f"a value of type {expected}", hint) from None
+
+    def _named(self, known: dict[str, type], tag: str, content: Any, place: str) -> Any:
+        """A law or process, chosen by the key `tag`; text alone names one without parameters."""
+        options = {tag: content} if isinstance(content, str) else content
+        if not isinstance(options, Mapping) or tag not in options:
+            raise InputError(
+                self.path.name, place, content, f"a mapping with `{tag}`", f"Known: {', '.join(known)}."
+            )
+        name = options[tag]
+        if name not in known:
+            raise InputError(
+                self.path.name, _join(place, tag), name, f"a known {tag}", nearest(str(name), known)
+            )
+        made = self.made(known[name], {key: value for key, value in options.items() if key != tag}, place)
+        if isinstance(made, Fitted):
+            values = getattr(self._read(made.file, made.format), made.column)
+            return laws.empirical(values) if made.kind == "empirical" else laws.fitted_lognormal(values)
+        if isinstance(made, LikeTrace):
+            times = self._read(made.file, made.format).arrival_s
+            if times is None:
+                raise InputError(
+                    self.path.name, _join(place, "file"), made.file, "a trace with arrival times"
+                )
+            return arrivals.LikeTrace(np.diff(times), made.requests_per_s)
+        return made
+
+    def _read(self, file: str, format: str | None) -> Trace:
+        return reading.read_trace(_beside(self.path, file), format, prefix_blocks=False)
+
+
+def _beside(path: Path, file: str) -> str:
+    return file if file.startswith("sample:") else str(path.parent / file)
+
+
+def _join(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name
