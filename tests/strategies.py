@@ -239,7 +239,7 @@ def clusters(
         "arrivals": draw(st.sampled_from(["saturated", "saturated", "timed", "closed"])),
         "pool": draw(st.integers(1, 12)),
         "users": draw(st.integers(0, 6)),
-        "think_s": draw(st.sampled_from([None, None, 0.0, 0.5, 2.3])),
+        "think_s": draw(st.sampled_from([*([None] * 3 if trace.session is not None else []), 0.0, 0.5, 2.3])),
     }
     if options["arrivals"] == "timed" and draw(st.booleans()):
         options |= {

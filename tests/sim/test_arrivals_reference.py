@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
+from evenstep.errors import InputError
 from evenstep.request import Trace
 from evenstep.sim.arrivals_reference import Arrivals
 from evenstep.sim.cluster import Cluster
@@ -54,7 +56,12 @@ def test_all_requests_that_follow_one_request_come_after_it():
 
 
 def test_requests_without_a_session_are_sessions_of_their_own():
-    arrivals = Arrivals(trace_of(3), Cluster(1, 2, arrivals="closed"))
+    arrivals = Arrivals(trace_of(3, session=[-1, -1, -1]), Cluster(1, 2, arrivals="closed"))
     assert arrivals.due(0.0) == [(0.0, 0), (0.0, 1)]
     arrivals.ended(1, 4.0)
     assert arrivals.due(4.0) == [(4.0, 2)]
+
+
+def test_a_trace_without_sessions_cannot_be_replayed_by_them():
+    with pytest.raises(InputError, match="trace: session is 'absent'"):
+        Arrivals(trace_of(3), Cluster(1, 2, arrivals="closed"))

@@ -321,9 +321,11 @@ def test_workers_of_different_speed_are_told_by_their_slopes():
     assert out.totals.makespan_s == 9.0
 
 
-def test_overload_is_counted_at_decisions():
-    out = run(trace_of((3, 1), (5, 1), (5, 1)), pool=3)
-    assert out.totals.decisions == 3 and out.totals.overloaded_steps == 1
+def test_a_step_is_overloaded_when_the_pool_without_its_largest_class_fills_all_free_slots():
+    # before the decisions: loads 3 5 5 for one slot, then 5 5, then 5
+    assert run(trace_of((3, 1), (5, 1), (5, 1)), pool=3).totals.overloaded_steps == 1
+    # no free slot at the second of two steps: the definition holds of itself
+    assert run(trace_of((3, 2))).totals.overloaded_steps == 1
 
 
 def test_a_policy_that_breaks_its_contract_is_named():

@@ -16,7 +16,8 @@ class Arrivals:
     Saturated requests are revealed by `top_up`, all others by `due` when their time has come.
 
     Raises:
-        InputError: timed arrivals without times, or a predecessor outside its request's session.
+        InputError: timed arrivals without times, sessions to replay but none in the trace, or a predecessor
+            outside its request's session.
     """
 
     def __init__(self, trace: Trace, cluster: Cluster) -> None:
@@ -90,6 +91,10 @@ class Arrivals:
             heapq.heappush(self._upcoming, (request.arrival_s + prefill, request.request_id))
 
     def _plan_sessions(self) -> None:
+        if self._trace.session is None:
+            raise InputError(
+                "trace", "session", "absent", "sessions, or users with a think time", "Set think_s."
+            )
         self._sessions: dict[tuple[str, int], list[int]] = {}  # in order of their first rows
         self._session_of: dict[int, tuple[str, int]] = {}
         self._children: dict[int, list[int]] = {}

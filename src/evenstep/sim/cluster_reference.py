@@ -85,6 +85,7 @@ class _Simulation:
         self.completed = 0
         self.memory: I8 = np.zeros(memory_size_of(policy), np.int64)
         self.waits_s, self.waits = 0.0, 0
+        self.overloaded = False  # at the decisions of this event
         self.record = Record()
 
     def run(self) -> None:
@@ -96,6 +97,7 @@ class _Simulation:
             if self.completed == len(self.trace):
                 return
             self.reveal()
+            self.overloaded = self.is_overloaded()
             self.decide()
             self.start()
             at_boundary = self.next_event()
@@ -195,7 +197,6 @@ class _Simulation:
     def decide(self) -> None:
         if self.cluster.dispatch == "pool":
             if self.is_due():
-                self.count_overload()
                 self.ask(self.pool[:])
         else:
             while self.is_due() and self.ask(self.pool[:1]):
@@ -210,10 +211,11 @@ class _Simulation:
             depth = len(self.trace)  # as many as there are is any number
         return 0 if worker.lost else worker.slots + depth - len(worker.running) - len(worker.queue)
 
-    def count_overload(self) -> None:
+    def is_overloaded(self) -> bool:
+        """BF-IO's Definition 1: without its most frequent load the pool still fills all free slots."""
         alike = Counter(self.load_of(job) for job in self.pool)
         free = sum(self.free_slots(w) for w in self.workers)
-        self.record.overloaded += len(self.pool) - max(alike.values()) >= free
+        return len(self.pool) - max(alike.values(), default=0) >= free
 
     def ask(self, waiting: list[Job]) -> int:
         """One decision over these requests; how many of them it sent."""
@@ -333,3 +335,4 @@ class _Simulation:
         self.record.step(
             group, self.now_s, duration_s, list(loads.values()), local_s, jobs, running_all, tokens
         )
+        self.record.overloaded += self.overloaded

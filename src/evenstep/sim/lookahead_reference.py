@@ -98,11 +98,11 @@ class Lookahead:
             self._horizon,
         )
         for n, (job, group) in enumerate(due):
-            c, leaves = float(answer.steps_left[n]), float(answer.leaves[n])
+            c, leaves = max(float(answer.steps_left[n]), 1.0), float(answer.leaves[n])
             if leaves < self._gate or c >= self._horizon:
                 leave_step = group.step + self._horizon if self._is_literal else math.inf
             else:
-                leave_step = group.step + math.ceil(max(c, 1.0))
+                leave_step = group.step + math.ceil(c)
             self._expected[job.row] = Expectation(leave_step, self._loads.tokens(job, job.done))
 
     def _learned(self, finished: list[tuple[float, int]]) -> Finished:

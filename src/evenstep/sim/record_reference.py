@@ -19,8 +19,8 @@ class Reference:
     Args:
         requests, steps: record tables; energy columns are zero, `admitted_step` is the last admission's.
         decisions: every decision, or no row when they were not asked for.
-        totals: sums; `overloaded_steps` counts the decisions of ``pool`` dispatch at which BF-IO's Definition 1 held:
-            the waiting requests, less the largest number of them alike in load, fill all free slots.
+        totals: sums; `overloaded_steps` counts the steps that began when BF-IO's Definition 1 held before the
+            decision: the waiting requests, less the largest number of them alike in load, fill all free slots.
         loads: (group, step, float64[workers of the group]) of every step, KV tokens.
     """
 
