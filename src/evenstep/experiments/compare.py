@@ -12,11 +12,12 @@ from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.contenders import Asked, Contender, contenders
 from evenstep.experiments.jobs import Plan, replicates, run_all
-from evenstep.experiments.pace import Pace
 from evenstep.experiments.progress import Progress, Silent, compile_notice
 from evenstep.measure.records import Run
+from evenstep.names import parse
 from evenstep.request import Trace
 from evenstep.sim.cluster import Cluster
+from evenstep.workload.replicate import Source, rescaled
 
 if TYPE_CHECKING:
     from evenstep.measure.comparison import Comparison
@@ -65,7 +66,7 @@ def compare(
         seed: key of replicates and policies' draws.
         load: rescale arrival times to this share of the fleet's capacity.
         rate: rescale arrival times to this many requests a second.
-        limit: use only the first rows of a recorded trace.
+        limit: use only the first rows of a trace, or draw only so many requests.
         power: power law for the energy metrics.
         processes: processes to run in; more than one needs a ``__main__`` guard in a script.
         progress: told what happens; silent when left out.
@@ -77,12 +78,12 @@ def compare(
         InputError: a bad source, policy or number.
         PolicyError: a policy broke its contract.
     """
-    workload = opened(source)
+    fleet = cluster if cluster is not None else Cluster()
+    law = step_time if step_time is not None else Linear()
     plan = Plan(
-        source=workload.head(limit) if limit is not None and isinstance(workload, Trace) else workload,
-        cluster=cluster if cluster is not None else Cluster(),
-        step_time=step_time if step_time is not None else Linear(),
-        pace=Pace(rate=rate, load=load),
+        source=opened(source, fleet, law, rate=rate, load=load, limit=limit, seed=seed),
+        cluster=fleet,
+        step_time=law,
         seeds=seeds,
         seed=seed,
         power=power,
@@ -93,17 +94,60 @@ def compare(
     return outcome.comparison
 
 
-def opened(source: Any, *, skip_bad_rows: bool = False) -> Any:
-    """The workload a path stands for; anything else is taken as it is.
+def opened(
+    source: Any,
+    cluster: Cluster,
+    step_time: StepTime,
+    *,
+    rate: float | None = None,
+    load: float | None = None,
+    limit: int | None = None,
+    skip_bad_rows: bool = False,
+    format_name: str | None = None,
+    seed: int = 0,
+) -> Source:
+    """The workload that a path stands for, at a rate or load; what is no path is only rescaled.
+
+    Args:
+        source: a trace, something that draws traces, or a path.
+        cluster, step_time: the fleet, for `load`.
+        rate, load: see `compare`; they win over what a workload file says.
+        limit: first rows of a trace, or requests to draw.
+        skip_bad_rows: leave out rows that cannot be read.
+        format_name: the trace's format and its options, e.g. ``mooncake:ticks=keep``; None = recognise it.
+        seed: key of whatever a reader draws, and of Poisson arrivals.
 
     Raises:
-        InputError: a file that cannot be read.
+        InputError: a file that cannot be read, or a load under a law that is not linear.
     """
-    if isinstance(source, str | Path):
-        from evenstep.workload.reading import read_workload
+    from evenstep.workload.sources import open_source
+    from evenstep.workload.yaml_file import Workload
 
-        return read_workload(source, skip_bad_rows=skip_bad_rows)
-    return source
+    if isinstance(source, str | Path):
+        options: dict[str, Any] = {**parse(format_name)} if format_name is not None else {}
+        name = options.pop("name", None)
+        found = open_source(source, name, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options)
+    elif limit is not None and not isinstance(source, Trace):
+        raise InputError(
+            "compare", "limit", limit, "none for a workload that is drawn; it has its own number of requests"
+        )
+    else:
+        found = Workload(source.head(limit) if limit is not None else source)
+    if rate is None and load is None:
+        rate, load = found.requests_per_s, found.load
+    if load is not None and not isinstance(step_time, Linear):
+        hint = "Give a rate, in requests a second."
+        raise InputError("compare", "load", load, "a linear step-time law to scale to a load", hint)
+    return rescaled(
+        found.source,
+        requests_per_s=rate,
+        load=load,
+        workers=cluster.workers,
+        slots=max(cluster.slots_of),
+        overhead_s=step_time.overhead_seconds(max(cluster.group_sizes)),
+        per_token_s=step_time.per_token_s if isinstance(step_time, Linear) else 0.0,
+        seed=seed,
+    )
 
 
 def run_comparison(

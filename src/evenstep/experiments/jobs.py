@@ -12,17 +12,17 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
 from evenstep.experiments.contenders import Contender
-from evenstep.experiments.pace import Pace
 from evenstep.measure.records import Run
 from evenstep.request import COLUMNS, Trace
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster import Cluster, simulate
+from evenstep.workload.replicate import Source, replicate
 
 #: Seconds of work done here before other processes are started, and that must be left for it to be worth it.
 WORTHWHILE_S = 3.0
@@ -33,9 +33,8 @@ class Plan:
     """Everything a run needs besides its contender and its replicate.
 
     Args:
-        source: a trace, or a synthetic workload.
+        source: a trace, or something that draws traces.
         cluster, step_time: as in `simulate`.
-        pace: how arrival times are rescaled.
         seeds: replicates of each contender, >= 1.
         seed: key of replicates and of policies' draws.
         power: power law for the energy metrics, or None for the default one.
@@ -44,10 +43,9 @@ class Plan:
         samples: samples of every worker's load to keep, first replicate only.
     """
 
-    source: Any
+    source: Source
     cluster: Cluster
     step_time: StepTime
-    pace: Pace = field(default_factory=Pace)
     seeds: int = 3
     seed: int = 0
     power: Any = None
@@ -57,16 +55,10 @@ class Plan:
 
     def replicate(self, index: int) -> Trace:
         """The trace of one replicate: the same for every contender."""
-        from evenstep.workload.replicate import replicate
-
-        return self.pace.apply(
-            replicate(self.source, index, self.seed), self.cluster, self.step_time, self.seed
-        )
+        return replicate(self.source, index, self.seed)
 
     def run(self, contender: Contender, index: int, trace: Trace) -> Run:
         """One run."""
-        from evenstep.sim.cluster import simulate
-
         policy, predictor = contender.build()
         return simulate(
             trace,

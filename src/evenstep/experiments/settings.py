@@ -10,9 +10,9 @@ from evenstep.config import Settled
 from evenstep.cost.linear import Linear
 from evenstep.cost.power import Power
 from evenstep.errors import InputError
-from evenstep.experiments.pace import Pace
 from evenstep.request import Trace
 from evenstep.sim.cluster import Cluster
+from evenstep.workload.replicate import Source
 
 #: Compared when nobody says what: what routers do today, then what balancing adds.
 USUAL = (
@@ -49,7 +49,8 @@ class FleetSettings:
         per_token_s: seconds of a decode step a resident KV token of the heaviest worker, t_l.
         model_params: parameters of the served model, for energy.
         peak_flops: peak of one worker in operations a second, for energy.
-        limit: use only the first rows of the trace.
+        limit: use only the first rows of the trace, or draw only so many requests.
+        format_name: format of the trace file where it is not recognised, with options, e.g. mooncake:ticks=keep.
         seed: key of replicates and of the policies' random draws.
         skip_bad_rows: leave out rows that cannot be read, and say how many.
     """
@@ -74,6 +75,7 @@ class FleetSettings:
     model_params: float = 8e9
     peak_flops: float = 312e12
     limit: int | None = None
+    format_name: str | None = None
     seed: int = 0
     skip_bad_rows: bool = False
 
@@ -104,10 +106,6 @@ class FleetSettings:
     def power(self) -> Power:
         """The power law of a worker."""
         return Power(model_params=self.model_params, peak_flops=self.peak_flops)
-
-    def pace(self) -> Pace:
-        """The pace of arrivals."""
-        return Pace(rate=self.rate, load=self.load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +159,15 @@ def checked(settled: Settled[Any]) -> Any:
     return _with_arrivals(settled)
 
 
-def check_fits(settled: Settled[Any], trace: Trace) -> None:
-    """See that the trace has what its arrivals need.
+def check_fits(settled: Settled[Any], source: Source) -> None:
+    """See that a recorded trace has what its arrivals need; what is drawn is seen to when it is run.
 
     Raises:
         InputError: timed arrivals on a trace without times, or closed ones without users or sessions.
     """
-    value = settled.value
+    value, trace = settled.value, source
+    if not isinstance(trace, Trace):
+        return
     if value.arrivals == "timed" and trace.arrival_s is None and value.rate is None and value.load is None:
         hint = "Give --rate, requests a second, for Poisson arrivals."
         raise InputError(trace.name, "arrival times", "absent", "times for timed arrivals", hint)

@@ -1,0 +1,81 @@
+"""Flags from the fields of a settings dataclass, and back."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+
+from evenstep.errors import InputError
+
+if TYPE_CHECKING:
+    from evenstep.config import Settled
+
+T = TypeVar("T")
+
+#: What errors and reports call the layer of flags.
+ORIGIN = "command line"
+
+
+def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple[str, ...] = ()) -> None:
+    """One kebab-case flag for each field, its help from the docstring; and ``--config`` for a file of them.
+
+    Args:
+        parser: takes the flags; a flag that is not given leaves no attribute behind.
+        kind: the settings dataclass.
+        leave_out: fields that the command adds in its own way.
+    """
+    from evenstep.config import meaning
+
+    said, hints = meaning(kind), get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        if field.name in leave_out:
+            continue
+        flag = "--" + field.name.replace("_", "-")
+        text = said[field.name].rstrip(".").replace("%", "%%")
+        if hints[field.name] is bool:
+            parser.add_argument(flag, action="store_true", default=argparse.SUPPRESS, help=text)
+            continue
+        shown = "" if field.default in (None, dataclasses.MISSING) else f" (default {field.default})"
+        metavar = _metavar(hints[field.name])
+        parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)
+    parser.add_argument("--config", metavar="FILE", help="read settings from a YAML file; flags win over it")
+
+
+def settled(args: argparse.Namespace, kind: type[T]) -> Settled[T]:
+    """The settings of a command line: defaults, then ``--config``, then flags.
+
+    Raises:
+        InputError: an unknown key in the file, or a value that does not fit.
+    """
+    from evenstep.config import Layer, read_yaml, settle
+
+    layers: list[Layer] = []
+    if args.config is not None:
+        document = read_yaml(args.config)
+        layers.append(Layer(document.path, document.values))
+    given = {f.name: getattr(args, f.name) for f in dataclasses.fields(kind) if hasattr(args, f.name)}  # type: ignore[arg-type]
+    hints = get_type_hints(kind)
+    for name, value in given.items():
+        if hints[name] == list[int]:
+            given[name] = _integers(name, value)
+    layers.append(Layer(ORIGIN, given, text=True))
+    return settle(kind, *layers)
+
+
+def _integers(name: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(ORIGIN, f"--{name}", text, "integers with commas between, e.g. 4,4,8") from None
+
+
+def _metavar(hint: Any) -> str:
+    choices = [str(choice) for choice in get_args(hint) if isinstance(choice, str)]
+    if choices:
+        return "|".join(choices)
+    kinds = {int: "N", float: "X", str: "NAME"}
+    for option in (hint, *get_args(hint)):
+        if option in kinds and hint != list[int]:
+            return kinds[option]
+    return "N,N,..."

@@ -1,0 +1,164 @@
+"""``evenstep compare``: policies on one workload, paired differences, table or JSON or HTML report."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenstep.cli._flags import add_flags, settled
+
+if TYPE_CHECKING:
+    from evenstep.config import Settled
+    from evenstep.experiments.compare import Outcome
+    from evenstep.experiments.jobs import Plan
+    from evenstep.experiments.settings import CompareSettings
+    from evenstep.measure.comparison import Comparison
+
+#: Samples of every worker's load that a report draws.
+SAMPLES = 2000
+
+
+class Compare:
+    """The command."""
+
+    summary = "compare routing policies on a trace or a synthetic workload"
+    description = (
+        "Runs every policy on the same requests with the same dice and prints what each one wastes at the barrier,\n"
+        "with paired differences against a baseline and their 95 % intervals. Options of a policy follow its name:\n"
+        "bf-io:horizon=20,discount=0.9,predictor=oracle. A policy may also be a file: my_policy.py."
+    )
+    examples = (
+        "evenstep compare sample:azure-conv",
+        "evenstep compare trace.csv --policy fcfs --policy br-0 --report report.html",
+        "evenstep compare trace.csv --arrivals timed --load 0.85 --policy jsq --policy my_policy.py",
+        "evenstep compare lengths.csv --rate 12 --workers 32 --groups 16,16 --seeds 5 --format json",
+        "evenstep compare sessions.jsonl --arrivals closed --sessions 64",
+        "evenstep compare --config compare.yaml",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        from evenstep.experiments.settings import USUAL, CompareSettings
+
+        parser.add_argument(
+            "source",
+            nargs="?",
+            default=argparse.SUPPRESS,
+            metavar="FILE",
+            help="trace file, workload YAML or sample:azure-conv",
+        )
+        parser.add_argument(
+            "--policy",
+            dest="policies",
+            action="append",
+            default=argparse.SUPPRESS,
+            metavar="NAME[:KEY=VALUE,...]",
+            help=f"a policy to compare; may be given many times (default {', '.join(USUAL)})",
+        )
+        add_flags(parser, CompareSettings, leave_out=("source", "policies"))
+        parser.add_argument(
+            "--format", choices=["table", "json"], default="table", help="what stdout gets (default table)"
+        )
+        parser.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report")
+        parser.add_argument(
+            "--records", metavar="DIR", help="write the record tables of every run as Parquet"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        from evenstep.experiments.settings import CompareSettings, checked
+
+        found = settled(args, CompareSettings)
+        return _compare(args, found, checked(found))
+
+
+command = Compare()
+
+
+def command_line() -> str:
+    """The command as it was typed, quoted so that it can be typed again."""
+    return shlex.join(["evenstep", *sys.argv[1:]])
+
+
+def _compare(args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings) -> int:
+    from evenstep.cli import _outputs as outputs
+    from evenstep.errors import InputError
+    from evenstep.experiments.compare import run_comparison
+    from evenstep.experiments.contenders import contenders
+    from evenstep.experiments.progress import Bar
+
+    if not settings.source:
+        hint = "Try sample:azure-conv."
+        raise InputError("evenstep compare", "FILE", "missing", "a trace, a workload or a sample", hint)
+    outputs.check_writable(args.report, args.records)
+    asked = contenders(settings.policies)
+    plan = _plan(args, found, settings)
+    table = outputs.Table(asked) if args.format == "table" else None
+    outcome = run_comparison(
+        plan,
+        asked,
+        baseline=settings.baseline,
+        processes=settings.processes,
+        progress=Bar(),
+        on_contender=table.row if table is not None else None,
+    )
+    comparison = outputs.described(outcome, (), command_line())
+    told: list[str] = []
+    if args.records is not None:
+        told += outputs.write_records(outcome, settings.policies, Path(args.records))
+    if args.report is not None:
+        told += _report(comparison, outcome, Path(args.report))
+    else:
+        told.append(
+            "report     add --report FILE.html for load bands, idle share over time, waits by prompt size"
+        )
+    if table is not None:
+        table.foot(comparison, told)
+    else:
+        from evenstep.measure.comparison import to_json_object
+
+        outputs.print_json(
+            {**to_json_object(comparison), "settings": outputs.settings_object(found, settings)}
+        )
+    return 0
+
+
+def _report(comparison: Comparison, outcome: Outcome, path: Path) -> list[str]:
+    """Write the HTML report; what to tell the user."""
+    from evenstep.report.html import write_report
+
+    write_report(comparison, outcome.runs, path)
+    return [f"report     {path.resolve()}"]
+
+
+def _plan(args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings) -> Plan:
+    """What the runs share, from settings and the flags of what is to be written."""
+    from evenstep.experiments.compare import opened
+    from evenstep.experiments.jobs import Plan
+    from evenstep.experiments.settings import check_fits
+
+    cluster, step_time = settings.cluster(), settings.step_time()
+    source = opened(
+        settings.source,
+        cluster,
+        step_time,
+        rate=settings.rate,
+        load=settings.load,
+        limit=settings.limit,
+        skip_bad_rows=settings.skip_bad_rows,
+        format_name=settings.format_name,
+        seed=settings.seed,
+    )
+    check_fits(found, source)
+    return Plan(
+        source=source,
+        cluster=cluster,
+        step_time=step_time,
+        seeds=settings.seeds,
+        seed=settings.seed,
+        power=settings.power(),
+        records=args.report is not None,
+        all_records=args.records is not None,
+        samples=SAMPLES if args.report is not None else 0,
+    )
