@@ -28,6 +28,10 @@ else:
     except ImportError:  # pragma: no cover - exercised by EVENSTEP_PLAIN in the tests
         numba = None
 
+# No fastmath, no parallel: same bits everywhere. No run-time memory: a kernel allocates nothing, and numba then leaves out
+# the counting of references to arrays, which costs more than most kernels' own work.
+_FLAGS: dict[str, Any] = {"fastmath": False, "parallel": False, "error_model": "numpy", "_nrt": False}
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -40,14 +44,14 @@ def jit(function: F) -> F:
     """Compile a kernel helper at its first call, cached on disk; no fastmath, no parallel: same bits everywhere."""
     if numba is None:
         return function
-    return numba.njit(cache=True, fastmath=False, parallel=False, error_model="numpy")(function)
+    return numba.njit(cache=True, **_FLAGS)(function)
 
 
 def inlined(function: F) -> F:
     """A helper that becomes part of its caller's code: for pieces of a loop that pass many arrays."""
     if numba is None:
         return function
-    return numba.njit(inline="always", fastmath=False, error_model="numpy")(function)
+    return numba.njit(inline="always", **_FLAGS)(function)
 
 
 def borrowing(function: F) -> F:
@@ -62,42 +66,13 @@ def borrowing(function: F) -> F:
     )(function)
 
 
-def _lent(array: Any) -> Any:
-    """The same array without its owner: a kernel does not count references to it, which would cost more than its work.
-
-    Only for windows whose memory the caller keeps alive until the kernel returns.
-    """
-    return array
-
-
-def _lent_in_kernels() -> Any:
-    from numba.core import cgutils
-    from numba.extending import intrinsic
-
-    @intrinsic
-    def ownerless(typing_context: Any, array: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind = signature.args[0]
-            lent = context.make_array(kind)(context, builder, arguments[0])
-            lent.meminfo = cgutils.get_null_value(lent.meminfo.type)
-            lent.parent = cgutils.get_null_value(lent.parent.type)
-            return lent._getvalue()
-
-        return array(array), generate
-
-    return ownerless
-
-
-lent = _lent if numba is None else _lent_in_kernels()
-
-
 def declared(signature: Any) -> Callable[[F], F]:
     """Compile a kernel eagerly for one declared signature, cached on disk."""
 
     def wrap(function: F) -> F:
         if numba is None:
             return function
-        return numba.njit(signature, cache=True, fastmath=False, parallel=False, error_model="numpy")(function)
+        return numba.njit(signature, cache=True, **_FLAGS)(function)
 
     return wrap
 

@@ -45,7 +45,7 @@ def steps_of(sc, row, output, profile):
     return output[row] if m == 1 else (output[row] + m - 1) // m
 
 
-@jit
+@inlined
 def set_free(sc, wi, worker_i, g):
     """Recompute the requests worker g may still be sent."""
     room = 0
@@ -55,7 +55,7 @@ def set_free(sc, wi, worker_i, g):
     wi[FREE_SLOTS, g] = room
 
 
-@jit
+@inlined
 def reveal_row(sc, sf, waiting_i, waiting_f, columns, row, prompt, profile, since):
     """A request the cluster has not seen before enters the pool."""
     load = weight(sc[PROFILE_KIND], row, 0, prompt[row] * sc[SCALE], sc[DELTA], profile)
@@ -73,7 +73,7 @@ def window_add(sc, slot_i, leaves, slot, delta, sign):
     slot_i[slot, IN_WINDOW] = 1 if sign > 0 else 0
 
 
-@jit
+@inlined
 def seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
          row, g, units, since, output, profile):  # fmt: skip
     """A request starts on worker g at its group's coming step."""
@@ -118,7 +118,7 @@ def seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, bucket
             window_add(sc, slot_i, leaves, slot, sc[DELTA], 1)
 
 
-@jit
+@inlined
 def unseat(sc, wi, load, group_i, slot_i, free_stack, worker_i, leaves, slot, units):
     """A slot falls free: the worker's sums, its stack of free slots and its window of departures."""
     g = slot // sc[SLOTS_MAX]

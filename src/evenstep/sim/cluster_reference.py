@@ -22,6 +22,9 @@ from evenstep.sim.fleet_reference import Group, Job, Loads, Worker, build
 from evenstep.sim.lookahead_reference import Lookahead
 from evenstep.sim.record_reference import Record, Reference, floats, ints, read_only
 
+#: Queue depth of a worker that may be sent any number of requests, as policies see it in `free_slots`.
+ANY_NUMBER = 1 << 40
+
 
 def simulate_reference(
     trace: Trace,
@@ -206,9 +209,7 @@ class _Simulation:
         return bool(self.pool) and any(self.free_slots(w) > 0 for w in self.workers)
 
     def free_slots(self, worker: Worker) -> int:
-        depth = self.cluster.queue_depth
-        if depth < 0:
-            depth = len(self.trace)  # as many as there are is any number
+        depth = self.cluster.queue_depth if self.cluster.queue_depth >= 0 else ANY_NUMBER
         return 0 if worker.lost else worker.slots + depth - len(worker.running) - len(worker.queue)
 
     def is_overloaded(self) -> bool:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from evenstep.compiled import jit
+from evenstep.compiled import inlined, jit
 from evenstep.routing.view import CLASS, ID, KEY, SINCE_S, STEPS, WAITING_LOAD
 from evenstep.sim.cluster_layout import (
     C_ROW, CARRIED, FIRST, HEAP_SIZE, WAITING,
 )  # fmt: skip
 
 
-@jit
+@inlined
 def push(sc, waiting_i, waiting_f, columns, row, load, since):
     """Put a request at its place by (since, row); newcomers go to the end. The caller has seen to the room."""
     first, waiting = sc[FIRST], sc[WAITING]
@@ -42,7 +42,7 @@ def push(sc, waiting_i, waiting_f, columns, row, load, since):
     sc[WAITING] = waiting + 1
 
 
-@jit
+@inlined
 def remove_sent(sc, waiting_i, waiting_f, worker, last):
     """Take the sent requests (worker[i] >= 0, the last at i = last) out; older ones move up. Resets `worker` to hold."""
     first = sc[FIRST]
