@@ -127,6 +127,7 @@ def test_a_wrong_command_line_is_one_line_with_the_nearest_name(echo, capsys, wo
             70,
             "ZeroDivisionError: division by zero. This is a bug of evenstep",
         ),
+        (MemoryError(), 2, "evenstep: not enough memory"),
         (KeyboardInterrupt(), 130, "evenstep: interrupted"),
     ],
 )

@@ -145,6 +145,8 @@ def _say(error: Exception) -> int:
     elif isinstance(error, OSError) and error.strerror:
         text, code = f"evenstep: {error.filename or 'output'}: {error.strerror}", BAD_INPUT
         _silence(sys.stdout)
+    elif isinstance(error, MemoryError):
+        text, code = "evenstep: not enough memory; ask for fewer workers, slots or requests", BAD_INPUT
     else:
         kind = type(error).__name__
         text = f"evenstep: {kind}: {error}. This is a bug of evenstep; --debug shows the traceback to report"

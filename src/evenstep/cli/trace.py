@@ -1,0 +1,176 @@
+"""``evenstep trace``: look at a trace, or turn it into evenstep's own Parquet."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+
+class Trace:
+    """Both actions, and what they share."""
+
+    summary = "inspect a trace file, or convert it to Parquet"
+    description = (
+        "Look at a workload (rows, rate, burstiness, lengths, sessions, shared prefixes) or convert it.\n"
+        "The format of a file is found out; --format-name gives it where that fails."
+    )
+    examples = (
+        "evenstep trace inspect sample:azure-conv",
+        "evenstep trace inspect requests.jsonl.gz --format json",
+        "evenstep trace inspect mooncake.jsonl.gz --format-name mooncake:ticks=keep --plot trace.html",
+        "evenstep trace convert requests.csv.gz requests.parquet --limit 100000",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True, metavar="inspect|convert")
+        inspect = actions.add_parser("inspect", help="show what a trace is like")
+        _add_reading(inspect)
+        inspect.add_argument(
+            "--format", choices=("table", "json"), default="table", help="of the answer (table)"
+        )
+        inspect.add_argument("--plot", metavar="FILE", help="also draw it, to .html, .png or .svg")
+        convert = actions.add_parser("convert", help="write a trace as Parquet")
+        _add_reading(convert)
+        convert.add_argument("out", metavar="OUT.parquet", help="file to write")
+
+    def run(self, args: argparse.Namespace) -> int:
+        return _inspect(args) if args.action == "inspect" else _convert(args)
+
+
+command = Trace()
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a trace, a WORKLOAD.yaml, or sample:azure-conv")
+    parser.add_argument(
+        "--format-name", metavar="NAME", help="format of FILE, maybe with options: mooncake:ticks=keep"
+    )
+    parser.add_argument(
+        "--skip-bad-rows", action="store_true", help="leave out and count rows that cannot be read"
+    )
+    parser.add_argument("--limit", type=int, metavar="ROWS", help="only the first ROWS requests")
+    parser.add_argument("--seed", type=int, default=0, help="key of what is drawn or spread (0)")
+
+
+def _inspect(args: argparse.Namespace) -> int:
+    from evenstep.workload import reading, statistics
+
+    path = reading.file_of(args.file)
+    if path.suffix not in {".yaml", ".yml"} and statistics.is_generator(path):
+        found, trace = statistics.describe_clients(path), None
+    else:
+        trace = _read(args)
+        found = statistics.describe(trace)
+    if args.plot:
+        from evenstep.report import trace_plots
+
+        place = Path(args.plot)
+        if trace is None:
+            trace_plots.save_clients(path, found, place)
+        else:
+            trace_plots.save_trace(trace, found, place)
+    if args.format == "json":
+        print(json.dumps(found))
+    else:
+        _print_table(found)
+        if args.plot:
+            print(f"Drawn to {args.plot}")
+    return 0
+
+
+def _convert(args: argparse.Namespace) -> int:
+    from evenstep.errors import InputError
+    from evenstep.workload import parquet
+
+    out = Path(args.out)
+    if out.suffix != ".parquet":
+        raise InputError("evenstep trace convert", "OUT", args.out, "a file name ending in .parquet")
+    trace = _read(args)
+    parquet.write(trace, out)
+    for note in trace.notes:
+        print(note)
+    print(f"{len(trace):,} requests written to {out}")
+    return 0
+
+
+def _read(args: argparse.Namespace) -> Any:
+    from evenstep.workload.replicate import replicate
+    from evenstep.workload.sources import open_source
+
+    workload = open_source(
+        args.file, args.format_name, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed
+    )
+    return replicate(workload.source, 0, args.seed)
+
+
+def _print_table(found: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for label, value in _rows(found):
+        table.add_row(label, value)
+    console.print(table)
+    for note in found["notes"]:
+        console.print(f"note: {note}", markup=False)
+
+
+def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """The statistics as labelled text; what does not apply is left out."""
+    rows = [("file", f"{found['name']} ({found['format']})")]
+    if "clients" in found:
+        rows += [
+            ("clients", f"{found['clients']}, {found['clients_with_lengths']} with lengths"),
+            ("requests implied", f"{found['requests_implied']:,}"),
+            ("span", _seconds(found["span_s"])),
+            ("rate", f"{found['requests_per_s']:.4g} requests/s, peak/mean {found['peak_to_mean']:.2f}"),
+            ("CV of gaps", f"{found['cv_gaps']:.2f} (of each client, weighted by rate)"),
+            ("10 busiest clients", f"{found['top_10_share']:.0%} of requests"),
+        ]
+        return rows + [(name.replace("_", " "), _lengths(law)) for name, law in found["lengths"].items()]
+    rows.append(("requests", f"{found['rows']:,}"))
+    if found["span_s"] is not None:
+        rows.append(("span", _seconds(found["span_s"])))
+    if found["requests_per_s"] is not None:
+        rows.append(("rate", f"{found['requests_per_s']:.4g} requests/s"))
+    if found["cv_gaps"] is not None:
+        windows = found["cv_gaps_5min"]
+        inside = "" if windows is None else f", {windows:.2f} inside 5-minute windows"
+        rows.append(("CV of gaps", f"{found['cv_gaps']:.2f}{inside}"))
+    rows += [
+        ("prompt tokens", _lengths(found["prompt_tokens"])),
+        ("output tokens", _lengths(found["output_tokens"])),
+    ]
+    rows.append(("at the largest output", f"{found['share_at_largest']:.2%}"))
+    sessions = found["sessions"]
+    if sessions is not None:
+        spread = (
+            f"{sessions['requests_p50']:g} requests each at the median, at most {sessions['requests_max']:,}"
+        )
+        rows.append(("sessions", f"{sessions['count']:,}, {spread}"))
+        if sessions["think_s"] is not None:
+            think = sessions["think_s"]
+            rows.append(
+                (
+                    "think time",
+                    f"mean {think['mean']:.3g} s, p50 {think['p50']:.3g} s, p95 {think['p95']:.3g} s",
+                )
+            )
+    if found["classes"] is not None:
+        rows.append(("classes", str(found["classes"])))
+    if found["prefix_share"] is not None:
+        rows.append(("prefix blocks seen before", f"{found['prefix_share']:.1%}"))
+    rows.append(("digest", found["digest"][:16]))
+    return rows
+
+
+def _lengths(law: dict[str, float]) -> str:
+    quantiles = ", ".join(f"{name} {law[name]:,.0f}" for name in ("p50", "p95", "p99", "max"))
+    return f"mean {law['mean']:,.1f}, {quantiles}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.1f} s" if value < 7200 else f"{value:,.0f} s ({value / 3600:.1f} h)"

@@ -1,0 +1,80 @@
+"""What a person asks to be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.experiments.contenders import contender, contenders
+from evenstep.predict.oracle import Oracle
+from evenstep.routing.jsq import JSQ
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A policy that looks ahead."""
+
+    horizon: int = 3
+
+    def route(self, view): ...
+
+
+def test_a_spec_string_and_the_same_mapping_are_the_same_contender():
+    spec = contender("jsq:ties=lowest")
+    same = contender({"name": "jsq", "ties": "lowest"})
+    assert spec == same
+    assert spec.name == "jsq:ties=lowest"
+    assert spec.build()[0] == JSQ(ties="lowest")
+
+
+def test_the_predictor_is_read_by_the_host_and_never_by_the_policy():
+    found = contender("br-h:horizon=4,predictor=oracle")
+    policy, predictor = found.build()
+    assert policy.horizon == 4
+    assert isinstance(predictor, Oracle)
+    assert found.looks_at_true_lengths
+
+
+def test_options_of_the_predictor_stand_behind_a_dot():
+    found = contender("br-h:predictor=oracle,predictor.limit=5")
+    assert found.predictor == {"name": "oracle", "limit": "5"}
+    assert contender({"name": "br-h", "predictor": {"name": "oracle", "limit": 5}}).name == (
+        "br-h:predictor=oracle,predictor.limit=5"
+    )
+
+
+def test_a_policy_itself_or_with_its_predictor_is_a_contender():
+    assert contender(JSQ()).build() == (JSQ(), None)
+    policy, predictor = contender((Ahead(), "oracle")).build()
+    assert policy == Ahead() and isinstance(predictor, Oracle)
+
+
+@pytest.mark.parametrize("asked", [Ahead(), "br-h:horizon=20"])
+def test_looking_ahead_needs_a_predictor_and_the_error_names_one(asked):
+    with pytest.raises(InputError, match="Name its predictor, e.g. predictor=oracle"):
+        contenders([asked])
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ([], "policies is 'empty'; expected at least one policy"),
+        (["jqs"], "Did you mean jsq?"),
+        (["jsq:tise=lowest"], "Did you mean ties?"),
+        ([{"ties": "lowest"}], "name is 'missing'"),
+        (["jsq", 3], "expected an object with a method `route(view)`"),
+        (["jsq:predictor.limit=5"], "predictor is 'missing'"),
+        (["br-h:predictor=orakel"], "expected a known predictor"),
+    ],
+)
+def test_a_bad_request_is_found_before_anything_runs(asked, message):
+    with pytest.raises(InputError) as caught:
+        contenders(asked)
+    assert message in str(caught.value)
+
+
+def test_every_build_gives_a_fresh_predictor():
+    found = contender("br-h:horizon=4,predictor=oracle")
+    assert found.build()[1] is not found.build()[1]

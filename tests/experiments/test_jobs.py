@@ -1,0 +1,89 @@
+"""The runs behind a comparison."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evenstep.cost.linear import Linear
+from evenstep.errors import InputError, PolicyError
+from evenstep.experiments import jobs
+from evenstep.experiments.contenders import contenders
+from evenstep.experiments.jobs import Plan, fingerprint, replicates, run_all
+from evenstep.request import Trace
+from evenstep.sim.cluster import Cluster
+
+TRACE = Trace(np.arange(5, 65), np.arange(60) % 7 + 1, np.arange(60) * 0.01, name="small")
+
+
+def plan(**changes) -> Plan:
+    return Plan(
+        **{"source": TRACE, "cluster": Cluster(workers=3, slots=2, pool=8), "step_time": Linear(), "seeds": 2}
+        | changes
+    )
+
+
+def run(asked, processes=1, **changes):
+    found = plan(**changes)
+    return list(run_all(found, contenders(asked), replicates(found), processes))
+
+
+def test_every_contender_meets_every_replicate_in_order():
+    done = run(["jsq", "fcfs"])
+    assert [(d.contender, d.index) for d in done] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_all_contenders_see_the_same_replicate_and_replicates_differ():
+    found = plan()
+    first, second = replicates(found)
+    assert fingerprint(first) == fingerprint(TRACE)
+    assert fingerprint(second) != fingerprint(first)
+    assert fingerprint(found.replicate(1)) == fingerprint(second)
+
+
+def test_digests_are_the_same_at_any_number_of_processes(tmp_path):
+    asked = ["jsq", "random"]
+    here = {(d.contender, d.index): d.run.digest for d in run(asked)}
+    there = {(d.contender, d.index): d.run.digest for d in run(asked, processes=2)}
+    assert here == there
+
+
+def test_long_comparisons_move_to_processes_on_their_own(monkeypatch):
+    moved = []
+    monkeypatch.setattr(jobs, "WORTHWHILE_S", -1.0)
+    monkeypatch.setattr(jobs, "cores", lambda: 2)
+    monkeypatch.setattr(
+        jobs, "_in_processes", lambda plan, asked, left, count: moved.append((list(left), count)) or iter(())
+    )
+    run(["jsq"], processes=None)
+    assert moved == [([(0, 0), (0, 1)], 2)]
+
+
+def test_short_comparisons_stay_here(monkeypatch):
+    monkeypatch.setattr(jobs, "_in_processes", lambda *args: pytest.fail("started processes"))
+    assert len(run(["jsq"], processes=None)) == 2
+
+
+def test_records_are_kept_of_the_first_replicate_only_unless_all_are_asked_for():
+    assert [d.run.requests is not None for d in run(["jsq"], records=True)] == [True, False]
+    assert [d.run.requests is not None for d in run(["jsq"], all_records=True)] == [True, True]
+    assert [d.run.requests is not None for d in run(["jsq"])] == [False, False]
+
+
+def test_equal_replicates_are_refused():
+    same = Trace(np.full(4, 9), np.full(4, 2), name="same")
+    with pytest.raises(InputError, match="same: seeds is 2; expected replicates that differ"):
+        replicates(plan(source=same))
+    assert len(replicates(plan(source=same, seeds=1))) == 1
+
+
+def test_a_policy_that_breaks_its_contract_ends_the_comparison(tmp_path):
+    bad = tmp_path / "greedy.py"
+    bad.write_text(
+        "import numpy as np\nfrom evenstep import RoutingDecision\n"
+        "class Greedy:\n    def route(self, view):\n"
+        "        return RoutingDecision(np.zeros(view.waiting_id.size, np.int64))\n"
+        "policy = Greedy\n"
+    )
+    with pytest.raises(PolicyError, match="over capacity"):
+        run([str(bad)])

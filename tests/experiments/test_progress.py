@@ -1,0 +1,78 @@
+"""What a person sees while a comparison runs."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import pytest
+
+from evenstep import compiled
+from evenstep.experiments import progress
+from evenstep.routing.jsq import JSQ
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_where_stderr_is_no_terminal_only_lines_are_printed():
+    stream = io.StringIO()
+    bar = progress.Bar(stream)
+    bar.begin(3)
+    bar.advance("jsq")
+    bar.say("compiling")
+    bar.end()
+    assert stream.getvalue() == "compiling\n"
+
+
+def test_on_a_terminal_there_is_a_bar_with_the_policy_and_the_count():
+    stream = Terminal()
+    bar = progress.Bar(stream)
+    bar.begin(3)
+    bar.advance("jsq")
+    bar.say("compiling")
+    bar.end()
+    seen = stream.getvalue()
+    assert "jsq" in seen and "1/3" in seen and "compiling" in seen
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A file with a kernel, and nothing in numba's cache."""
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    kernel = tmp_path / "mine_kernel.py"
+    kernel.write_text("")
+    (tmp_path / "__pycache__").mkdir()
+    return tmp_path
+
+
+def test_a_kernel_is_cold_until_its_index_is_in_the_cache(folder):
+    kernel = folder / "mine_kernel.py"
+    assert not progress._in_cache(kernel)
+    index = folder / "__pycache__" / "mine_kernel.route_into-7.py311.nbi"
+    index.write_bytes(b"")
+    assert progress._in_cache(kernel)
+    os.utime(index, (1, 1))
+    assert not progress._in_cache(kernel)
+
+
+def test_the_notice_names_what_is_compiled(monkeypatch):
+    monkeypatch.setattr(progress, "_in_cache", lambda file: False)
+    assert "compiling kernels, once per machine" in progress.compile_notice([JSQ()])
+    assert "jsq" in progress.compile_notice([JSQ()])
+    monkeypatch.setattr(progress, "_in_cache", lambda file: True)
+    assert progress.compile_notice([JSQ()]) == ""
+
+
+def test_without_numba_it_says_so(monkeypatch):
+    monkeypatch.setattr(compiled, "numba", None)
+    assert (
+        progress.compile_notice([]) == "kernels run as plain Python (slow): install numba for compiled ones"
+    )
+
+
+def test_the_silent_one_takes_everything():
+    watch = progress.Silent()
+    assert [watch.begin(1), watch.say("x"), watch.advance("y"), watch.end()] == [None] * 4

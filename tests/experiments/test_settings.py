@@ -1,0 +1,95 @@
+"""Settings of compare and simulate."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from evenstep.config import Layer, meaning, settle
+from evenstep.errors import InputError
+from evenstep.experiments.settings import CompareSettings, FleetSettings, check_fits, checked
+from evenstep.request import Trace
+
+
+def settled(origin="command line", **values):
+    return settle(CompareSettings, Layer(origin, values))
+
+
+def test_defaults_are_those_of_the_contract():
+    found = CompareSettings()
+    assert (found.workers, found.slots, found.arrivals, found.pool) == (16, 72, "saturated", 128)
+    assert (found.overhead_s, found.per_token_s, found.seeds) == (0.0049, 1.1e-7, 3)
+    assert (found.model_params, found.peak_flops) == (8e9, 312e12)
+
+
+def test_every_field_says_what_it_means():
+    for kind in (FleetSettings, CompareSettings):
+        assert set(meaning(kind)) >= set(kind.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("workers", 0), ("slots", 0), ("pool", 0), ("seeds", 0), ("limit", 0), ("users", -1), ("think_s", -1.0),
+        ("sessions", -1), ("queue_depth", -2), ("overhead_s", -0.1), ("per_token_s", math.inf), ("load", 0.0),
+        ("rate", math.nan), ("kv_tokens", 0.0), ("model_params", -1.0), ("peak_flops", 0.0), ("processes", 0),
+        ("prefill_base_s", -1.0), ("groups", [4, 4]), ("seed", -1),
+    ],
+)  # fmt: skip
+def test_a_field_out_of_range_is_named_as_its_layer_writes_it(name, value):
+    flag = "--" + name.replace("_", "-")
+    with pytest.raises(InputError, match=f"command line: {flag} is"):
+        checked(settled(**{name: value}))
+    with pytest.raises(InputError, match=f"mine.yaml: {name} is"):
+        checked(settled("mine.yaml", **{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("values", "arrivals"),
+    [
+        ({}, "saturated"),
+        ({"load": 0.5}, "timed"),
+        ({"rate": 3.0}, "timed"),
+        ({"users": 5}, "closed"),
+        ({"think_s": 1.0}, "closed"),
+        ({"sessions": 4}, "closed"),
+        ({"load": 0.5, "arrivals": "timed"}, "timed"),
+    ],
+)
+def test_some_fields_imply_the_arrivals(values, arrivals):
+    assert checked(settled(**values)).arrivals == arrivals
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"load": 0.5, "arrivals": "saturated"},
+        {"users": 5, "arrivals": "timed"},
+        {"load": 0.5, "rate": 2.0},
+        {"load": 0.5, "users": 2},
+        {"sessions": 2, "users": 2},
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(values):
+    with pytest.raises(InputError):
+        checked(settled(**values))
+
+
+def test_users_think_and_sessions_become_a_cluster():
+    assert checked(settled(users=5)).cluster().think_s == 0.0
+    replayed = checked(settled(sessions=7)).cluster()
+    assert (replayed.users, replayed.think_s) == (7, None)
+    assert checked(settled(users=5, think_s=2.0)).cluster().users == 5
+    assert CompareSettings().cluster().kv_tokens == math.inf
+
+
+def test_a_trace_must_have_what_its_arrivals_need():
+    lengths = Trace(np.array([1]), np.array([1]), name="lengths.csv")
+    with pytest.raises(InputError, match=r"lengths.csv: arrival times is 'absent'.*--rate"):
+        check_fits(settled(arrivals="timed"), lengths)
+    with pytest.raises(InputError, match=r"sessions is 'absent'.*--users"):
+        check_fits(settled(arrivals="closed"), lengths)
+    check_fits(settled(arrivals="timed", rate=2.0), lengths)
+    check_fits(settled(arrivals="closed", users=2), lengths)
