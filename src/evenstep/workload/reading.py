@@ -6,7 +6,7 @@ import inspect
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 from evenstep import names
 from evenstep.errors import InputError, nearest
@@ -14,6 +14,7 @@ from evenstep.request import Trace
 from evenstep.workload import files
 from evenstep.workload.checks import check_trace
 
+_COMMON = {"path", "skip_bad_rows", "seed", "limit", "prefix_blocks"}  # given by the caller, not as options
 _SAMPLE = "sample:"
 _SAMPLES = Path(__file__).parent / "samples"
 
@@ -31,7 +32,8 @@ def read_trace(
 
     Args:
         path: the file, or ``sample:azure-conv`` for the bundled sample.
-        format: name of the format (``azure``, ``mooncake``, ..., ``mine.py``); None asks every format.
+        format: name of the format (``azure``, ``mooncake``, ..., ``mine.py``), maybe with options
+            (``mooncake:ticks=keep``); None asks every format.
         skip_bad_rows: leave out rows that cannot be read and count them in the notes, instead of stopping.
         limit: keep at most this many rows, from the start.
         seed: key of whatever a reader draws (Mooncake's ticks, ServeGen's requests).
@@ -48,13 +50,12 @@ def read_trace(
     place = file_of(path)
     if limit is not None and limit < 1:
         raise InputError("read_trace", "limit", limit, "a whole number >= 1")
+    _, module, options = chosen(place, format, options)
     keep_blocks = bool(options.pop("prefix_blocks", True))
-    name = format if format is not None else detect(place)
-    module = names.find("workload", name)
     known = inspect.signature(module.read).parameters
     asked = {"skip_bad_rows": skip_bad_rows, "seed": seed, "limit": limit, "prefix_blocks": keep_blocks}
     common = {key: value for key, value in asked.items() if key in known}
-    trace = module.read(place, **common, **checked_options(name, module, options))
+    trace = module.read(place, **common, **options)
     if not keep_blocks:
         trace = replace(trace, prefix_blocks=None)
     checked = check_trace(trace, place.name)
@@ -84,19 +85,31 @@ def detect(path: Path) -> str:
     )
 
 
-def checked_options(name: str, module: ModuleType, options: dict[str, Any]) -> dict[str, Any]:
-    """The options, if the format's reader has them all.
+def chosen(path: Path, format: str | None, options: dict[str, Any]) -> tuple[str, ModuleType, dict[str, Any]]:
+    """Name and module of the format asked for, or else found, and all its options, converted to their types.
 
     Raises:
-        InputError: an unknown option, with the nearest.
+        InputError: as `detect`, an unknown format, an unknown option (with the nearest), or a value that does not fit.
     """
-    common = {"path", "skip_bad_rows", "seed", "limit", "prefix_blocks"}
-    known = [key for key in inspect.signature(module.read).parameters if key not in common]
-    unknown = [key for key in options if key not in known]
-    if unknown:
-        hint = nearest(unknown[0], known) or f"{name} takes none."
-        raise InputError(name, "option", ", ".join(unknown), "a known option", hint)
-    return options
+    import msgspec
+
+    spec: dict[str, Any] = names.parse(format) if format is not None else {"name": detect(path)}
+    name = str(spec.pop("name"))
+    module: ModuleType = names.find("workload", name)
+    types = get_type_hints(module.read)
+    known = [key for key in inspect.signature(module.read).parameters if key not in _COMMON]
+    converted: dict[str, Any] = {}
+    for key, value in {**spec, **options}.items():
+        if key not in known and key != "prefix_blocks":
+            raise InputError(
+                name, "option", key, "a known option", nearest(key, known) or f"{name} takes none."
+            )
+        try:
+            converted[key] = msgspec.convert(value, types.get(key, bool), strict=False)
+        except msgspec.ValidationError as error:
+            expected = str(error).removeprefix("Expected ").partition(", got")[0].replace("`", "")
+            raise InputError(name, key, value, f"a value of type {expected}") from None
+    return name, module, converted
 
 
 def file_of(path: str | Path) -> Path:

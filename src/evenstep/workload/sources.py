@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evenstep import names
 from evenstep.errors import InputError
 from evenstep.request import Trace
 from evenstep.workload import reading
@@ -38,13 +37,12 @@ def open_source(
         raise InputError("--limit", "limit", limit, "a whole number >= 1")
     if place.suffix in {".yaml", ".yml"} and format is None:
         return _cut(load(place), limit)
-    name = format if format is not None else reading.detect(place)
-    module = names.find("workload", name)
+    name, module, known = reading.chosen(place, format, options)
     if hasattr(module, "source"):
-        options.pop("prefix_blocks", None)
-        return Workload(module.source(place, limit=limit, **reading.checked_options(name, module, options)))
+        known.pop("prefix_blocks", None)
+        return Workload(module.source(place, limit=limit, **known))
     return Workload(
-        reading.read_trace(place, name, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options)
+        reading.read_trace(place, name, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **known)
     )
 
 
@@ -56,8 +54,6 @@ def _cut(workload: Workload, limit: int | None) -> Workload:
         return replace(workload, source=source.head(limit))
     if isinstance(source, Synthetic):
         return replace(workload, source=replace(source, requests=min(source.requests, limit)))
-    return (
-        workload
-        if not isinstance(source, ServeGen)
-        else replace(workload, source=replace(source, limit=limit))
-    )
+    if isinstance(source, ServeGen):
+        return replace(workload, source=replace(source, limit=limit))
+    return workload

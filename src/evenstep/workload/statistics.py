@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def cv_in_windows(arrival_s: F8 | None, window_s: float = CV_WINDOW_S) -> float:
         return math.nan
     window = ((arrival_s - arrival_s[0]) // window_s).astype(np.int64)
     starts = np.concatenate([[0], np.flatnonzero(np.diff(window)) + 1, [window.size]])
-    inside = [arrival_s[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True) if b - a >= _FEWEST]
+    inside = [arrival_s[a:b] for a, b in itertools.pairwise(starts) if b - a >= _FEWEST]
     values = [cv for part in inside if not math.isnan(cv := cv_of_gaps(part))]
     return float(np.median(values)) if values else math.nan
 

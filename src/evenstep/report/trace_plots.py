@@ -1,0 +1,183 @@
+"""The picture of one trace: arrivals over time, lengths, gaps or think times; as HTML, PNG or SVG."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep import __version__
+from evenstep.errors import InputError
+from evenstep.request import F8, Trace
+from evenstep.workload.servegen_clients import WINDOW_S, load
+
+_INK, _BAND = "#1f4e79", "#c55a11"
+_BINS = 60
+
+
+def save_trace(trace: Trace, found: dict[str, Any], place: Path) -> None:
+    """Draw a request trace.
+
+    Args:
+        trace: the trace.
+        found: its statistics (`workload.statistics.describe`), shown beside the picture in HTML.
+        place: file to write; its ending chooses the kind.
+
+    Raises:
+        InputError: another ending than .html, .png or .svg, or a file that cannot be written.
+    """
+    panels: list[tuple[str, str, Callable[[Any], None]]] = []
+    if trace.arrival_s is not None and trace.arrival_s[-1] > 0:
+        times = trace.arrival_s
+        panels.append(("Arrivals", "seconds", lambda axes: _draw_rate(axes, times)))
+    panels.append(("Prompt lengths", "tokens", lambda axes: _draw_tokens(axes, trace.prompt_tokens)))
+    panels.append(("Output lengths", "tokens", lambda axes: _draw_tokens(axes, trace.output_tokens)))
+    if trace.after is not None and bool((trace.after >= 0).any()):
+        think = trace.column("think_s")[trace.after >= 0]
+        panels.append(("Think times", "seconds", lambda axes: _draw_tail(axes, think)))
+    elif trace.arrival_s is not None and len(trace) > 2:
+        gaps = np.diff(trace.arrival_s)
+        panels.append(("Gaps between arrivals", "seconds", lambda axes: _draw_tail(axes, gaps)))
+    _save(panels, found, place)
+
+
+def save_clients(path: Path, found: dict[str, Any], place: Path) -> None:
+    """Draw a ServeGen tar: the rate of all clients together, and how much of it the busiest send; raises as above."""
+    clients = load(path)
+    start = np.unique(np.concatenate([c.start_s for c in clients]))
+    total = np.zeros(start.size)
+    for client in clients:
+        np.add.at(total, np.searchsorted(start, client.start_s), client.rate)
+    each = np.sort([float(c.rate.sum()) for c in clients])[::-1]
+
+    def draw_total(axes: Any) -> None:
+        axes.step((start + WINDOW_S / 2) / 3600, total, where="mid", color=_INK, linewidth=1)
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("requests/s")
+
+    def draw_share(axes: Any) -> None:
+        axes.plot(np.arange(1, each.size + 1), np.cumsum(each) / each.sum(), color=_INK)
+        axes.set_ylim(0, 1.02)
+        axes.set_ylabel("share of requests")
+
+    _save(
+        [("Rate of all clients", "hours", draw_total), ("Busiest clients", "clients", draw_share)],
+        found,
+        place,
+    )
+
+
+def _draw_rate(axes: Any, times: F8) -> None:
+    counts, edges = np.histogram(times, bins=min(_BINS * 2, max(int(times.size / 10), 1)))
+    rate = counts / np.diff(edges)
+    axes.stairs(rate, edges, fill=True, color=_INK, alpha=0.35)
+    axes.stairs(rate, edges, color=_INK, linewidth=1)
+    axes.axhline(times.size / float(times[-1]), color=_BAND, linewidth=1, linestyle="--")
+    axes.set_ylabel("requests/s (dashed: mean)")
+
+
+def _draw_tokens(axes: Any, tokens: Any) -> None:
+    low, high = float(tokens.min()), float(tokens.max())
+    edges = np.geomspace(max(low, 1.0) * 0.999, max(high, low + 1) * 1.001, _BINS + 1)
+    counts, edges = np.histogram(tokens, bins=edges)
+    axes.stairs(counts / tokens.size, edges, fill=True, color=_INK, alpha=0.35)
+    axes.stairs(counts / tokens.size, edges, color=_INK, linewidth=1)
+    axes.axvline(float(np.median(tokens)), color=_BAND, linewidth=1, linestyle="--")
+    axes.set_xscale("log")
+    axes.set_ylabel("share of requests (dashed: median)")
+
+
+def _draw_tail(axes: Any, values: F8) -> None:
+    ordered = np.sort(values)
+    kept = ordered > 0
+    share = 1 - np.arange(ordered.size) / ordered.size
+    if not bool(kept.any()):
+        axes.text(0.5, 0.5, "all are 0", ha="center", transform=axes.transAxes)
+        return
+    axes.plot(ordered[kept], share[kept], color=_INK)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylabel("share longer than this")
+
+
+def _save(
+    panels: Sequence[tuple[str, str, Callable[[Any], None]]], found: dict[str, Any], place: Path
+) -> None:
+    kind = place.suffix.lower().removeprefix(".")
+    if kind not in {"html", "png", "svg"}:
+        raise InputError("--plot", "FILE", str(place), "a name ending in .html, .png or .svg")
+    picture = _figure(panels, str(found["name"]), "svg" if kind == "html" else kind)
+    data = _page(picture.decode(), found).encode() if kind == "html" else picture
+    try:
+        place.write_bytes(data)
+    except OSError as error:
+        if place.is_file():
+            place.unlink(missing_ok=True)
+        raise InputError(
+            str(place), "file", "unwritable", "a place to write to", f"{error.strerror}."
+        ) from None
+
+
+def _figure(panels: Sequence[tuple[str, str, Callable[[Any], None]]], name: str, kind: str) -> bytes:
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    across = min(len(panels), 2)
+    down = -(-len(panels) // across)
+    with mpl.rc_context({"svg.hashsalt": "evenstep", "svg.fonttype": "path", "font.size": 9}):
+        figure = Figure(figsize=(5.2 * across, 3.1 * down), layout="constrained")
+        FigureCanvasAgg(figure)
+        figure.suptitle(name)
+        for place, (title, unit, draw) in enumerate(panels, 1):
+            axes: Any = figure.add_subplot(down, across, place)
+            draw(axes)
+            axes.set_title(title)
+            axes.set_xlabel(unit)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(alpha=0.25, linewidth=0.6)
+        packed = io.BytesIO()
+        metadata = {"Date": None} if kind == "svg" else {"Software": None}
+        figure.savefig(packed, format=kind, dpi=140, metadata=metadata)
+    return packed.getvalue()
+
+
+def _page(picture: str, found: dict[str, Any]) -> str:
+    """A self-contained page: the picture, the statistics and what the reader noted."""
+    rows = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in _flat(found))
+    notes = "".join(f"<li>{html.escape(str(note))}</li>" for note in found["notes"])
+    name = html.escape(str(found["name"]))
+    drawing = picture[picture.index("<svg") :]
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{name}: trace</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }}
+svg {{ max-width: 100%; height: auto; }}
+th {{ text-align: left; font-weight: 500; padding-right: 2rem; vertical-align: top; }}
+td {{ font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }}
+footer {{ color: #666; margin-top: 2rem; }}
+</style></head><body>
+<h1>{name}</h1>
+{drawing}
+<h2>Figures</h2><table>{rows}</table>
+<h2>Notes</h2><ul>{notes or "<li>none</li>"}</ul>
+<footer>evenstep {__version__}, trace inspect</footer>
+</body></html>
+"""
+
+
+def _flat(found: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for key, value in found.items():
+        if key == "notes" or value is None:
+            continue
+        if isinstance(value, dict):
+            rows += _flat(value, f"{prefix}{key} ")
+        else:
+            rows.append((f"{prefix}{key}", f"{value:.6g}" if isinstance(value, float) else str(value)))
+    return rows
