@@ -12,6 +12,7 @@ import numpy as np
 
 from evenstep import __version__
 from evenstep.errors import InputError
+from evenstep.measure.output_file import replacing
 from evenstep.request import F8, Trace
 from evenstep.workload.servegen_clients import WINDOW_S, load
 
@@ -82,7 +83,7 @@ def _draw_rate(axes: Any, times: F8) -> None:
 
 def _draw_tokens(axes: Any, tokens: Any) -> None:
     low, high = float(tokens.min()), float(tokens.max())
-    edges = np.geomspace(max(low, 1.0) * 0.999, max(high, low + 1) * 1.001, _BINS + 1)
+    edges = np.unique(np.rint(np.geomspace(low, high + 1, _BINS + 1))) - 0.5
     counts, edges = np.histogram(tokens, bins=edges)
     axes.stairs(counts / tokens.size, edges, fill=True, color=_INK, alpha=0.35)
     axes.stairs(counts / tokens.size, edges, color=_INK, linewidth=1)
@@ -112,14 +113,8 @@ def _save(
         raise InputError("--plot", "FILE", str(place), "a name ending in .html, .png or .svg")
     picture = _figure(panels, str(found["name"]), "svg" if kind == "html" else kind)
     data = _page(picture.decode(), found).encode() if kind == "html" else picture
-    try:
-        place.write_bytes(data)
-    except OSError as error:
-        if place.is_file():
-            place.unlink(missing_ok=True)
-        raise InputError(
-            str(place), "file", "unwritable", "a place to write to", f"{error.strerror}."
-        ) from None
+    with replacing(place) as out:
+        out.write(data)
 
 
 def _figure(panels: Sequence[tuple[str, str, Callable[[Any], None]]], name: str, kind: str) -> bytes:

@@ -1,0 +1,209 @@
+"""The report's charts: record tables in, inline SVG out; thinned so that a page stays small."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from evenstep.measure import metrics
+from evenstep.measure.comparison import Comparison
+from evenstep.measure.records import Conditions, Run, StepTable, WorkerTable
+from evenstep.report.svg import Board, Scale, from_zero
+from evenstep.request import F8, I8
+
+#: Most points of a line over time, of a worker's line, and of a distribution.
+POINTS, WORKER_POINTS, SHARE_POINTS = 300, 360, 200
+#: Most workers drawn with a line of their own; the band behind them covers all.
+WORKER_LINES = 32
+
+Series = list[tuple[int, F8, F8]]  # number of the policy, x, y
+
+
+def load_bands(runs: Mapping[str, Run]) -> dict[str, str]:
+    """KV load of every worker over time, one chart a policy on shared axes (BF-IO Fig. 6).
+
+    Args:
+        runs: policies in order; those without worker samples are left out.
+    """
+    tables = {
+        name: run.workers for name, run in runs.items() if run.workers is not None and run.workers.step.size
+    }
+    if not tables:
+        return {}
+    y = from_zero([t.load.max(axis=1) for t in tables.values()])
+    x = from_zero([t.start_s for t in tables.values()], 1.0)
+    order = list(runs)
+    return {name: _load_band(name, order.index(name), table, x, y) for name, table in tables.items()}
+
+
+def _load_band(name: str, series: int, table: WorkerTable, x: Scale, y: Scale) -> str:
+    board = Board(x, y, height=240, label=f"KV load of each worker over time, {name}")
+    board.axes("time, s", "KV tokens a worker")
+    edges = _edges(table.step.size, WORKER_POINTS)
+    time = table.start_s[edges[:-1]]
+    high = np.maximum.reduceat(table.load.max(axis=1), edges[:-1])
+    low = np.minimum.reduceat(table.load.min(axis=1), edges[:-1])
+    board.area(time, low, high, series)
+    workers = table.load.shape[1]
+    for worker in np.unique(np.linspace(0, workers - 1, min(workers, WORKER_LINES)).astype(np.int64)):
+        board.line(time, table.load[edges[:-1], worker], series, "thin")
+    return board.svg()
+
+
+def envelope_over_time(runs: Mapping[str, Run]) -> str:
+    """Load of the heaviest worker, mean over stretches of steps."""
+    series = [(i, *_over_time(s, s.envelope)) for i, s, _ in _steps(runs)]
+    return _lines(series, "envelope over time", "time, s", "KV tokens, heaviest worker")
+
+
+def idle_over_time(runs: Mapping[str, Run]) -> str:
+    """Share of worker time spent waiting at the barrier, in per cent, mean over stretches of steps."""
+    series = [(i, *_over_time(s, 100 * idle_of(s, c))) for i, s, c in _steps(runs)]
+    return _lines(series, "idle share over time", "time, s", "idle share, %")
+
+
+def power_over_time(runs: Mapping[str, Run]) -> str:
+    """Mean watts of a worker while its group steps, busy/idle accounting (BF-IO Fig. 7)."""
+    series: Series = []
+    for i, s, c in _steps(runs):
+        size = metrics.of_group(c.group_sizes, s.group)
+        edges = _edges(s.rows, POINTS)[:-1]
+        worker_s = np.add.reduceat(s.duration_s * size, edges)
+        joules = np.add.reduceat(s.energy_busy_idle_j, edges)
+        watts = np.divide(joules, worker_s, out=np.full(joules.size, np.nan), where=worker_s > 0)
+        series.append((i, s.start_s[edges], watts))
+    return _lines(series, "power over time", "time, s", "watts a worker", tight=True)
+
+
+def imbalance_distribution(runs: Mapping[str, Run]) -> str:
+    """Share of steps of the steady window whose imbalance is at most so many tokens."""
+    found: list[tuple[int, F8]] = []
+    for i, s, c in _steps(runs):
+        size = metrics.of_group(c.group_sizes, s.group)
+        values = metrics.imbalance_envelope(s.envelope, s.load_sum, size)
+        _, first, last = metrics.steady_window(metrics.full(s, c.slots_total))
+        found.append((i, values[first : last + 1]))
+    return _distribution(
+        found, "distribution of imbalance", "imbalance, KV tokens", "share of steps, %", log=True
+    )
+
+
+def tpot_distribution(runs: Mapping[str, Run]) -> str:
+    """Share of requests whose time per output token is at most so many milliseconds."""
+    found = [
+        (i, 1e3 * metrics.tpot(run.requests))
+        for i, run in enumerate(runs.values())
+        if run.requests is not None and run.requests.rows
+    ]
+    return _distribution(found, "distribution of time per output token", "TPOT, ms", "share of requests, %")
+
+
+def waits_by_size(fifths: Mapping[str, list[dict[str, Any]]], field: str, y_title: str) -> str:
+    """A group of bars for each fifth of the requests by prompt size, a bar a policy.
+
+    Args:
+        fifths: for each policy, the summary's ``waits_by_prompt_fifth``.
+        field: ``mean_wait_s`` or ``oldest_wait_s``.
+        y_title: what the bars show.
+    """
+    groups = max((len(f) for f in fifths.values()), default=0)
+    if groups == 0:
+        return ""
+    values = [np.array([row[field] for row in f]) for f in fifths.values()]
+    board = Board(Scale(0, 1), from_zero(values), label=f"{y_title} by prompt size")
+    board.titles("prompt tokens, fifths of the requests", y_title)
+    slot = 1.0 / groups
+    width = 0.8 * slot / len(fifths)
+    for i, (name, rows) in enumerate(fifths.items()):
+        for k, row in enumerate(rows):
+            sizes = f"{row['prompt_tokens_from']}-{row['prompt_tokens_to']}"
+            text = f"{name}, prompts {sizes}: {row[field]:.3g} s, {row['requests']} requests"
+            board.bar(k * slot + 0.1 * slot + i * width, width * 0.92, row[field], i, text)
+    for k, row in enumerate(next(f for f in fifths.values() if len(f) == groups)):
+        board.note((k + 0.5) * slot, f"{row['prompt_tokens_from']}-{row['prompt_tokens_to']}")
+    return board.svg()
+
+
+def energy(comparison: Comparison) -> str:
+    """Kilojoules of the whole run under both accountings, a bar a policy."""
+    accountings = (
+        ("energy_busy_idle_j", "busy and idle priced apart"),
+        ("energy_step_average_j", "step average"),
+    )
+    joules = {f: [p.mean(f) for p in comparison.policies] for f, _ in accountings}
+    if any(value is None for values in joules.values() for value in values):
+        return ""
+    scale = from_zero([1e-3 * np.array(values) for values in joules.values()])
+    board = Board(Scale(0, 1), scale, label="energy of the whole run")
+    board.titles("accounting", "energy, kJ")
+    width = 0.4 / len(comparison.policies)
+    for k, (field, name) in enumerate(accountings):
+        for i, (result, value) in enumerate(zip(comparison.policies, joules[field], strict=True)):
+            title = f"{result.policy}, {name}: {1e-3 * value:,.4g} kJ"
+            board.bar(0.5 * k + 0.05 + i * width, 0.92 * width, 1e-3 * value, i, title)
+        board.note(0.5 * k + 0.25, name)
+    return board.svg()
+
+
+def idle_of(steps: StepTable, conditions: Conditions) -> F8:
+    """float64[K], idle share of each step, of load for a linear law and of local time for any other."""
+    size = metrics.of_group(conditions.group_sizes, steps.group)
+    if np.isnan(conditions.seconds_per_token):
+        return metrics.idle_share(steps.local_max_s, steps.local_sum_s, size)
+    return metrics.idle_share(steps.envelope, steps.load_sum, size)
+
+
+def _steps(runs: Mapping[str, Run]) -> list[tuple[int, StepTable, Conditions]]:
+    """Number, steps and conditions of the policies whose steps were recorded."""
+    return [
+        (i, run.steps, run.conditions)
+        for i, run in enumerate(runs.values())
+        if run.steps is not None and run.steps.rows
+    ]
+
+
+def _edges(rows: int, most: int) -> I8:
+    """int64[P+1], first row of each of at most `most` stretches of equal length, and the number of rows."""
+    return np.unique(np.linspace(0, rows, min(rows, most) + 1).astype(np.int64))
+
+
+def _over_time(steps: StepTable, values: F8) -> tuple[F8, F8]:
+    """Start and mean of each stretch of steps."""
+    edges = _edges(steps.rows, POINTS)
+    return steps.start_s[edges[:-1]], np.add.reduceat(values, edges[:-1]) / np.diff(edges)
+
+
+def _lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = False) -> str:
+    """Lines on common axes, from 0 or, when `tight`, from just below the smallest value; empty without any."""
+    if not series:
+        return ""
+    y = from_zero([s[2] for s in series])
+    if tight:
+        low = min(float(np.nanmin(s[2])) for s in series)
+        y = Scale(low - 0.05 * (y.high - low), y.high) if low < y.high else y
+    board = Board(from_zero([s[1] for s in series], 1.0), y, label=label)
+    board.axes(x_title, y_title)
+    for number, x, values in series:
+        board.line(x, values, number)
+    return board.svg()
+
+
+def _distribution(
+    found: list[tuple[int, F8]], label: str, x_title: str, y_title: str, log: bool = False
+) -> str:
+    """Cumulative distributions, x from the smallest to the largest value but the last thousandth."""
+    kept = [(i, np.sort(values)) for i, values in found if values.size]
+    if not kept:
+        return ""
+    shares = np.linspace(0.0, 1.0, SHARE_POINTS)
+    low = min(float(v[int(0.001 * (v.size - 1))]) for _, v in kept)
+    high = max(float(v[int(np.ceil(0.999 * (v.size - 1)))]) for _, v in kept)
+    log = log and high > 20 * max(low, high * 1e-4)
+    x = Scale(max(low, high * 1e-4), high, log=True) if log else Scale(low, high if high > low else low + 1.0)
+    board = Board(x, Scale(0, 100), label=label)
+    board.axes(x_title, y_title)
+    for number, values in kept:
+        board.line(values[np.round(shares * (values.size - 1)).astype(np.int64)], 100 * shares, number)
+    return board.svg()

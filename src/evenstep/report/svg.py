@@ -1,0 +1,183 @@
+"""A small drawing board for inline SVG: scales, axes, lines, areas and bars; colours come from the page's style."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+import numpy as np
+
+from evenstep.report.numbers import tick
+from evenstep.request import F8
+
+#: Policies that have a colour of their own in the style sheet; more are told apart by dashes as well.
+COLOURS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Values to places on the board.
+
+    Args:
+        low, high: values at the two ends, ``low < high``; above 0 when `log`.
+        log: a logarithmic scale.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def share(self, values: F8) -> F8:
+        """float64[N], 0 at `low` and 1 at `high`; values beyond the ends are put on them."""
+        if self.log:
+            clipped = np.clip(values, self.low, self.high)
+            return np.log(clipped / self.low) / math.log(self.high / self.low)
+        return (np.clip(values, self.low, self.high) - self.low) / (self.high - self.low)
+
+    def ticks(self, count: int = 5) -> list[float]:
+        """Round values inside the scale, about `count` of them."""
+        if self.log:
+            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+            every = max(1, math.ceil((last - first + 1) / (count + 1)))
+            return [10.0**power for power in range(first, last + 1, every)]
+        step = round_step((self.high - self.low) / count)
+        first = math.ceil(self.low / step - 1e-9)
+        return [k * step for k in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def round_step(size: float) -> float:
+    """The smallest of 1, 2, 5 times a power of ten that is at least `size`."""
+    power = 10.0 ** math.floor(math.log10(size))
+    return next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= size * (1 - 1e-9))
+
+
+def from_zero(values: Sequence[F8], room: float = 1.05) -> Scale:
+    """A linear scale from 0 to just above the largest finite value; 0 to 1 when there is none above 0."""
+    tops = [float(np.nanmax(v)) for v in values if v.size and np.isfinite(v).any()]
+    top = max(tops, default=0.0)
+    return Scale(0.0, top * room if top > 0 else 1.0)
+
+
+@dataclass(slots=True)
+class Board:
+    """One chart under construction.
+
+    Args:
+        x, y: scales of the plotting area.
+        width, height: size of the whole chart in its own units.
+        label: what the chart shows, for screen readers.
+    """
+
+    x: Scale
+    y: Scale
+    width: int = 560
+    height: int = 300
+    label: str = ""
+    left: int = 52
+    bottom: int = 38
+    top: int = 12
+    right: int = 12
+    parts: list[str] = field(default_factory=list[str])
+
+    def axes(self, x_title: str, y_title: str, x_ticks: int = 6, y_ticks: int = 5) -> None:
+        """Grid lines, figures and titles; call it first, so that data lies above."""
+        x0, x1, y0, y1 = self.left, self.width - self.right, self.height - self.bottom, self.top
+        for value in self.y.ticks(y_ticks):
+            y = self._y(np.array([value]))[0]
+            self.parts.append(f'<path class="grid" d="M{x0} {y:.1f}H{x1}"/>')
+            self.parts.append(f'<text x="{x0 - 6}" y="{y + 3.5:.1f}" text-anchor="end">{tick(value)}</text>')
+        for value in self.x.ticks(x_ticks):
+            x = self._x(np.array([value]))[0]
+            self.parts.append(f'<path class="tick" d="M{x:.1f} {y0}v4"/>')
+            self.parts.append(f'<text x="{x:.1f}" y="{y0 + 16}" text-anchor="middle">{tick(value)}</text>')
+        self.parts.append(f'<path class="axis" d="M{x0} {y0}H{x1}"/>')
+        self._titles(x_title, y_title, x0, x1, y0, y1)
+
+    def titles(self, x_title: str, y_title: str, y_ticks: int = 5) -> None:
+        """As `axes` with no figures along x, for bars that carry their own labels."""
+        x0, x1, y0, y1 = self.left, self.width - self.right, self.height - self.bottom, self.top
+        for value in self.y.ticks(y_ticks):
+            y = self._y(np.array([value]))[0]
+            self.parts.append(f'<path class="grid" d="M{x0} {y:.1f}H{x1}"/>')
+            self.parts.append(f'<text x="{x0 - 6}" y="{y + 3.5:.1f}" text-anchor="end">{tick(value)}</text>')
+        self.parts.append(f'<path class="axis" d="M{x0} {y0}H{x1}"/>')
+        self._titles(x_title, y_title, x0, x1, y0, y1)
+
+    def line(self, x: F8, y: F8, series: int, kind: str = "line") -> None:
+        """A line through points, broken where `y` is nan.
+
+        Args:
+            x, y: float64[N].
+            series: number of the policy; sets the colour.
+            kind: class of the line in the style sheet.
+        """
+        steps: list[str] = []
+        pen_down = False
+        for px, py, known in zip(self._x(x), self._y(y), np.isfinite(y), strict=True):
+            if known:
+                steps.append(f"{'L' if pen_down else 'M'}{px:.1f} {py:.1f}")
+            pen_down = bool(known)
+        if steps:
+            self.parts.append(f'<path class="{kind} {series_class(series)}" d="{"".join(steps)}"/>')
+
+    def area(self, x: F8, low: F8, high: F8, series: int) -> None:
+        """The area between two lines; float64[N] each, no nan."""
+        if x.size == 0:
+            return
+        px = self._x(x)
+        forth = "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(px, self._y(high), strict=True))
+        back = "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(px[::-1], self._y(low)[::-1], strict=True))
+        self.parts.append(f'<path class="area {series_class(series)}" d="M{forth}L{back}Z"/>')
+
+    def bar(self, place: float, width: float, value: float, series: int, title: str) -> None:
+        """One upright bar.
+
+        Args:
+            place, width: left end and width as shares of the plotting area.
+            value: on the y scale.
+            series: number of the policy.
+            title: what a pointer resting on it shows.
+        """
+        inner = self.width - self.left - self.right
+        floor, top = self.height - self.bottom, self._y(np.array([value]))[0]
+        self.parts.append(
+            f'<rect class="bar {series_class(series)}" x="{self.left + place * inner:.1f}" y="{top:.1f}"'
+            f' width="{width * inner:.1f}" height="{max(0.0, floor - top):.1f}"><title>{escape(title)}</title></rect>'
+        )
+
+    def note(self, place: float, text: str) -> None:
+        """Text below the axis, centred at a share of the plotting area."""
+        x = self.left + place * (self.width - self.left - self.right)
+        self.parts.append(
+            f'<text x="{x:.1f}" y="{self.height - self.bottom + 16}" text-anchor="middle">{escape(text)}</text>'
+        )
+
+    def svg(self) -> str:
+        """The chart as one element."""
+        return (
+            f'<svg viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{escape(self.label, quote=True)}">'
+            f"{''.join(self.parts)}</svg>"
+        )
+
+    def _titles(self, x_title: str, y_title: str, x0: int, x1: int, y0: int, y1: int) -> None:
+        centre, middle = (x0 + x1) / 2, (y0 + y1) / 2
+        self.parts.append(
+            f'<text class="title" x="{centre:.0f}" y="{self.height - 5}" text-anchor="middle">{escape(x_title)}</text>'
+            f'<text class="title" transform="translate(11 {middle:.0f}) rotate(-90)" text-anchor="middle">'
+            f"{escape(y_title)}</text>"
+        )
+
+    def _x(self, values: F8) -> F8:
+        return self.left + self.x.share(values) * (self.width - self.left - self.right)
+
+    def _y(self, values: F8) -> F8:
+        inner = self.height - self.bottom - self.top
+        return self.top + (1.0 - self.y.share(values)) * inner
+
+
+def series_class(series: int) -> str:
+    """Classes of a policy's marks: one of eight colours, and a dash for each round after the first."""
+    dash = f" d{min(series // COLOURS, 3)}" if series >= COLOURS else ""
+    return f"c{series % COLOURS}{dash}"
