@@ -47,6 +47,13 @@ def jit(function: F) -> F:
     return numba.njit(cache=True, **_FLAGS)(function)
 
 
+def allocating(function: F) -> F:
+    """As `jit`, for a helper that has to allocate working space whose size only the data know."""
+    if numba is None:
+        return function
+    return numba.njit(cache=True, **{**_FLAGS, "_nrt": True})(function)
+
+
 def inlined(function: F) -> F:
     """A helper that becomes part of its caller's code: for pieces of a loop that pass many arrays."""
     if numba is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import jit
+from evenstep.compiled import allocating, jit
 from evenstep.routing.f_score_kernel import value
 
 _ONE = np.uint64(1)
@@ -30,7 +30,7 @@ def _or_shifted(target, source, shift, limit):
     target[last] = (target[last] << spare) >> spare
 
 
-@jit
+@allocating
 def by_bits(sizes, n, slots, kv_free, high, margins, weights, H1, reward, penalty, chosen):
     """The subset of largest score; see `f_score.best_by_bits`.
 
