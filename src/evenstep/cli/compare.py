@@ -94,14 +94,14 @@ def _compare(args: argparse.Namespace, found: Settled[CompareSettings], settings
     outputs.check_writable(args.report, args.records)
     asked = contenders(settings.policies)
     plan = _plan(args, found, settings)
-    table = outputs.Table(asked) if args.format == "table" else None
+    rows = outputs.Rows(asked) if args.format == "table" else None
     outcome = run_comparison(
         plan,
         asked,
         baseline=settings.baseline,
         processes=settings.processes,
         progress=Bar(),
-        on_contender=table.row if table is not None else None,
+        on_contender=rows.add if rows is not None else None,
     )
     comparison = outputs.described(outcome, (), command_line())
     told: list[str] = []
@@ -110,11 +110,9 @@ def _compare(args: argparse.Namespace, found: Settled[CompareSettings], settings
     if args.report is not None:
         told += _report(comparison, outcome, Path(args.report))
     else:
-        told.append(
-            "report     add --report FILE.html for load bands, idle share over time, waits by prompt size"
-        )
-    if table is not None:
-        table.foot(comparison, told)
+        told.append("for load bands, idle share over time and waits by prompt size, add --report FILE.html")
+    if rows is not None:
+        rows.end(comparison, told)
     else:
         from evenstep.measure.comparison import to_json_object
 
@@ -128,8 +126,9 @@ def _report(comparison: Comparison, outcome: Outcome, path: Path) -> list[str]:
     """Write the HTML report; what to tell the user."""
     from evenstep.report.html import write_report
 
-    write_report(comparison, outcome.runs, path)
-    return [f"report     {path.resolve()}"]
+    first = {result.policy: runs[0] for result, runs in zip(comparison.policies, outcome.runs, strict=True)}
+    write_report(comparison, first, path)
+    return [f"report: {path.resolve()}"]
 
 
 def _plan(args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings) -> Plan:

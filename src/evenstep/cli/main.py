@@ -149,7 +149,8 @@ def _say(error: Exception) -> int:
         text, code = "evenstep: not enough memory; ask for fewer workers, slots or requests", BAD_INPUT
     else:
         kind = type(error).__name__
-        text = f"evenstep: {kind}: {error}. This is a bug of evenstep; --debug shows the traceback to report"
+        said = " ".join(str(error).split())[:200]
+        text = f"evenstep: {kind}: {said}. This is a bug of evenstep; --debug shows the traceback to report"
         code = OUR_BUG
     with contextlib.suppress(OSError):
         print(" ".join(text.split()), file=sys.stderr)

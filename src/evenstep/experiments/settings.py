@@ -127,11 +127,28 @@ class CompareSettings(FleetSettings):
     processes: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SimulateSettings(FleetSettings):
+    """One run of one policy.
+
+    Args:
+        source: a trace file, a workload YAML or sample:azure-conv.
+        policy: the policy as NAME:key=value,key=value.
+        door: how the policy enters the simulator; both give the same digest.
+        samples: steps at which every worker's load is sampled; the stride doubles when they are full.
+    """
+
+    source: str = ""
+    policy: str = "jsq"
+    door: Literal["auto", "plain", "compiled"] = "auto"
+    samples: int = 2000
+
+
 #: Lowest value of each number; the ones in `_ABOVE_ZERO` must be greater than 0.
 _AT_LEAST = {
     "workers": 1, "slots": 1, "pool": 1, "users": 0, "think_s": 0, "sessions": 0, "queue_depth": -1,
     "prefill_base_s": 0, "prefill_per_token_s": 0, "overhead_s": 0, "per_token_s": 0,
-    "limit": 1, "seeds": 1, "processes": 1, "seed": 0,
+    "limit": 1, "seeds": 1, "processes": 1, "seed": 0, "samples": 1,
 }  # fmt: skip
 _ABOVE_ZERO = ("load", "rate", "kv_tokens", "model_params", "peak_flops")
 

@@ -1,0 +1,193 @@
+"""``evenstep simulate``: one policy, once, with everything that happened kept."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import asdict
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenstep.cli._flags import add_flags, settled
+
+if TYPE_CHECKING:
+    from evenstep.config import Settled
+    from evenstep.experiments.settings import SimulateSettings
+    from evenstep.measure.records import Run
+
+#: What the table shows, by field of the summary; ``--format json`` has every field.
+SHOWN = (
+    "requests", "output_tokens", "steps", "decisions", "makespan_s", "policy_free_bound_s", "idle_share",
+    "idle_time_share", "imbalance_envelope_tokens", "imbalance_spread_tokens", "tokens_per_s",
+    "full_slot_tokens_per_s", "tpot_mean_s", "tpot_p95_s", "ttft_p95_s", "mean_wait_s", "oldest_wait_s",
+    "energy_busy_idle_j", "energy_step_average_j", "overloaded", "restarts",
+)  # fmt: skip
+
+
+#: A Chrome trace needs every worker at every step in memory.
+MOST_SAMPLED = 50_000_000
+
+
+class Simulate:
+    """The command."""
+
+    summary = "run one policy once and keep its records"
+    description = (
+        "Runs one policy on one workload and prints every metric and the digest. --records writes the tables of\n"
+        "requests, steps, workers and decisions as Parquet; --chrome-trace writes one track a worker for Perfetto."
+    )
+    examples = (
+        "evenstep simulate sample:azure-conv --policy br-0",
+        "evenstep simulate trace.csv --policy jsq --limit 2000 --records records --chrome-trace run.json",
+        "evenstep simulate workload.yaml --policy my_policy.py --door plain --format json",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        from evenstep.experiments.settings import SimulateSettings
+
+        source = "trace file, workload YAML or sample:azure-conv"
+        parser.add_argument("source", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help=source)
+        add_flags(parser, SimulateSettings, leave_out=("source",))
+        kinds = ["table", "json"]
+        parser.add_argument(
+            "--format", choices=kinds, default="table", help="what stdout gets (default table)"
+        )
+        parser.add_argument("--records", metavar="DIR", help="write the record tables as Parquet")
+        parser.add_argument(
+            "--chrome-trace", metavar="FILE.json", help="write the first sampled steps for Perfetto"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        from evenstep.experiments.settings import SimulateSettings, checked
+
+        found = settled(args, SimulateSettings)
+        return _simulate(args, found, checked(found))
+
+
+command = Simulate()
+
+
+def _simulate(args: argparse.Namespace, found: Settled[SimulateSettings], settings: SimulateSettings) -> int:
+    from evenstep.cli import _outputs as outputs
+    from evenstep.errors import InputError
+
+    if not settings.source:
+        hint = "Try sample:azure-conv."
+        raise InputError("evenstep simulate", "FILE", "missing", "a trace, a workload or a sample", hint)
+    outputs.check_writable(args.records, args.chrome_trace)
+    again = _prepared(args, found, settings)
+    run = again(settings.samples)
+    told: list[str] = []
+    if args.records is not None:
+        from evenstep.measure.parquet import write_run
+
+        told += [f"records: {path}" for path in write_run(run, Path(args.records))]
+    if args.chrome_trace is not None:
+        told.append(_chrome_trace(again, run, settings, Path(args.chrome_trace)))
+    if args.format == "json":
+        outputs.print_json(_object(run, outputs.settings_object(found, settings)))
+        return 0
+    for line in (*_table(run), *told):
+        print(line)
+    return 0
+
+
+def _prepared(
+    args: argparse.Namespace, found: Settled[SimulateSettings], settings: SimulateSettings
+) -> Callable[[int], Run]:
+    """The run as a function of the samples to keep: it is the same one however often it is made."""
+    from evenstep.experiments.compare import opened
+    from evenstep.experiments.contenders import contenders
+    from evenstep.experiments.progress import Bar, compile_notice
+    from evenstep.experiments.settings import check_fits
+    from evenstep.sim.cluster import simulate
+    from evenstep.workload.replicate import replicate
+
+    (one,) = contenders([settings.policy])
+    cluster, step_time = settings.cluster(), settings.step_time()
+    source = opened(
+        settings.source,
+        cluster,
+        step_time,
+        rate=settings.rate,
+        load=settings.load,
+        limit=settings.limit,
+        skip_bad_rows=settings.skip_bad_rows,
+        format_name=settings.format_name,
+        seed=settings.seed,
+    )
+    check_fits(found, source)
+    notice = compile_notice([one.build()[0]])
+    if notice:
+        Bar().say(notice)
+    trace = replicate(source, 0, settings.seed)
+    recorded = args.records is not None
+
+    def run(samples: int) -> Run:
+        policy, predictor = one.build()
+        return simulate(
+            trace,
+            policy,
+            cluster=cluster,
+            step_time=step_time,
+            predictor=predictor,
+            seed=settings.seed,
+            records=recorded,
+            workers=samples if recorded or args.chrome_trace is not None else 0,
+            decisions=recorded,
+            power=settings.power(),
+            door=settings.door,
+            name=one.name,
+        )
+
+    return run
+
+
+def _chrome_trace(again: Callable[[int], Run], run: Run, settings: SimulateSettings, path: Path) -> str:
+    """Write it, from samples of every step; what to tell the user."""
+    from evenstep.errors import InputError
+    from evenstep.report.chrome_trace import write_chrome_trace
+
+    if run.totals.steps * run.conditions.workers > MOST_SAMPLED:
+        hint = "Run fewer requests: --limit."
+        expected = f"at most {MOST_SAMPLED:,} steps times workers for a Chrome trace"
+        raise InputError("chrome trace", "steps", run.totals.steps, expected, hint)
+    assert run.workers is not None
+    whole = run.workers if run.workers.stride == 1 else again(run.totals.steps + 1).workers
+    assert whole is not None
+    steps = write_chrome_trace(path, whole, settings.step_time(), run.conditions)
+    return f"chrome trace: {path}, the first {steps} of {run.totals.steps} steps; open it in https://ui.perfetto.dev"
+
+
+def _table(run: Run) -> list[str]:
+    """Every shown metric on a line of its own, notes, digest."""
+    lines = [f"policy                     {run.conditions.policy}"]
+    for name in SHOWN:
+        value = run.summary[name]
+        text = "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+        lines.append(f"{name:<26} {text}")
+    lines.append(f"{'window':<26} {run.summary['window']['kind']}, {run.summary['window']['steps']} steps")
+    lines += [f"note: {note}" for note in (run.trace.notes if run.trace is not None else ())]
+    if run.conditions.oracle:
+        lines.append("its predictor saw true lengths: unreachable live")
+    return [*lines, f"{'digest':<26} {run.digest}"]
+
+
+def _object(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
+    from evenstep.cli import _outputs as outputs
+    from evenstep.cli.compare import command_line
+
+    conditions = {
+        k: None if isinstance(v, float) and isnan(v) else v for k, v in asdict(run.conditions).items()
+    }
+    return {
+        "version": 1,
+        "command": command_line(),
+        "versions": outputs.versions(),
+        "conditions": conditions,
+        "digest": run.digest,
+        "notes": list(run.trace.notes) if run.trace is not None else [],
+        **run.summary,
+        "settings": settings,
+    }
