@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from evenstep.measure.records import Conditions, RequestTable, StepTable, Totals, columns
-from evenstep.request import Trace
+from evenstep.request import PrefixBlocks, Trace
 from evenstep.routing.view import RoutingView
 from evenstep.sim.cluster import Cluster, Outage
 from evenstep.sim.drift import Drift, Profiles, rounded
@@ -280,3 +280,51 @@ def _heaviest(trace: Trace, drift: Drift) -> float:
     return float(
         max(s + gains[:k].max() for s, k in zip(trace.prompt_tokens, drift.steps(trace), strict=True))
     )
+
+
+# --- traces of any shape -------------------------------------------------------------------------------------
+
+
+@st.composite
+def traces(
+    draw: st.DrawFn,
+    *,
+    rows: tuple[int, int] = (1, 30),
+    timed: bool | None = None,
+    sessions: bool | None = None,
+    blocks: bool | None = None,
+) -> Trace:
+    """Traces that keep every promise of `Trace`, with any of its optional columns.
+
+    Args:
+        rows: smallest and largest number of rows.
+        timed: with times, without, or either (None); times have ties.
+        sessions: with sessions, links and think times, without, or either.
+        blocks: with prefix blocks, without, or either.
+    """
+    count = draw(st.integers(*rows))
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    columns: dict[str, Any] = {
+        "prompt_tokens": random.integers(1, 2000, count),
+        "output_tokens": random.integers(1, 300, count),
+    }
+    if draw(st.booleans()) if timed is None else timed:
+        columns["arrival_s"] = np.concatenate([[0.0], np.cumsum(random.integers(0, 4, count - 1) / 4)])
+    if draw(st.booleans()) if sessions is None else sessions:
+        session = random.integers(-1, 4, count)
+        last: dict[int, int] = {}
+        after = np.full(count, -1, np.int64)
+        for row, number in enumerate(session.tolist()):
+            if number >= 0:
+                after[row] = last.get(number, -1)
+                last[number] = row
+        columns |= {"session": session, "after": after, "think_s": random.integers(0, 8, count) / 8 * (after >= 0)}
+    for name, high in (("request_class", 3), ("max_tokens", 500), ("prompt_key", 9), ("output_low", 2), ("output_high", 900)):
+        if draw(st.booleans()):
+            columns[name] = random.integers(0, high, count)
+    if draw(st.booleans()) if blocks is None else blocks:
+        offsets = np.concatenate([[0], np.cumsum(random.integers(0, 5, count))]).astype(np.int64)
+        ids = random.integers(0, 40, int(offsets[-1]))
+        columns["prefix_blocks"] = PrefixBlocks(ids, offsets, 16, draw(st.sampled_from(["session", "global"])))
+    notes = tuple(draw(st.lists(st.text(max_size=12), max_size=2)))
+    return Trace(**columns, name="made up", format="made-up", notes=notes)

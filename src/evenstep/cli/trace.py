@@ -113,9 +113,9 @@ def _print_table(found: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for label, value in _rows(found):
         table.add_row(label, value)
-    console.print(table)
+    console.print(table, soft_wrap=True)
     for note in found["notes"]:
-        console.print(f"note: {note}", markup=False)
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
 
 
 def _rows(found: dict[str, Any]) -> list[tuple[str, str]]:

@@ -20,9 +20,11 @@ def flat(lists: Sequence[Any]) -> I8 | None:
     if not together:
         return np.zeros(0, np.int64)
     ids = np.array(together)
-    if ids.dtype == np.uint64:
-        return ids.view(np.int64)
-    return ids.astype(np.int64, copy=False) if ids.dtype.kind == "i" else None
+    if ids.dtype.kind == "i":
+        return ids.astype(np.int64, copy=False)
+    if set(map(type, together)) != {int} or min(together) < 0 or max(together) >= 2**64:
+        return None
+    return np.array(together, np.uint64).view(np.int64)
 
 
 def of_table(

@@ -87,11 +87,12 @@ def table(
         lines.append(number)
         wrong.append(row if isinstance(row, str) else "")
         raw.append({} if isinstance(row, str) else row)
+    present = set[str]().union(*raw)
     columns: dict[str, Any] = {}
     for field, aliases in fields.items():
-        column = _column(raw, aliases)
-        if column is not None:
-            columns[field] = column
+        names = [alias for alias in aliases if alias in present]
+        if names:
+            columns[field] = _column(raw, names)
     built = Table(path.name, columns, np.array(lines, np.int64), len(lines), skip=skip_bad_rows)
     bad = np.fromiter((bool(w) for w in wrong), np.bool_, len(wrong))
     built.reject("line", bad, "one JSON object", shown=wrong)
@@ -99,13 +100,12 @@ def table(
     return built
 
 
-def _column(rows: list[dict[str, Any]], aliases: tuple[str, ...]) -> list[Any] | None:
-    column = [row.get(aliases[0], MISSING) for row in rows]
-    for alias in aliases[1:]:
-        if not any(v is MISSING for v in column):
-            break
-        column = [row.get(alias, MISSING) if v is MISSING else v for v, row in zip(column, rows, strict=True)]
-    return None if all(v is MISSING for v in column) else column
+def _column(rows: list[dict[str, Any]], names: list[str]) -> list[Any]:
+    """For each row the value of the first of these names it has."""
+    column = [row.get(names[0], MISSING) for row in rows]
+    for name in names[1:]:
+        column = [row.get(name, MISSING) if v is MISSING else v for v, row in zip(column, rows, strict=True)]
+    return column
 
 
 def missing(path: Path, what: str, aliases: tuple[str, ...]) -> InputError:
