@@ -125,7 +125,8 @@ def _summary(comparison: Comparison) -> str:
         rows.append(f'<tr><td class="policy">{_named(comparison, number)}</td>{cells}</tr>')
     return (
         f"<h2>Summary</h2><p class='hint'>{escape(window_sentence(comparison))}"
-        f" Means over replicates, ± half a 95 % t-interval of the mean. Energy: busy and idle parts of a step priced apart.</p>"
+        " Means over replicates, ± half a 95 % t-interval of the mean. Energy: busy and idle parts of a step priced"
+        " apart.</p>"
         f'<div class="scroll"><table><thead><tr><th>policy</th>{heads}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>{_yardsticks(comparison)}"
     )
@@ -284,14 +285,14 @@ def _made_by(comparison: Comparison) -> str:
     ]
     rows = "".join(
         f"<tr><td>{escape(p.policy)}</td><td><code>{escape(d)}</code></td><td>{seed}</td></tr>"
-        for i, p in enumerate(comparison.policies)
+        for p in comparison.policies
         for seed, d in zip(p.seeds, p.digests, strict=True)
     )
     parts.append(
         "<h3>Digests</h3><p class='hint'>SHA-256 over request id, worker, admission step and completion step of every"
         " request, and the final clock.</p>"
-        f'<div class="scroll"><table class="digests"><thead><tr><th>policy</th><th>digest</th><th>seed</th></tr></thead><tbody>{rows}'
-        "</tbody></table></div>"
+        '<div class="scroll"><table class="digests"><thead><tr><th>policy</th><th>digest</th><th>seed</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
     )
     return "\n".join(parts)
 

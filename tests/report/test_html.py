@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tests.measure.test_comparison import replicates
+
+from evenstep.errors import InputError
+from evenstep.measure.comparison import Interval, compare_runs
+from evenstep.report.html import page, write_report
+
+ORACLE = "bf-io:horizon=20,predictor=oracle"
+VOID = {"meta", "br", "wbr"}
+
+
+class Balanced(HTMLParser):
+    """Every element that opens closes, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def made(seeds=3, **changes):
+    groups = [
+        replicates("fcfs", seeds),
+        replicates("even", seeds, even=True),
+        replicates(ORACLE, seeds, oracle=True),
+    ]
+    comparison = dataclasses.replace(
+        compare_runs(groups),
+        command="evenstep compare 'a & b.csv' --policy fcfs",
+        versions={"evenstep": "1.2.3"},
+        **changes,
+    )
+    return comparison, {g[0].conditions.policy: g[0] for g in groups}
+
+
+def test_the_page_is_balanced_and_asks_for_nothing():
+    text = page(*made())
+    parser = Balanced()
+    parser.feed(text)
+    assert parser.open == []
+    assert not parser.seen & {"script", "link", "img", "iframe", "object"}
+    assert not re.search(r"https?://|url\(|@import|src=|href=", text)
+    assert "default-src 'none'" in text
+
+
+def test_the_page_says_how_it_was_made():
+    comparison, runs = made()
+    text = page(comparison, runs)
+    assert "evenstep compare &#x27;a &amp; b.csv&#x27; --policy fcfs" in text
+    assert "1.2.3" in text
+    for result in comparison.policies:
+        assert all(d in text for d in result.digests)
+    assert "One row was dropped." in text
+    assert "the trace rotated by keyed offsets" in text
+    assert "oracle: unreachable live" in text
+
+
+def test_licence_and_attribution_of_the_trace_are_shown():
+    comparison, runs = made()
+    told = {**comparison.trace, "licence": "CC-BY-4.0", "attribution": "who measured it"}
+    text = page(dataclasses.replace(comparison, trace=told), runs)
+    assert "CC-BY-4.0" in text
+    assert "who measured it" in text
+
+
+def test_all_text_is_escaped():
+    hostile = "<script>alert('x')</script>"
+    comparison, runs = made(notes=(hostile,))
+    comparison = dataclasses.replace(
+        comparison,
+        command=hostile,
+        versions={hostile: hostile},
+        trace={**comparison.trace, "name": hostile, hostile: hostile},
+        policies=(dataclasses.replace(comparison.policies[0], policy=hostile), *comparison.policies[1:]),
+    )
+    runs[hostile] = runs.pop("fcfs")
+    text = page(comparison, runs)
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_every_policy_has_its_chart_and_its_rows():
+    text = page(*made())
+    assert text.count("<figure>") == 3 + 8
+    assert text.count('class="badge base"') == 1
+    assert "Differences to fcfs" in text
+
+
+def test_clear_differences_are_coloured_by_what_is_better():
+    comparison, runs = made()
+    first, second, third = comparison.policies
+    differences = {
+        "idle_share": Interval(-1.0, -2.0, -0.5),
+        "full_slot_tokens_per_s": Interval(-1.0, -2.0, -0.5),
+        "makespan_s": Interval(-1.0, -2.5, 0.5),
+        "tpot_p95_s": Interval(1.0, 0.5, 1.5),
+    }
+    changed = dataclasses.replace(second, versus_first=differences)
+    text = page(dataclasses.replace(comparison, policies=(first, changed, third)), runs)
+    row = next(r for r in re.findall("<tr>.*?</tr>", text.split("Differences to fcfs")[1]) if "even" in r)
+    assert re.findall(r'<td class="(good|bad)">([-+])', row) == [("good", "-"), ("bad", "-"), ("bad", "+")]
+
+
+def test_the_lead_never_praises_an_oracle():
+    comparison, runs = made()
+    lead = re.search(r"<p class='lead'>.*?</p>", page(comparison, runs)).group()
+    assert "bf-io" not in lead
+    assert "<b>even</b>" in lead or "<b>fcfs</b>" in lead
+
+
+def test_another_baseline_is_compared_with():
+    comparison = compare_runs([replicates("fcfs"), replicates("even", even=True)], baseline=1)
+    text = page(comparison, {})
+    assert "Differences to even" in text
+
+
+def test_one_policy_one_seed_and_no_records_still_make_a_page():
+    comparison = compare_runs([replicates("fcfs", 1)])
+    text = page(comparison, {})
+    Balanced().feed(text)
+    assert "Worker samples were not recorded." in text
+    assert text.count("Not recorded.") == 5
+    assert "Differences to" not in text
+    assert "One replicate: no intervals." in text
+
+
+def test_the_report_is_written_whole(tmp_path):
+    comparison, runs = made()
+    path = tmp_path / "report.html"
+    write_report(comparison, runs, path)
+    assert path.read_text(encoding="utf-8") == page(comparison, runs)
+    assert path.stat().st_size < 300_000
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_a_clear_error():
+    with pytest.raises(InputError, match="No space left on device"):
+        write_report(*made(1), Path("/dev/full"))

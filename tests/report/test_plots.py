@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from tests.measure.small_cluster import small_run
+from tests.measure.test_comparison import replicates
+
+from evenstep.measure.comparison import compare_runs
+from evenstep.report import plots
+
+
+def runs(requests=60, workers=3):
+    random = np.random.default_rng(1)
+    prompts, outputs = random.integers(1, 90, requests).tolist(), random.integers(1, 30, requests).tolist()
+    return {
+        "fcfs": small_run(prompts, outputs, workers=workers, slots=2),
+        "even": small_run(prompts, outputs, workers=workers, slots=2, even=True, policy="even"),
+    }
+
+
+CHARTS = [
+    plots.envelope_over_time,
+    plots.idle_over_time,
+    plots.power_over_time,
+    plots.imbalance_distribution,
+    plots.tpot_distribution,
+]
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+def test_every_policy_has_a_line_and_the_svg_is_well_formed(chart):
+    root = ET.fromstring(chart(runs()))
+    lines = [p.attrib["class"] for p in root.iter("path") if p.attrib["class"].startswith("line")]
+    assert lines == ["line c0", "line c1"]
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+def test_without_records_there_is_no_chart(chart):
+    bare = {name: dataclasses.replace(r, steps=None, requests=None) for name, r in runs().items()}
+    assert chart(bare) == ""
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+def test_lines_are_thinned(chart):
+    long = {"fcfs": small_run([5] * 1500, [1] * 1500, slots=2, workers=1)}
+    points = max(len(re.findall("[ML]", p)) for p in re.findall(r'class="line c0" d="([^"]*)"', chart(long)))
+    assert 1 <= points <= plots.POINTS
+
+
+def test_a_run_of_one_step_is_drawn():
+    one = {"fcfs": small_run([5], [1])}
+    for chart in CHARTS:
+        ET.fromstring(chart(one))
+    assert plots.load_bands(one)
+
+
+def test_stretches_keep_the_mean():
+    steps = runs()["fcfs"].steps
+    start, mean = plots._over_time(steps, steps.envelope)
+    assert start[0] == 0.0
+    assert start.size == steps.rows
+    assert mean.tolist() == steps.envelope.tolist()
+    many = small_run([5] * 900, [1] * 900, slots=1, workers=1).steps
+    start, mean = plots._over_time(many, np.arange(many.rows, dtype=float))
+    assert start.size == plots.POINTS
+    assert mean.tolist() == [3 * i + 1 for i in range(300)]
+
+
+def test_load_bands_share_their_axes_and_draw_every_worker():
+    bands = plots.load_bands(runs())
+    assert list(bands) == ["fcfs", "even"]
+    for svg in bands.values():
+        assert svg.count('class="thin') == 3
+        assert svg.count('class="area') == 1
+    figures = [re.findall(r'text-anchor="end">([^<]*)<', svg) for svg in bands.values()]
+    assert figures[0] == figures[1]
+
+
+def test_a_large_fleet_draws_some_workers_and_the_band_of_all():
+    table = runs(workers=40)
+    svg = plots.load_bands(table)["fcfs"]
+    assert svg.count('class="thin') == plots.WORKER_LINES
+
+
+def test_a_policy_without_samples_is_left_out_and_colours_stay():
+    found = runs()
+    found["fcfs"] = dataclasses.replace(found["fcfs"], workers=None)
+    bands = plots.load_bands(found)
+    assert list(bands) == ["even"]
+    assert "area c1" in bands["even"]
+
+
+def test_waits_have_a_bar_a_policy_and_fifth_with_its_figures():
+    fifths = {name: run.summary["waits_by_prompt_fifth"] for name, run in runs().items()}
+    svg = plots.waits_by_size(fifths, "mean_wait_s", "mean wait, s")
+    assert svg.count("<rect") == 2 * len(fifths["fcfs"]) == 10
+    assert f"{fifths['fcfs'][0]['requests']} requests" in svg
+    assert plots.waits_by_size({"fcfs": []}, "mean_wait_s", "mean wait, s") == ""
+    assert plots.waits_by_size({}, "mean_wait_s", "mean wait, s") == ""
+
+
+def test_energy_has_a_bar_a_policy_and_accounting():
+    comparison = compare_runs([replicates("fcfs"), replicates("even", even=True)])
+    assert plots.energy(comparison).count("<rect") == 4
+
+
+def test_idle_share_of_a_bent_law_is_of_local_time():
+    run = runs()["fcfs"]
+    bent = dataclasses.replace(run.conditions, seconds_per_token=math.nan)
+    steps = dataclasses.replace(run.steps, local_sum_s=3 * run.steps.local_max_s)
+    assert plots.idle_of(steps, bent).tolist() == [0.0] * steps.rows
+    assert plots.idle_of(steps, run.conditions).max() > 0

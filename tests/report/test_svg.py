@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstep.report.svg import Board, Scale, from_zero, round_step, series_class
+
+
+@pytest.mark.parametrize(("size", "step"), [(1, 1), (1.1, 2), (3, 5), (7, 10), (0.03, 0.05), (2000, 2000)])
+def test_steps_are_round(size, step):
+    assert round_step(size) == pytest.approx(step)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_ticks_lie_inside_and_are_few(low, span):
+    scale = Scale(low, low + span)
+    ticks = scale.ticks()
+    slack = 1e-6 * max(1.0, abs(low), span)
+    assert 1 <= len(ticks) <= 7
+    assert all(low - slack <= t <= low + span + slack for t in ticks)
+
+
+def test_log_ticks_are_powers_of_ten():
+    assert Scale(0.5, 2000, log=True).ticks() == [1, 10, 100, 1000]
+
+
+def test_values_beyond_the_ends_are_put_on_them():
+    assert Scale(0, 10).share(np.array([-5.0, 0, 2.5, 10, 99])).tolist() == [0, 0, 0.25, 1, 1]
+    assert Scale(1, 100, log=True).share(np.array([0.0, 10, 1e9])).tolist() == [0, 0.5, 1]
+
+
+def test_a_scale_from_zero_holds_every_value_and_survives_none():
+    assert from_zero([np.array([1.0, 4.0]), np.array([np.nan, 10.0])], 1.0) == Scale(0.0, 10.0)
+    assert from_zero([]) == from_zero([np.zeros(3)]) == from_zero([np.array([np.nan])]) == Scale(0.0, 1.0)
+
+
+def board() -> Board:
+    return Board(Scale(0, 10), Scale(0, 100), width=100, height=100, left=0, right=0, top=0, bottom=0)
+
+
+def test_a_line_goes_from_the_lower_left_and_breaks_at_nan():
+    b = board()
+    b.line(np.array([0.0, 5, 6, 10]), np.array([0.0, 50, np.nan, 100]), 1)
+    assert b.parts == ['<path class="line c1" d="M0.0 100.0L50.0 50.0M100.0 0.0"/>']
+    b.line(np.array([1.0]), np.array([np.nan]), 1)
+    assert len(b.parts) == 1
+
+
+def test_an_area_closes():
+    b = board()
+    b.area(np.array([0.0, 10]), np.array([0.0, 0]), np.array([100.0, 50]), 0)
+    b.area(np.zeros(0), np.zeros(0), np.zeros(0), 0)
+    assert b.parts == ['<path class="area c0" d="M0.0 0.0L100.0 50.0L100.0 100.0L0.0 100.0Z"/>']
+
+
+def test_a_bar_stands_on_the_axis():
+    b = board()
+    b.bar(0.5, 0.25, 40.0, 2, "<jsq>")
+    assert b.parts[0].startswith('<rect class="bar c2" x="50.0" y="60.0" width="25.0" height="40.0">')
+    assert "&lt;jsq&gt;" in b.parts[0]
+
+
+def test_a_whole_chart_is_well_formed():
+    b = Board(Scale(0, 10), Scale(0, 100), label='a "quoted" <label>')
+    b.axes("time, s", "share & more")
+    b.titles("x", "y")
+    b.note(0.5, "1 < 2")
+    root = ET.fromstring(b.svg())
+    assert root.attrib["aria-label"] == 'a "quoted" <label>'
+    assert "share & more" in {t.text for t in root.iter("text")}
+
+
+def test_more_policies_than_colours_are_told_apart_by_dashes():
+    assert series_class(3) == "c3"
+    assert series_class(11) == "c3 d1"
+    assert len({series_class(i) for i in range(24)}) == 24
+
+
+def test_every_class_has_a_style():
+    from importlib.resources import files
+
+    style = files("evenstep.report").joinpath("report.css").read_text(encoding="utf-8")
+    for name in {c for i in range(40) for c in series_class(i).split()} | {
+        "line",
+        "thin",
+        "area",
+        "bar",
+        "grid",
+        "axis",
+        "tick",
+    }:
+        assert re.search(rf"\.{name}\b", style), name
