@@ -58,8 +58,18 @@ class Rows:
             print(line)
         print()
         self._table.foot(comparison)
-        for line in told:
+        for line in (overload(comparison), *told):
             print(line)
+
+
+def overload(comparison: Comparison) -> str:
+    """Whether BF-IO's Definition 1 held: the papers' bounds assume it."""
+    kept = [p for p in comparison.policies if p.mean("overloaded")]
+    if len(kept) == len(comparison.policies):
+        return "Overload (BF-IO Definition 1: no slot left free after a decision) held at every step."
+    first = comparison.policies[0].summaries[0]
+    at = f"{first['overloaded_steps']} of {first['steps']} steps of {comparison.policies[0].policy}"
+    return f"Overload (BF-IO Definition 1: no slot left free after a decision) held at {at}, first replicate."
 
 
 def differences(comparison: Comparison) -> list[str]:
@@ -134,25 +144,30 @@ def file_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_.=" else "-" for letter in Path(name).name)
 
 
-def check_writable(*places: str | None) -> None:
-    """See before a long run that its outputs can be written.
+def check_writable(file: str | None) -> None:
+    """See before a long run that a file can be written.
 
     Raises:
-        InputError: a folder that is missing or may not be written to.
+        InputError: its folder is missing or may not be written to, or it is a folder itself.
     """
-    for place in places:
-        if place is None:
-            continue
-        path = Path(place)
-        folder = path.parent if path.suffix else path
-        while not folder.exists() and not path.suffix:
-            folder = folder.parent
-        if path.is_dir() and path.suffix:
-            raise InputError(place, "file", place, "a file, not a folder")
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            raise InputError(place, "folder", str(folder), "a folder that exists and can be written to")
+    if file is None:
+        return
+    path = Path(file)
+    if path.is_dir():
+        raise InputError(file, "file", file, "a file, not a folder")
+    if not path.exists() and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+        raise InputError(file, "folder", str(path.parent), "a folder that exists and can be written to")
 
 
-def warn(line: str) -> None:
-    """A line on stderr."""
-    print(line, file=sys.stderr)
+def check_folder(folder: str | None) -> None:
+    """See before a long run that a folder can be made and written to.
+
+    Raises:
+        InputError: it is a file, or its nearest existing parent may not be written to.
+    """
+    if folder is None:
+        return
+    path = Path(folder).absolute()
+    nearest = next(place for place in (path, *path.parents) if place.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise InputError(folder, "folder", str(nearest), "a folder that can be written to")

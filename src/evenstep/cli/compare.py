@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,11 +74,6 @@ class Compare:
 command = Compare()
 
 
-def command_line() -> str:
-    """The command as it was typed, quoted so that it can be typed again."""
-    return shlex.join(["evenstep", *sys.argv[1:]])
-
-
 def _compare(args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings) -> int:
     from evenstep.cli import _outputs as outputs
     from evenstep.errors import InputError
@@ -91,7 +84,8 @@ def _compare(args: argparse.Namespace, found: Settled[CompareSettings], settings
     if not settings.source:
         hint = "Try sample:azure-conv."
         raise InputError("evenstep compare", "FILE", "missing", "a trace, a workload or a sample", hint)
-    outputs.check_writable(args.report, args.records)
+    outputs.check_writable(args.report)
+    outputs.check_folder(args.records)
     asked = contenders(settings.policies)
     plan = _plan(args, found, settings)
     rows = outputs.Rows(asked) if args.format == "table" else None
@@ -103,7 +97,7 @@ def _compare(args: argparse.Namespace, found: Settled[CompareSettings], settings
         progress=Bar(),
         on_contender=rows.add if rows is not None else None,
     )
-    comparison = outputs.described(outcome, (), command_line())
+    comparison = outputs.described(outcome, (), args.command_line)
     told: list[str] = []
     if args.records is not None:
         told += outputs.write_records(outcome, settings.policies, Path(args.records))

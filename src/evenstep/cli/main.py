@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Protocol
@@ -135,6 +136,7 @@ def _run(words: list[str]) -> int:
         hint = nearest(words[0], names.members("cli"))
         raise InputError("evenstep", "command", words[0], "a known command", hint)
     args = parser_of(words[0]).parse_args(words[1:])
+    args.command_line = shlex.join(["evenstep", *words])  # as it was typed, so that it can be typed again
     return int(args.run(args))
 
 

@@ -75,7 +75,8 @@ def _simulate(args: argparse.Namespace, found: Settled[SimulateSettings], settin
     if not settings.source:
         hint = "Try sample:azure-conv."
         raise InputError("evenstep simulate", "FILE", "missing", "a trace, a workload or a sample", hint)
-    outputs.check_writable(args.records, args.chrome_trace)
+    outputs.check_writable(args.chrome_trace)
+    outputs.check_folder(args.records)
     again = _prepared(args, found, settings)
     run = again(settings.samples)
     told: list[str] = []
@@ -86,7 +87,7 @@ def _simulate(args: argparse.Namespace, found: Settled[SimulateSettings], settin
     if args.chrome_trace is not None:
         told.append(_chrome_trace(again, run, settings, Path(args.chrome_trace)))
     if args.format == "json":
-        outputs.print_json(_object(run, outputs.settings_object(found, settings)))
+        outputs.print_json(_object(run, args.command_line, outputs.settings_object(found, settings)))
         return 0
     for line in (*_table(run), *told):
         print(line)
@@ -174,16 +175,15 @@ def _table(run: Run) -> list[str]:
     return [*lines, f"{'digest':<26} {run.digest}"]
 
 
-def _object(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
+def _object(run: Run, command_line: str, settings: dict[str, Any]) -> dict[str, Any]:
     from evenstep.cli import _outputs as outputs
-    from evenstep.cli.compare import command_line
 
     conditions = {
         k: None if isinstance(v, float) and isnan(v) else v for k, v in asdict(run.conditions).items()
     }
     return {
         "version": 1,
-        "command": command_line(),
+        "command": command_line,
         "versions": outputs.versions(),
         "conditions": conditions,
         "digest": run.digest,

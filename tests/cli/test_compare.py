@@ -1,0 +1,226 @@
+"""``evenstep compare``."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from evenstep.cli.main import main, parser_of
+
+SMALL = ["--workers", "4", "--slots", "8", "--pool", "32", "--limit", "300"]
+FIELDS = {
+    "policy", "requests", "output_tokens", "digest", "idle_share", "idle_time_share", "imbalance_envelope_tokens",
+    "imbalance_spread_tokens", "tokens_per_s", "full_slot_tokens_per_s", "makespan_s", "tpot_mean_s", "tpot_p95_s",
+    "ttft_p95_s", "mean_wait_s", "oldest_wait_s", "energy_busy_idle_j", "energy_step_average_j", "window", "versus_first",
+}  # fmt: skip
+
+
+def compare(capsys, *words: str) -> dict:
+    assert main(["compare", "sample:azure-conv", *SMALL, *words, "--format", "json"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    return json.loads(out)
+
+
+def test_json_is_one_object_with_every_field_of_the_contract_in_the_order_asked(capsys):
+    found = compare(capsys, "--policy", "least-load", "--policy", "jsq", "--seeds", "2")
+    assert [p["policy"] for p in found["policies"]] == ["least-load", "jsq"]
+    for policy in found["policies"]:
+        assert set(policy) >= FIELDS
+    first, second = found["policies"]
+    assert first["versus_first"] is None
+    difference = second["versus_first"]["idle_share"]
+    assert difference["diff"] == pytest.approx(second["idle_share"] - first["idle_share"])
+    assert difference["low"] <= difference["diff"] <= difference["high"]
+    assert first["requests"] == 300
+    assert found["replicates"] == "rotated"
+
+
+def test_one_seed_has_no_intervals(capsys):
+    found = compare(capsys, "--policy", "least-load", "--policy", "jsq", "--seeds", "1")
+    assert found["policies"][1]["versus_first"]["makespan_s"]["low"] is None
+    assert found["policies"][1]["versus_first"]["makespan_s"]["high"] is None
+
+
+def test_the_same_command_gives_the_same_digests(capsys):
+    asked = ["--policy", "random", "--seeds", "2"]
+    one, two = compare(capsys, *asked), compare(capsys, *asked)
+    assert one["policies"][0]["digest"] == two["policies"][0]["digest"]
+    other = compare(capsys, *asked, "--seed", "5")
+    assert other["policies"][0]["digest"] != one["policies"][0]["digest"]
+
+
+def test_the_report_says_where_every_setting_comes_from(capsys, tmp_path):
+    config = tmp_path / "c.yaml"
+    config.write_text("version: 1\nseeds: 1\npolicies: [jsq]\nload: 0.5\nworkers: 99\n")
+    found = compare(capsys, "--config", str(config))
+    settings = found["settings"]
+    assert settings["seeds"] == {"value": 1, "origin": str(config)}
+    assert settings["workers"] == {"value": 4, "origin": "command line"}
+    assert settings["arrivals"] == {"value": "timed", "origin": "implied"}
+    assert settings["overhead_s"] == {"value": 0.0049, "origin": "default"}
+
+
+def test_the_table_has_a_row_a_policy_differences_and_digests(capsys):
+    assert (
+        main(["compare", "sample:azure-conv", *SMALL, "--policy", "jsq", "--policy", "fcfs", "--seeds", "2"])
+        == 0
+    )
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert lines[0].startswith("policy") and "idle" in lines[0]
+    assert lines[2].startswith("jsq") and lines[3].startswith("fcfs")
+    assert "difference to jsq, replicate by replicate" in out
+    assert "Overload (BF-IO Definition 1" in out
+    assert "--report FILE.html" in out
+    assert out.count("digest ") == 2
+
+
+def test_report_and_records_are_written_and_said(capsys, tmp_path):
+    report, records = tmp_path / "r.html", tmp_path / "records"
+    words = ["--policy", "jsq", "--seeds", "2", "--report", str(report), "--records", str(records)]
+    assert main(["compare", "sample:azure-conv", *SMALL, *words]) == 0
+    assert f"report: {report}" in capsys.readouterr().out
+    page = report.read_text()
+    assert "evenstep compare sample:azure-conv" in page
+    assert 'src="http' not in page and 'href="http' not in page
+    assert sorted(p.name for p in records.glob("0-jsq/*")) == ["replicate-0", "replicate-1"]
+    assert (records / "0-jsq" / "replicate-1" / "requests.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--workers", "0"], "--workers is 0"),
+        (["--slots", "0"], "--slots is 0"),
+        (["--seeds", "0"], "--seeds is 0"),
+        (["--limit", "0"], "--limit is 0"),
+        (["--overhead-s", "-1"], "--overhead-s is -1.0"),
+        (["--load", "0"], "--load is 0.0"),
+        (["--load", "nan"], "--load is nan"),
+        (["--workers", "two"], "--workers is 'two'; expected an integer"),
+        (["--groups", "4,4"], "--groups is [4, 4]"),
+        (["--groups", "a"], "--groups is 'a'"),
+        (["--arrivals", "tmied"], "Did you mean timed?"),
+        (["--policy", "jqs"], "Did you mean jsq?"),
+        (["--policy", "jsq:tise=lowest"], "Did you mean ties?"),
+        (["--policy", "br-h:horizon=20"], "predictor=oracle"),
+        (["--policy", "nowhere.py"], "expected an existing Python file"),
+        (["--baseline", "fcfs", "--policy", "jsq"], "expected one of the policies compared"),
+        (["--arrivals", "closed"], "Give --users and --think-s"),
+        (["--report", "/nowhere/at/all/r.html"], "/nowhere/at/all"),
+        (["--sedes", "2"], "Did you mean --seeds"),
+        (["--config", "nowhere.yaml"], "expected a readable file"),
+        (["--format-name", "azuer"], "Did you mean azure"),
+    ],
+)
+def test_bad_input_is_exit_2_and_one_line(capsys, words, message):
+    assert main(["compare", "sample:azure-conv", "--limit", "20", *words]) == 2
+    seen = capsys.readouterr()
+    assert seen.out == ""
+    assert seen.err.count("\n") == 1
+    assert message in seen.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.csv", b"", "empty.csv"),
+        ("header.csv", b"TIMESTAMP,ContextTokens,GeneratedTokens\n", "header.csv"),
+        ("binary.csv", bytes(range(256)) * 4, "binary.csv"),
+        (
+            "negative.csv",
+            b"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,-5,3\n",
+            "ContextTokens",
+        ),
+        (
+            "nan.csv",
+            b"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,nan,3\n",
+            "ContextTokens",
+        ),
+        (
+            "short.csv",
+            b"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,5\n",
+            "short.csv",
+        ),
+    ],
+)
+def test_a_bad_file_is_exit_2_and_one_line(capsys, tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert main(["compare", str(path), "--policy", "jsq"]) == 2
+    seen = capsys.readouterr()
+    assert seen.out == "" and seen.err.count("\n") == 1
+    assert message in seen.err
+
+
+def test_timed_arrivals_on_a_length_list_need_a_rate(capsys, tmp_path):
+    path = tmp_path / "lengths.csv"
+    path.write_text(
+        "num_prefill_tokens,num_decode_tokens\n" + "".join(f"{5 + i},{1 + i % 4}\n" for i in range(40))
+    )
+    words = ["compare", str(path), "--policy", "jsq", "--seeds", "1", "--format", "json"]
+    assert main([*words, "--arrivals", "timed"]) == 2
+    assert "--rate" in capsys.readouterr().err
+    assert main([*words, "--rate", "5"]) == 0
+    assert "Poisson" in capsys.readouterr().out
+
+
+def test_a_policy_that_breaks_its_contract_is_exit_2_and_one_line(capsys, tmp_path):
+    bad = tmp_path / "greedy.py"
+    bad.write_text(
+        "import numpy as np\nfrom evenstep import RoutingDecision\n"
+        "class Greedy:\n    def route(self, view):\n"
+        "        return RoutingDecision(np.zeros(view.waiting_id.size, np.int64))\n"
+        "policy = Greedy\n"
+    )
+    assert main(["compare", "sample:azure-conv", "--policy", str(bad)]) == 2
+    seen = capsys.readouterr()
+    assert "over capacity" in seen.err and seen.err.count("\n") == 1
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /dev/full")
+def test_a_full_disk_is_exit_2_and_one_line(tmp_path):
+    for words in (["--report", "/dev/full"], ["--format", "json"]):
+        out = "/dev/full" if words[0] == "--format" else "/dev/null"
+        with open(out, "w") as stream:  # noqa: PTH123 - a device
+            seen = subprocess.run(
+                [sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())",
+                 "compare", "sample:azure-conv", *SMALL, "--policy", "jsq", *words],
+                stdout=stream, stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+        assert seen.returncode == 2, seen.stderr
+        assert seen.stderr.count("\n") == 1 and "No space left" in seen.stderr
+
+
+def test_help_shows_every_setting_with_its_meaning():
+    text = parser_of("compare").format_help()
+    for flag in (
+        "--workers",
+        "--think-s",
+        "--per-token-s",
+        "--model-params",
+        "--peak-flops",
+        "--skip-bad-rows",
+        "--records",
+    ):
+        assert flag in text
+    assert "evenstep compare sample:azure-conv" in text
+
+
+def test_no_figure_is_nan(capsys):
+    def walk(value):
+        if isinstance(value, dict):
+            for inner in value.values():
+                walk(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                walk(inner)
+        else:
+            assert not (isinstance(value, float) and math.isnan(value))
+
+    walk(compare(capsys, "--policy", "jsq", "--load", "0.05", "--seeds", "1"))

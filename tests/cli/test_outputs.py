@@ -1,0 +1,49 @@
+"""What commands print and write."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from evenstep.cli import _outputs as outputs
+from evenstep.errors import InputError
+from evenstep.measure.comparison import Interval
+
+
+def test_a_difference_shows_half_its_interval():
+    assert outputs._interval(Interval(0.5, 0.25, 0.75), 100.0, 1) == "+50.0 ±25.0"
+    assert outputs._interval(Interval(-0.5, None, None), 1.0, 2) == "-0.50"
+    assert outputs._interval(None, 1.0, 2) == "-"
+
+
+def test_json_is_one_line_and_refuses_nan(capsys):
+    outputs.print_json({"a": 1})
+    assert json.loads(capsys.readouterr().out) == {"a": 1}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        outputs.print_json({"a": float("nan")})
+
+
+def test_a_policy_becomes_a_file_name():
+    assert outputs.file_name("bf-io:horizon=20,discount=0.9") == "bf-io-horizon=20-discount=0.9"
+    assert outputs.file_name("some/where/mine.py:Thing") == "mine.py-Thing"
+
+
+def test_places_are_tried_before_a_long_run(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    outputs.check_writable(None)
+    outputs.check_writable(str(tmp_path / "new.html"))
+    outputs.check_folder(None)
+    outputs.check_folder(str(tmp_path / "a" / "b"))
+    with pytest.raises(InputError, match="a file, not a folder"):
+        outputs.check_writable(str(tmp_path))
+    with pytest.raises(InputError, match="a folder that exists"):
+        outputs.check_writable(str(tmp_path / "absent" / "x.html"))
+    with pytest.raises(InputError, match="can be written to"):
+        outputs.check_folder(str(file / "below"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_versions_say_what_runs_the_kernels():
+    assert set(outputs.versions()) == {"evenstep", "python", "numpy", "kernels"}

@@ -1,0 +1,70 @@
+"""``evenstep simulate``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from evenstep.cli import simulate as module
+from evenstep.cli.main import main
+
+SMALL = ["simulate", "sample:azure-conv", "--workers", "4", "--slots", "8", "--pool", "32", "--limit", "120"]
+
+
+def test_the_table_names_the_policy_every_shown_metric_and_the_digest(capsys):
+    assert main([*SMALL, "--policy", "least-load"]) == 0
+    out = capsys.readouterr().out
+    assert "least-load" in out
+    for name in module.SHOWN:
+        assert name in out
+    assert "digest" in out
+
+
+def test_json_is_one_object_and_both_doors_give_one_digest(capsys):
+    digests = set()
+    for door in ("plain", "compiled"):
+        assert main([*SMALL, "--policy", "jsq", "--door", door, "--format", "json"]) == 0
+        out = capsys.readouterr().out
+        assert out.count("\n") == 1
+        digests.add(json.loads(out)["digest"])
+    assert len(digests) == 1
+
+
+def test_records_and_chrome_trace_are_written(capsys, tmp_path):
+    words = [
+        "--records",
+        str(tmp_path / "records"),
+        "--chrome-trace",
+        str(tmp_path / "run.json"),
+        "--samples",
+        "16",
+    ]
+    assert main([*SMALL, *words]) == 0
+    written = sorted(p.name for p in (tmp_path / "records").iterdir())
+    assert written == ["decisions.parquet", "requests.parquet", "steps.parquet", "workers.parquet"]
+    events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    tracks = {e["args"]["name"] for e in events if e.get("name") == "thread_name"}
+    assert tracks == {f"worker {g}" for g in range(4)}
+    assert "chrome trace:" in capsys.readouterr().out
+
+
+def test_a_run_too_long_for_a_chrome_trace_says_so(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MOST_SAMPLED", 10)
+    assert main([*SMALL, "--chrome-trace", str(tmp_path / "run.json")]) == 2
+    assert "--limit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["simulate"], "FILE is 'missing'"),
+        ([*SMALL, "--samples", "0"], "--samples is 0"),
+        ([*SMALL, "--door", "back"], "expected one of auto, plain, compiled"),
+        ([*SMALL, "--policy", "jqs"], "Did you mean jsq?"),
+    ],
+)
+def test_bad_input_is_exit_2_and_one_line(capsys, words, message):
+    assert main(words) == 2
+    seen = capsys.readouterr()
+    assert message in seen.err and seen.err.count("\n") == 1
