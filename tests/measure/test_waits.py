@@ -28,7 +28,7 @@ def test_equal_prompts_are_one_group():
     (only,) = waits.fifths()
     assert only["requests"] == 20
     assert only["oldest_wait_s"] == 19.0
-    assert only["prompt_tokens_from"] <= 100 <= only["prompt_tokens_to"]
+    assert only["prompt_tokens_from"] == only["prompt_tokens_to"] == 100
 
 
 def test_no_requests_have_no_fifths():
@@ -52,3 +52,4 @@ def test_fifths_cover_every_request_once_in_order_of_size(rows, cut):
     assert sum(f["requests"] for f in fifths) == size.size
     ends = [e for f in fifths for e in (f["prompt_tokens_from"], f["prompt_tokens_to"])]
     assert ends == sorted(ends)
+    assert (ends[0], ends[-1]) == (size.min(), size.max())

@@ -26,6 +26,7 @@ class WaitsBySize:
         self._count: I8 = np.zeros(_BINS, np.int64)
         self._sum: F8 = np.zeros(_BINS)
         self._oldest: F8 = np.zeros(_BINS)
+        self._shortest, self._longest = 1 << 62, 0
 
     def add(self, prompt_tokens: I8, wait_s: F8) -> None:
         """Count int64[N] prompt tokens, all >= 1, and float64[N] seconds."""
@@ -34,12 +35,14 @@ class WaitsBySize:
         self._count[: seen.size] += seen
         self._sum[: seen.size] += np.bincount(bins, weights=wait_s)
         np.maximum.at(self._oldest, bins, wait_s)
+        self._shortest = min(self._shortest, int(prompt_tokens.min(initial=self._shortest)))
+        self._longest = max(self._longest, int(prompt_tokens.max(initial=self._longest)))
 
     def fifths(self) -> list[dict[str, Any]]:
         """From the shortest fifth to the longest; a fifth that equal prompts leave empty is left out.
 
         Returns:
-            dicts with ``prompt_tokens_from`` and ``prompt_tokens_to`` (ends of the bins, both included),
+            dicts with ``prompt_tokens_from`` and ``prompt_tokens_to`` (both included),
             ``requests``, ``mean_wait_s``, ``oldest_wait_s``.
         """
         present = np.flatnonzero(self._count)
@@ -56,8 +59,8 @@ class WaitsBySize:
             requests = int(self._count[bins].sum())
             rows.append(
                 {
-                    "prompt_tokens_from": _lower(int(bins[0])),
-                    "prompt_tokens_to": _lower(int(bins[-1]) + 1) - 1,
+                    "prompt_tokens_from": max(_lower(int(bins[0])), self._shortest),
+                    "prompt_tokens_to": min(_lower(int(bins[-1]) + 1) - 1, self._longest),
                     "requests": requests,
                     "mean_wait_s": float(self._sum[bins].sum()) / requests,
                     "oldest_wait_s": float(self._oldest[bins].max()),

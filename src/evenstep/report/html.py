@@ -110,7 +110,11 @@ def _lead(comparison: Comparison) -> list[str]:
         ]
     rate = (best.versus_first or {}).get("full_slot_tokens_per_s")
     gain = relative(rate, first.mean("full_slot_tokens_per_s"))
-    more = "" if gain == MISSING else f" With all slots full its token rate differs by {escape(gain)}."
+    more = (
+        ""
+        if gain == MISSING
+        else f" With all slots full its token rate is {escape(gain)} against {escape(first.policy)}."
+    )
     return [
         f"<p class='lead'>Of the policies that can run live, <b>{escape(best.policy)}</b> wastes least worker time at"
         f" the barrier: {wasted} %, where {escape(first.policy)} wastes {at_first} %.{more}</p>"
