@@ -100,9 +100,10 @@ def _one_session(
             lines.setdefault(call.helper, []).append(row)
             continue
         _start_helpers(lines, mains, calls, helpers, starts, follows, delay, returned)
-        starts[row] = call.start_s
         front = mains[-1] if mains else -1
-        ends = {r: starts[r] + calls[r].model_s for r in [front, *returned] if r >= 0}
+        starts[row] = max(call.start_s, starts[front]) if front >= 0 else call.start_s
+        waited = [front, *(r for r in returned if starts[r] <= starts[row])]  # a later one was not waited for
+        ends = {r: starts[r] + calls[r].model_s for r in waited if r >= 0}
         follows[row] = max(ends, key=lambda r: (ends[r], r == front), default=-1)
         gap = max(call.start_s - ends[follows[row]], 0.0) if ends else 0.0
         delay[row] = call.think_s if call.think_s is not None and follows[row] == front else gap
