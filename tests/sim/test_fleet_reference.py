@@ -38,3 +38,5 @@ def test_the_last_step_yields_what_is_left_of_the_output():
     loads = Loads(TRACE, Cluster(1, 1, drift=Drift(growth=3, tokens_per_step=3)))
     job = Job(1, 3, 0.0, 0.0)
     assert [loads.tokens(job, done) for done in range(4)] == [0, 3, 6, 7]
+    job.done = 2
+    assert loads.age(job) == 6

@@ -96,6 +96,10 @@ class Loads:
             return max(0.0, self._prompts[row] + self._gained[step])
         return self._prompts[row] + step * rounded(drift.growth)
 
+    def age(self, job: Job) -> int:
+        """Output tokens a running request has produced, as a predictor is told."""
+        return job.done * self._drift.tokens_per_step
+
     def tokens(self, job: Job, done: int) -> int:
         """Output tokens produced in the first `done` steps; whatever its profile, the last step yields the rest."""
         output = self._outputs[job.row]

@@ -76,7 +76,7 @@ class Lookahead:
         known = self._expected.get(job.row)
         if known is None:
             return True
-        is_stale = self._loads.tokens(job, job.done) - known.tokens >= self._refresh_every
+        is_stale = self._loads.age(job) - known.tokens >= self._refresh_every
         return is_stale or known.leave_step <= group.step
 
     def _predict(self, due: list[tuple[Job, Group]]) -> None:
@@ -89,7 +89,7 @@ class Lookahead:
         answer = self._predictor.predict(
             Active(
                 request_id=_ints([r.request_id for r in requests]),
-                age=_ints([self._loads.tokens(job, job.done) for job, _ in due]),
+                age=_ints([self._loads.age(job) for job, _ in due]),
                 prompt_tokens=_ints([r.prompt_tokens for r in requests]),
                 prompt_key=_ints([r.prompt_key for r in requests]),
                 max_tokens=_ints([r.max_tokens for r in requests]),
@@ -103,7 +103,7 @@ class Lookahead:
                 leave_step = group.step + self._horizon if self._is_literal else math.inf
             else:
                 leave_step = group.step + math.ceil(c)
-            self._expected[job.row] = Expectation(leave_step, self._loads.tokens(job, job.done))
+            self._expected[job.row] = Expectation(leave_step, self._loads.age(job))
 
     def _learned(self, finished: list[tuple[float, int]]) -> Finished:
         requests = [self._trace[row] for _, row in finished]
