@@ -9,7 +9,7 @@ PYTEST := $(PY) -m pytest -n auto --maxprocesses 8
 REPORT ?= evenstep-report.html
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check bench docs pictures schemas lock clean
+.PHONY: help demo test test-all check bench docs pictures reference lock clean
 
 help:
 	@echo "make demo      install, compare policies on a bundled real trace, say where the HTML report is"
@@ -19,7 +19,7 @@ help:
 	@echo "make bench     the speed ratios of benchmarks/"
 	@echo "make docs      the documentation, into build/site"
 	@echo "make pictures  redraw the pictures of README and docs"
-	@echo "make schemas   rewrite the JSON Schemas of docs/reference/schemas"
+	@echo "make reference rewrite the reference of commands and the JSON Schemas"
 	@echo "make lock      rewrite requirements/dev.lock (needs uv)"
 
 $(PY):
@@ -69,10 +69,10 @@ docs: $(VENV)/.dev
 	@echo "build/site/index.html"
 
 pictures: $(VENV)/.run
-	$(PY) docs/pictures.py
+	$(PY) docs/make_pictures.py
 
-schemas: $(VENV)/.run
-	$(PY) docs/schemas.py
+reference: $(VENV)/.run
+	$(PY) docs/make_reference.py
 
 lock:
 	$(if $(UV),,$(error make lock needs uv on the path))

@@ -60,11 +60,8 @@ def _reworded(prog: str, message: str) -> InputError:
         )
     bare = re.match(r"argument (?P<flag>[^:]+): expected (?P<count>.+)$", message)
     if bare:
-        count = (
-            bare["count"]
-            .replace("one argument", "a value")
-            .replace("at least one argument", "at least one value")
-        )
+        count = bare["count"].replace("at least one argument", "at least one value")
+        count = count.replace("one argument", "a value")
         return InputError(prog, _long(bare["flag"]), "left empty", count, f"See {prog} --help.")
     missing = re.match(r"the following arguments are required: (?P<names>.+)$", message)
     if missing:
