@@ -65,6 +65,14 @@ def test_times_of_the_two_request_example():
     assert metrics.wait(requests).tolist() == [0.0, 0.0]
 
 
+def test_times_of_a_request_that_waits_for_a_slot():
+    requests = small_run([1, 3, 2], [2, 1, 1], workers=2, slots=1).requests  # steps of 4 s and 3 s
+    assert metrics.tpot(requests).tolist() == [3.5, 4.0, 3.0]
+    assert metrics.ttft(requests).tolist() == [4.0, 4.0, 7.0]
+    assert metrics.end_to_end(requests).tolist() == [7.0, 4.0, 7.0]
+    assert metrics.wait(requests).tolist() == [0.0, 0.0, 4.0]
+
+
 def test_a_request_meets_the_objective_at_its_limits():
     ttft, tpot = np.array([1.0, 1.0, 1.1]), np.array([0.5, 0.6, 0.5])
     assert metrics.meets(Slo(1.0, 0.5), ttft, tpot).tolist() == [True, False, False]

@@ -126,14 +126,14 @@ def test_without_exact_values_quantiles_are_within_a_tenth_of_a_percent(tables):
 
 
 def test_waiting_groups_draw_idle_power():
-    run = small_run([3, 5], [4, 1])
-    longer = dataclasses.replace(run.totals, makespan_s=37.0)
+    run = small_run([3, 5], [4, 1], workers=2)
+    longer = dataclasses.replace(run.totals, makespan_s=run.totals.makespan_s + 10)
     tally = Tally(run.conditions, power=Power(idle_w=50.0))
     tally.add_steps(run.steps)
     s = tally.summary(longer)
-    assert s["energy_busy_idle_j"] == pytest.approx(run.steps.energy_busy_idle_j.sum() + 500.0)
-    assert s["energy_step_average_j"] == pytest.approx(run.steps.energy_step_average_j.sum() + 500.0)
-    assert s["power_busy_idle_w"] == pytest.approx(s["energy_busy_idle_j"] / 37.0)
+    assert s["energy_busy_idle_j"] == pytest.approx(run.steps.energy_busy_idle_j.sum() + 1000.0)
+    assert s["energy_step_average_j"] == pytest.approx(run.steps.energy_step_average_j.sum() + 1000.0)
+    assert s["power_busy_idle_w"] == pytest.approx(s["energy_busy_idle_j"] / (2 * longer.makespan_s))
 
 
 def test_one_worker_costs_the_same_under_both_accountings():

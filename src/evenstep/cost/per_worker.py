@@ -28,7 +28,7 @@ class PerWorker:
     Raises:
         InputError: no speed, a speed not above 0, or seconds that are negative or not finite.
 
-    Source: spec chapter 1, "per-worker coefficients for heterogeneous hardware".
+    Source: ours, for heterogeneous hardware; BF-IO sec. 6.2 has one speed for all.
     """
 
     speed: Numbers

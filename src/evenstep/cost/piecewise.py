@@ -33,7 +33,7 @@ class Piecewise:
     Raises:
         InputError: a value outside the ranges above.
 
-    Source: spec chapter 1, "Step-time models"; BF-IO sec. 6.2 has the linear case.
+    Source: ours; BF-IO sec. 6.2 has the linear case.
     """
 
     knots: Pairs

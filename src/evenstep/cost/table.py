@@ -32,7 +32,7 @@ class Table:
     Raises:
         InputError: a file that cannot be read, a bad row, fewer than two loads, or seconds that fall as the load grows.
 
-    Source: spec chapter 1, "a table or piecewise-linear fit measured on a real engine".
+    Source: ours, for steps measured on a real engine.
     """
 
     path: str

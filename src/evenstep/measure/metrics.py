@@ -75,7 +75,7 @@ def idle_share(heaviest: F8, total: F8, size: F8, fixed: F8 | float = 0.0) -> F8
     Returns:
         float64[K] in [0, 1); 0 where no worker has anything to do, since then nobody waits for anybody.
 
-    Source: BF-IO sec. 6.2, Fig. 1; spec "idle share of step k".
+    Source: BF-IO sec. 6.2 and Fig. 1.
     """
     longest = heaviest + fixed
     mean = total / size + fixed
