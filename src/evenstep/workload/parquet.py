@@ -81,7 +81,7 @@ def write(trace: Trace, path: Path) -> None:
     """Write every column a trace has, its blocks, and what it says about itself.
 
     Raises:
-        InputError: the file cannot be written; nothing is left of it then.
+        InputError: the file cannot be written; what stood there before is left as it was.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -100,14 +100,16 @@ def write(trace: Trace, path: Path) -> None:
     table = pa.table(columns).replace_schema_metadata({_KEY: json.dumps(about).encode()})
     packed = io.BytesIO()
     pq.write_table(table, packed, compression="zstd")
+    in_place = path.exists() and not path.is_file()  # a device or a pipe
+    part = path if in_place else path.with_name(f".{path.name}.part")
     try:
-        path.write_bytes(packed.getbuffer())
+        part.write_bytes(packed.getbuffer())
+        if not in_place:
+            part.replace(path)
     except OSError as error:
-        if path.is_file():
-            path.unlink(missing_ok=True)
-        raise InputError(
-            str(path), "file", "unwritable", "a place to write to", f"{error.strerror}."
-        ) from None
+        if not in_place:
+            part.unlink(missing_ok=True)
+        raise InputError(str(path), "file", "unwritable", "a place to write to", f"{error.strerror}.") from None
 
 
 def _about(path: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]:

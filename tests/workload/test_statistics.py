@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from evenstep.request import Trace
+from evenstep.workload import statistics
+from evenstep.workload.reading import read_trace
+from tests.strategies import traces
+
+
+def test_the_bundled_sample_has_the_figures_of_its_source():
+    found = statistics.describe(read_trace("sample:azure-conv"))
+    assert (found["rows"], found["span_s"]) == (3000, pytest.approx(628.703398))
+    assert found["requests_per_s"] == pytest.approx(4.77, abs=0.01)
+    assert (found["cv_gaps"], found["cv_gaps_5min"]) == (
+        pytest.approx(1.09, abs=0.01),
+        pytest.approx(1.01, abs=0.01),
+    )
+    assert found["prompt_tokens"] == pytest.approx(
+        {"mean": 1150.1, "p50": 1041, "p95": 4080, "p99": 4107, "max": 7930}, abs=0.1
+    )
+    assert found["share_at_largest"] == pytest.approx(0.001)
+
+
+def test_cv_of_even_gaps_is_0_and_of_too_few_unknown():
+    assert statistics.cv_of_gaps(np.arange(9.0)) == 0
+    assert math.isnan(statistics.cv_of_gaps(np.array([0.0, 1.0])))
+    assert math.isnan(statistics.cv_of_gaps(None))
+    assert math.isnan(statistics.cv_of_gaps(np.zeros(5)))
+
+
+def test_drift_between_windows_is_left_out_of_the_second_cv():
+    slow, quick = np.arange(0, 300, 10.0), np.arange(300, 600, 0.5)
+    times = np.concatenate([slow, quick])
+    assert statistics.cv_of_gaps(times) > 1
+    assert statistics.cv_in_windows(times) == 0
+    assert math.isnan(statistics.cv_in_windows(np.arange(10.0)))
+
+
+@given(traces())
+def test_every_trace_can_be_described_as_json_without_nan(trace):
+    found = statistics.describe(trace)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+@given(traces())
+def test_the_digest_tells_requests_apart_and_nothing_else(trace):
+    longer = replace(trace, output_tokens=trace.output_tokens + 1)
+    assert statistics.digest(trace) == statistics.digest(replace(trace, name="other", notes=()))
+    assert statistics.digest(trace) != statistics.digest(longer)
+
+
+def test_sessions_and_prefixes_are_counted(samples):
+    found = statistics.describe(read_trace(samples / "agentic.jsonl"))
+    assert found["span_s"] is None and found["requests_per_s"] is None
+    assert (found["sessions"]["count"], found["sessions"]["requests_max"]) == (2, 6)
+    assert found["prefix_share"] == pytest.approx((2 + 1 + 3 + 4 + 2 + 3) / 25)
+
+
+def test_clients_are_described_with_and_without_lengths(samples):
+    found = statistics.describe_clients(samples / "servegen.tar.gz")
+    assert (found["clients"], found["clients_with_lengths"], found["span_s"]) == (2, 2, 1800.0)
+    assert found["requests_implied"] == round((0.5 + 1.5 + 0.2 + 0.1 + 0.4) * 600)
+    assert found["peak_to_mean"] == pytest.approx(1.6 / 0.9)
+    assert found["lengths"]["output_tokens"]["max"] == 30
+    assert "audio_count" not in found["lengths"]
+    rates = statistics.describe_clients(samples / "servegen_rates.tar.gz")
+    assert (rates["lengths"], rates["notes"]) == (
+        {},
+        ["Rates only: no requests can be drawn from this file."],
+    )
+
+
+def test_only_a_tar_of_clients_is_a_generator(samples):
+    assert statistics.is_generator(samples / "servegen.tar.gz")
+    assert not statistics.is_generator(samples / "azure.csv")
+
+
+def test_one_request_can_be_described():
+    found = statistics.describe(Trace(np.array([5]), np.array([3]), arrival_s=np.array([0.0])))
+    assert (found["rows"], found["cv_gaps"], found["requests_per_s"]) == (1, None, None)
