@@ -137,7 +137,8 @@ def _run(
         1,
     )
     digest = digest_of(request_table, now)
-    return Run(conditions, totals, digest, tally.summary(totals), request_table, step_table, workers)
+    summary = tally.summary(totals)
+    return Run(conditions, totals, lambda: digest, lambda: summary, request_table, step_table, workers)
 
 
 def table(kind: type, rows: list[Row]) -> object:

@@ -147,7 +147,11 @@ def read_run(folder: Path) -> Run:
         raise InputError(str(folder), "digest", heads[-1]["digest"], "tables of one run")
     head = heads[0]
     return Run(
-        _conditions(head["conditions"]), Totals(**head["totals"]), head["digest"], head["summary"], **tables
+        _conditions(head["conditions"]),
+        Totals(**head["totals"]),
+        hashed=lambda: head["digest"],
+        measured=lambda: head["summary"],
+        **tables,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -176,30 +178,49 @@ class Totals:
     counted: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Run:
     """One simulated (or recorded) run: record tables, totals, digest.
 
     Args:
         conditions: what it was made under.
         totals: sums over the run.
-        digest: SHA-256 of (request_id, worker, admission step, completion step) in id order and the final clock.
+        hashed: works out `digest`, once, when it is first asked for.
+        measured: works out `summary`, likewise.
         requests, steps: tables; None when records were off.
         workers: samples of every worker; None when not asked for.
         decisions: None unless asked for.
-        summary: every metric by name (`measure.metrics.summary`), computed whether or not records were kept.
         trace: the trace that was run (for report headers), or None.
     """
 
     conditions: Conditions
     totals: Totals
-    digest: str
-    summary: dict[str, Any]
+    hashed: Callable[[], str]
+    measured: Callable[[], dict[str, Any]]
     requests: RequestTable | None = None
     steps: StepTable | None = None
     workers: WorkerTable | None = None
     decisions: DecisionTable | None = None
     trace: Trace | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of (request_id, worker, admission step, completion step) in id order and the final clock."""
+        return self.hashed()
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Every metric by name (`measure.tally`), whether or not records were kept."""
+        return self.measured()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything worked out: a run may travel between processes, a function may not."""
+        digest, summary = self.digest, self.summary
+        state = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("hashed", "measured")}
+        return {**state, "digest": digest, "summary": summary}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
 
 def columns(table: Any) -> dict[str, Any]:

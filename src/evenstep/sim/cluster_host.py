@@ -11,7 +11,7 @@ from evenstep import compiled
 from evenstep.cost.power import Power
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, PolicyError
-from evenstep.measure.digest import StreamingDigest
+from evenstep.measure.digest import StreamingDigest, digest_of
 from evenstep.measure.metrics import Slo
 from evenstep.measure.records import (
     Conditions,
@@ -180,11 +180,11 @@ def _open_closed_loop(state: State, cluster: Any) -> None:
 
 
 class _Gathered:
-    """Takes full record buffers: feeds the metrics and the digest, and keeps the tables that were asked for."""
+    """Takes full record buffers: keeps them as tables, or feeds the metrics and the digest and lets them go."""
 
     def __init__(self, conditions: Conditions, records: bool, decisions: bool, slo: Slo | None, power: Power) -> None:
         self.tally = Tally(conditions, exact=records, slo=slo, power=power)
-        self.digest = StreamingDigest()
+        self.hash = StreamingDigest()
         self.records, self.decisions = records, decisions
         self.requests: list[RequestTable] = []
         self.steps: list[StepTable] = []
@@ -193,12 +193,13 @@ class _Gathered:
     def take(self, state: State) -> None:
         sc = state.ints.window(at.SCALARS_I)
         requests, steps = request_rows(state, 0, int(sc[at.REQUEST_ROWS])), _step_rows(state, int(sc[at.STEP_ROWS]))
-        self.tally.add_steps(steps)
-        self.tally.add_requests(requests)
-        self.digest.add(requests.request_id, requests.worker, requests.admitted_step, requests.finished_step)
-        if self.records:
+        if self.records:  # measured and hashed when somebody asks
             self.requests.append(requests)
             self.steps.append(steps)
+        else:
+            self.tally.add_steps(steps)
+            self.tally.add_requests(requests)
+            self.hash.add(requests.request_id, requests.worker, requests.admitted_step, requests.finished_step)
         if self.decisions:
             self.decided.append(_decision_rows(state, int(sc[at.DECISION_ROWS])))
         sc[[at.REQUEST_ROWS, at.STEP_ROWS, at.DECISION_ROWS]] = 0
@@ -326,22 +327,25 @@ def _finished(
         restarts=int(sc[at.RESTARTS]),
         overloaded_steps=int(sc[at.OVERLOADED]),
     )
-    requests = None
-    if records:
-        table = concatenate(RequestTable, gathered.requests)
-        order = np.argsort(table.request_id, kind="stable")
-        requests = RequestTable(**{name: column[order] for name, column in columns(table).items()})
-    return Run(
-        conditions=conditions,
-        totals=totals,
-        digest=gathered.digest.finish(float(sf[at.NOW])),
-        summary=gathered.tally.summary(totals),
-        requests=requests,
-        steps=concatenate(StepTable, gathered.steps) if records else None,
-        workers=_samples(state) if samples else None,
-        decisions=concatenate(DecisionTable, gathered.decided) if gathered.decisions else None,
-        trace=trace,
-    )
+    now = float(sf[at.NOW])
+    decided = concatenate(DecisionTable, gathered.decided) if gathered.decisions else None
+    sampled = _samples(state) if samples else None
+    if not records:
+        summary, digest = gathered.tally.summary(totals), gathered.hash.finish(now)
+        return Run(conditions, totals, lambda: digest, lambda: summary, None, None, sampled, decided, trace)
+    done, steps = concatenate(RequestTable, gathered.requests), concatenate(StepTable, gathered.steps)
+    order = np.argsort(done.request_id, kind="stable")
+    requests = RequestTable(**{name: column[order] for name, column in columns(done).items()})
+
+    def measured() -> dict[str, Any]:
+        gathered.tally.add_steps(steps)
+        gathered.tally.add_requests(done)
+        return gathered.tally.summary(totals)
+
+    def hashed() -> str:
+        return digest_of(requests, now)
+
+    return Run(conditions, totals, hashed, measured, requests, steps, sampled, decided, trace)
 
 
 def _samples(state: State) -> WorkerTable:

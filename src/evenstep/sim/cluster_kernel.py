@@ -95,17 +95,12 @@ def seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, bucket
             slot_f[slot, FIRST_TOKEN] = carry_f[at, C_FIRST_TOKEN]
             drop_carry(sc, carry_i, carry_f, at)
     finish = step + steps_of(sc, row, output, profile) - done - 1
-    slot_i[slot, ROW] = row
-    slot_i[slot, FINISH] = finish
-    slot_i[slot, ADMIT] = step
-    slot_i[slot, LOAD0] = units
-    slot_i[slot, DONE0] = done
-    slot_i[slot, PREDICTED] = -1
-    slot_i[slot, IN_WINDOW] = 0
-    slot_i[slot, LEAVE] = NEVER
-    slot_f[slot, VISIBLE] = since
     bucket = finish & sc[RING_MASK]
-    slot_i[slot, FOLLOWER] = buckets[q, bucket]
+    mine = slot_i[slot]
+    mine[ROW], mine[ON], mine[FINISH], mine[ADMIT], mine[LOAD0], mine[DONE0] = row, g, finish, step, units, done
+    mine[PREDICTED], mine[IN_WINDOW], mine[LEAVE] = -1, 0, NEVER
+    mine[FOLLOWER] = buckets[q, bucket]
+    slot_f[slot, VISIBLE] = since
     buckets[q, bucket] = slot
     load[g] += units
     wi[ON_WORKER, g] += 1
@@ -119,15 +114,14 @@ def seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, bucket
 
 
 @inlined
-def unseat(sc, wi, load, group_i, slot_i, free_stack, worker_i, leaves, slot, units):
-    """A slot falls free: the worker's sums, its stack of free slots and its window of departures."""
-    g = slot // sc[SLOTS_MAX]
+def unseat(sc, wi, load, step, slot_i, free_stack, worker_i, leaves, slot, units):
+    """A slot falls free: its worker's sums, stack of free slots and window of departures; the group's sums are the caller's."""
+    g = slot_i[slot, ON]
     load[g] -= units
-    wi[ON_WORKER, g] -= 1
-    free_stack[g, worker_i[SLOTS_OF, g] - wi[ON_WORKER, g] - 1] = slot
-    group_i[GROUP_RUNNING, wi[GROUP, g]] -= 1
-    sc[RUNNING_ALL] -= 1
-    if slot_i[slot, IN_WINDOW] == 1 and slot_i[slot, LEAVE] > group_i[STEP, wi[GROUP, g]]:
+    running = wi[ON_WORKER, g] - 1
+    wi[ON_WORKER, g] = running
+    free_stack[g, worker_i[SLOTS_OF, g] - running - 1] = slot
+    if slot_i[slot, IN_WINDOW] == 1 and slot_i[slot, LEAVE] > step:
         window_add(sc, slot_i, leaves, slot, sc[DELTA], -1)
     slot_i[slot, ROW] = -1
 
@@ -160,7 +154,9 @@ def send_back(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, b
     carry_f[at, C_FIRST_TOKEN] = slot_f[slot, FIRST_TOKEN]
     sc[RESTARTS] += 1
     push(sc, waiting_i, waiting_f, columns, row, units * sf[UNIT], slot_f[slot, VISIBLE])
-    unseat(sc, wi, load, group_i, slot_i, free_stack, worker_i, leaves, slot, units)
+    unseat(sc, wi, load, group_i[STEP, q], slot_i, free_stack, worker_i, leaves, slot, units)
+    group_i[GROUP_RUNNING, q] -= 1
+    sc[RUNNING_ALL] -= 1
 
 
 @jit
@@ -441,8 +437,9 @@ def complete_group(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_sta
     if group_i[GROWN, q] == 0:
         group_i[GROWN, q] = 1
         if kind == 0:
-            for g in range(low, high):
-                load[g] += wi[ON_WORKER, g] * delta
+            loads, running = load[low:high], wi[ON_WORKER, low:high]
+            for g in range(loads.size):
+                loads[g] += running[g] * delta
         else:
             for slot in range(low * B, high * B):
                 row = slot_i[slot, ROW]
@@ -454,41 +451,45 @@ def complete_group(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_sta
                     )
     bucket = step & sc[RING_MASK]
     slot = buckets[q, bucket]
+    at, tokens, left, freed = sc[REQUEST_ROWS], sc[OUTPUT_TOKENS], 0, 0
+    now = sf[NOW]
     while slot >= 0:
         row = slot_i[slot, ROW]
-        if sc[REQUEST_ROWS] == out_i.shape[0]:
+        if at == out_i.shape[0]:
             status = FLUSH
             break
         if sc[ARRIVALS] >= USERS and sc[HEAP_SIZE] + follow_ups(sc, links, row) >= heap_i.size:
             status = GROW
             break
-        g = slot // B
+        g = slot_i[slot, ON]
         done = slot_i[slot, DONE0] + step + 1 - slot_i[slot, ADMIT]
         if kind == 0:
             units = slot_i[slot, LOAD0] + (step + 1 - slot_i[slot, ADMIT]) * delta
         else:
             units = weight(kind, row, done, prompt[row] * sc[SCALE], delta, profile)
-        at = sc[REQUEST_ROWS]
-        sc[REQUEST_ROWS] = at + 1
-        out_i[at, 0] = row
-        out_i[at, 1] = g
-        out_i[at, 2] = prompt[row]
-        out_i[at, 3] = output[row]
-        out_i[at, 4] = slot_i[slot, ADMIT]
-        out_i[at, 5] = step
-        out_i[at, 6] = slot_i[slot, SLOT_RESTARTS]
-        out_f[at, 0] = arrival[row] if sc[ARRIVALS] == TIMED else slot_f[slot, VISIBLE]
-        out_f[at, 1] = slot_f[slot, ADMITTED]
-        out_f[at, 2] = slot_f[slot, FIRST_TOKEN]
-        out_f[at, 3] = sf[NOW]
-        sc[COMPLETED] += 1
-        sc[OUTPUT_TOKENS] += output[row]
-        buckets[q, bucket] = slot_i[slot, FOLLOWER]
-        unseat(sc, wi, load, group_i, slot_i, free_stack, worker_i, leaves, slot, units)
-        set_free(sc, wi, worker_i, g)
+        made = output[row]
+        ints, floats, times = out_i[at], out_f[at], slot_f[slot]
+        ints[0], ints[1], ints[2], ints[3] = row, g, prompt[row], made
+        ints[4], ints[5], ints[6] = slot_i[slot, ADMIT], step, slot_i[slot, SLOT_RESTARTS]
+        floats[0] = arrival[row] if sc[ARRIVALS] == TIMED else times[VISIBLE]
+        floats[1], floats[2], floats[3] = times[ADMITTED], times[FIRST_TOKEN], now
+        at += 1
+        tokens += made
+        following = slot_i[slot, FOLLOWER]
+        unseat(sc, wi, load, step, slot_i, free_stack, worker_i, leaves, slot, units)
+        left += 1
+        if worker_i[UP, g] == 1:  # what is running and queued never exceeds slots and depth
+            wi[FREE_SLOTS, g] += 1
+            freed += 1
         if sc[ARRIVALS] >= USERS:
             follow_up(sc, sf, heap_f, heap_i, links, think, row)
-        slot = buckets[q, bucket]
+        slot = following
+    buckets[q, bucket] = slot
+    sc[COMPLETED] += left
+    sc[RUNNING_ALL] -= left
+    group_i[GROUP_RUNNING, q] -= left
+    sc[REQUEST_ROWS], sc[OUTPUT_TOKENS] = at, tokens
+    sc[FREE_TOTAL] += freed
     if status == RUNNING:
         group_i[STEP, q] = step + 1
         if sc[HORIZON] > 0 and kind == 0:
@@ -572,13 +573,15 @@ def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free
                  row, g, units, since, output, profile)  # fmt: skip
         else:
             enqueue(sc, sf, wi, wf, worker_i, group_i, queue_i, queue_f, row, g, units, since)
-        set_free(sc, wi, worker_i, g)
+        wi[FREE_SLOTS, g] -= 1
+        sc[FREE_TOTAL] -= 1
         sent += 1
         last = i
         if sent == possible:
             beyond = np.int64(HOLD)
-            for j in range(i + 1, offered):
-                beyond = max(beyond, worker[j])
+            rest = worker[i + 1 : offered]
+            for j in range(rest.size):
+                beyond = max(beyond, rest[j])
             if beyond > HOLD:
                 sc[ERROR_KIND], sc[ERROR_WORKER], sc[ERROR_AT] = OVER_SLOTS, beyond, i + 1
                 status = BROKEN
@@ -600,7 +603,6 @@ def refill_slots(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free_s
             sc[FRESH_COUNT] += 1
             seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
                  queue_i[node, Q_ROW], g, queue_i[node, Q_LOAD], queue_f[node], output, profile)  # fmt: skip
-            set_free(sc, wi, worker_i, g)
 
 
 @jit
@@ -627,31 +629,30 @@ def evict_overflow(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_sta
 
 
 @inlined
-def root(x, table, exponent):
-    """x ** exponent, from the table (`cluster_layout.root_table`) where it reaches."""
+def root(x, table):
+    """x ** exponent from the table (`cluster_layout.root_table`); x is held inside its range."""
     bits = np.float64(x).view(np.int64)
-    cell = (bits >> 43) - ((1023 + ROOT_OCTAVES[0]) << 9)
-    if cell < 0 or cell >= table.size - 1:
-        return x**exponent
+    cell = np.uintp(min(max((bits >> 43) - ((1023 + ROOT_OCTAVES[0]) << 9), 0), table.size - 2))
     part = (bits & 0x7FFFFFFFFFF) * 1.1368683772161603e-13
-    return table[cell] + part * (table[cell + 1] - table[cell])
+    return table[cell] + part * (table[cell + np.uintp(1)] - table[cell])
 
 
-@inlined
-def energy(sc, sf, wi, local, count_power, table, overhead, duration, low, high, uniform_slope, load):
-    """Joules of one step of a group beyond idle power: (busy/idle, step average) without the factor `SPAN_W`."""
-    exponent = sf[EXPONENT]
-    unit = sf[UNIT]
-    whole = root(duration, table, exponent)
-    busy, average = 0.0, 0.0
-    for g in range(low, high):
-        power = count_power[wi[ON_WORKER, g]]
-        if power > 0.0:
-            x = overhead + (uniform_slope * (load[g] * unit) if uniform_slope >= 0.0 else local[g])
-            if x > 0.0:
-                busy += min(x, power * root(x, table, exponent))
-            average += min(duration, power * whole)
-    return busy, average
+@jit
+def energy(running, load, local, law_kind, slope, overhead, duration, count_power, table, busy):
+    """Joules of one step of a group beyond idle power, without the factor `SPAN_W`: (busy/idle, step average).
+
+    The arrays are the group's own parts; `busy` is working space. No branch inside, so that the loop runs in lanes.
+    """
+    whole = root(duration, table)
+    for g in range(running.size):
+        seconds = slope * load[g] if law_kind == 0 else local[g]
+        x = overhead + seconds
+        busy[g] = min(x, count_power[np.uintp(running[g])] * root(x, table))
+    worked, average = 0.0, 0.0
+    for g in range(running.size):
+        worked += busy[g]
+        average += min(duration, count_power[np.uintp(running[g])] * whole)
+    return worked, average
 
 
 @jit
@@ -668,7 +669,7 @@ def local_times(load, unit, law, local, low, high):
         row = 1 + g % rows
         slope = (law[row, cell + 1] - law[row, cell]) / (law[0, cell + 1] - law[0, cell])
         seconds = law[row, cell] + slope * (tokens - law[0, cell])
-        local[g] = seconds
+        local[0, g] = seconds
         total += seconds
         if g == low or seconds > largest:
             largest = seconds
@@ -707,11 +708,12 @@ def start_step(sc, sf, wi, load, group_i, group_f, local, count_power, table, la
     low = group_i[GROUP_FIRST, q]
     high = low + group_i[GROUP_SIZE, q]
     unit = sf[UNIT]
-    top, bottom, total = load[low], load[low], np.int64(0)
-    for g in range(low, high):
-        top = max(top, load[g])
-        bottom = min(bottom, load[g])
-        total += load[g]
+    loads = load[low:high]
+    top, bottom, total = loads[0], loads[0], np.int64(0)
+    for g in range(loads.size):
+        top = max(top, loads[g])
+        bottom = min(bottom, loads[g])
+        total += loads[g]
     overhead = group_f[OVERHEAD, q]
     if sc[LAW_KIND] == 0:
         largest = sf[SLOPE] * (top * unit)
@@ -722,25 +724,16 @@ def start_step(sc, sf, wi, load, group_i, group_f, local, count_power, table, la
     at = sc[STEP_ROWS]
     sc[STEP_ROWS] = at + 1
     tokens = group_i[GROUP_RUNNING, q] * sc[TOKENS_PER_STEP]
-    out_i[at, 0] = q
-    out_i[at, 1] = group_i[STEP, q]
-    out_i[at, 2] = group_i[GROUP_RUNNING, q]
-    out_i[at, 3] = sc[RUNNING_ALL]
-    out_i[at, 4] = group_i[GROUP_ADMITTED, q]
-    out_i[at, 5] = tokens
-    out_f[at, 0] = sf[NOW]
-    out_f[at, 1] = duration
-    out_f[at, 2] = top * unit
-    out_f[at, 3] = total * unit
-    out_f[at, 4] = bottom * unit
-    out_f[at, 5] = largest
-    out_f[at, 6] = summed
+    ints, floats = out_i[at], out_f[at]
+    ints[0], ints[1], ints[2], ints[3] = q, group_i[STEP, q], group_i[GROUP_RUNNING, q], sc[RUNNING_ALL]
+    ints[4], ints[5] = group_i[GROUP_ADMITTED, q], tokens
+    floats[0], floats[1], floats[2], floats[3] = sf[NOW], duration, top * unit, total * unit
+    floats[4], floats[5], floats[6] = bottom * unit, largest, summed
     if sc[ENERGY] == 1:
-        slope = sf[SLOPE] if sc[LAW_KIND] == 0 else -1.0
-        busy, average = energy(sc, sf, wi, local, count_power, table, overhead, duration, low, high, slope, load)
+        busy, average = energy(wi[ON_WORKER, low:high], loads, local[0, low:high], sc[LAW_KIND], sf[SLOPE] * unit, overhead,
+                               duration, count_power, table, local[1, low:high])  # fmt: skip
         idle = sf[IDLE_W] * duration * group_i[GROUP_SIZE, q]
-        out_f[at, 7] = idle + sf[SPAN_W] * busy
-        out_f[at, 8] = idle + sf[SPAN_W] * average
+        floats[7], floats[8] = idle + sf[SPAN_W] * busy, idle + sf[SPAN_W] * average
     sc[LOAD_STEPS] += total
     sc[ACTIVE_STEPS] += group_i[GROUP_RUNNING, q]
     sc[STEPS] += 1
@@ -913,7 +906,7 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
         ints[at_i[WORKER_INTS] : at_i[WORKER_INTS] + 4 * G].reshape((4, G)),
         ints[at_i[GROUP_INTS] : at_i[GROUP_INTS] + 9 * NG].reshape((9, NG)),
         floats[at_f[GROUP_FLOATS] : at_f[GROUP_FLOATS] + 3 * NG].reshape((3, NG)),
-        ints[at_i[SLOT_INTS] : at_i[SLOT_INTS] + 10 * S].reshape((S, 10)),
+        ints[at_i[SLOT_INTS] : at_i[SLOT_INTS] + 12 * S].reshape((S, 12)),
         floats[at_f[SLOT_FLOATS] : at_f[SLOT_FLOATS] + 4 * S].reshape((S, 4)),
         ints[at_i[FREE_STACK] : at_i[FREE_STACK] + S].reshape((G, B)),
         ints[at_i[BUCKETS] : at_i[BUCKETS] + NG * ring].reshape((NG, ring)),
@@ -938,7 +931,7 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
         floats[at_f[PARAMETERS] : at_f[PARAMETERS + 1]],
         floats[at_f[COUNT_POWER] : at_f[COUNT_POWER + 1]],
         floats[at_f[ROOT_TABLE] : at_f[ROOT_TABLE] + sc[ROOT_SIZE]],
-        floats[at_f[BUSY_LOCAL] : at_f[BUSY_LOCAL] + G],
+        floats[at_f[BUSY_LOCAL] : at_f[BUSY_LOCAL] + 2 * G].reshape((2, G)),
         ints[at_i[FRESH] : at_i[FRESH + 1]],
         ints[at_i[REQUEST_OUT_I] : at_i[REQUEST_OUT_I] + 7 * rows].reshape((rows, 7)),
         floats[at_f[REQUEST_OUT_F] : at_f[REQUEST_OUT_F] + 4 * rows].reshape((rows, 4)),

@@ -107,7 +107,7 @@ def _shapes(
         at.LOADS: (G,),
         at.WORKER_INTS: (4, G),
         at.GROUP_INTS: (9, NG),
-        at.SLOT_INTS: (S, 10),
+        at.SLOT_INTS: (S, 12),
         at.FREE_STACK: (G, B),
         at.BUCKETS: (NG, ring),
         at.WAITING_I: (3, cap),
@@ -148,7 +148,7 @@ def _shapes(
         at.DECISION_OUT_F: (decisions, 2),
         at.SAMPLE_F: (samples, 2),
         at.SAMPLE_LOAD: (samples, G),
-        at.BUSY_LOCAL: (G,),
+        at.BUSY_LOCAL: (2, G),
     }
     return ints, floats
 
@@ -261,7 +261,6 @@ def _fill_floats(
     groups[at.OVERHEAD] = [step_time.overhead_seconds(size) for size in cluster.group_sizes]
     if power is not None:
         sf[at.IDLE_W], sf[at.SPAN_W] = power.idle_w, power.max_w - power.idle_w
-        sf[at.EXPONENT] = 1.0 - power.gamma
         counts = np.arange(max(cluster.slots_of) + 1)
         tokens = counts * drift.tokens_per_step * power.mfu_per_tokens_per_s / power.mfu_sat
         state.floats.window(at.COUNT_POWER)[:] = tokens**power.gamma
