@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evenstep.cli.main import main
+from evenstep.workload.reading import read_trace
+
+SAMPLES = Path(__file__).parents[1] / "workload" / "samples"
+
+
+def test_inspect_prints_a_table_with_the_notes(capsys):
+    assert main(["trace", "inspect", "sample:azure-conv"]) == 0
+    out = capsys.readouterr().out
+    assert "3,000" in out and "4.77 requests/s" in out and "p95 4,080" in out
+
+
+def test_inspect_as_json_is_one_object_and_nothing_else(capsys, tmp_path):
+    words = [
+        "trace",
+        "inspect",
+        str(SAMPLES / "lmcache.jsonl"),
+        "--format",
+        "json",
+        "--plot",
+        str(tmp_path / "p.html"),
+    ]
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert (found["rows"], found["sessions"]["count"]) == (8, 3)
+    assert any("2 of 10 rows have an empty output" in note for note in found["notes"])
+    assert captured.err == ""
+    assert (tmp_path / "p.html").exists()
+
+
+@pytest.mark.parametrize("name", sorted(f.name for f in SAMPLES.iterdir()))
+def test_inspect_works_on_every_format(name, capsys):
+    assert main(["trace", "inspect", str(SAMPLES / name)]) == 0
+    assert name in capsys.readouterr().out or name == "parquet.parquet"
+
+
+def test_rates_alone_can_be_inspected_and_not_converted(capsys, tmp_path):
+    path = str(SAMPLES / "servegen_rates.tar.gz")
+    assert main(["trace", "inspect", path, "--plot", str(tmp_path / "c.svg")]) == 0
+    assert "Rates only" in capsys.readouterr().out
+    assert main(["trace", "convert", path, str(tmp_path / "x.parquet")]) == 2
+    assert "rates only" in capsys.readouterr().err
+
+
+def test_a_workload_file_is_inspected_as_its_first_draw(capsys):
+    path = Path(__file__).parents[2] / "examples" / "workloads" / "recurring.yaml"
+    assert main(["trace", "inspect", str(path), "--limit", "300", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["format"], found["rows"]) == ("synthetic", 300)
+
+
+def test_convert_writes_what_was_read_and_says_what_was_dropped(capsys, tmp_path):
+    out = tmp_path / "x.parquet"
+    assert main(["trace", "convert", str(SAMPLES / "burstgpt.csv"), str(out), "--limit", "5"]) == 0
+    said = capsys.readouterr().out
+    assert "2 of 10 rows have 0 tokens" in said and "5 requests written" in said
+    assert (
+        read_trace(out).prompt_tokens.tolist()
+        == read_trace(SAMPLES / "burstgpt.csv", limit=5).prompt_tokens.tolist()
+    )
+
+
+def test_skipped_rows_are_counted_in_the_answer(capsys, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("prompt,output\n1,2\n-1,2\n")
+    assert main(["trace", "inspect", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "x.csv:3: prompt is '-1'" in error
+    assert main(["trace", "inspect", str(path), "--skip-bad-rows"]) == 0
+    assert "1 bad rows were skipped" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["inspect", "no-such-file"],
+        ["inspect", str(SAMPLES)],
+        ["inspect", "sample:azure-con"],
+        ["inspect", str(SAMPLES / "azure.csv"), "--limit", "0"],
+        ["inspect", str(SAMPLES / "azure.csv"), "--limit", "some"],
+        ["inspect", str(SAMPLES / "azure.csv"), "--format-name", "azur"],
+        ["inspect", str(SAMPLES / "azure.csv"), "--plot", "x.gif"],
+        ["inspect", str(SAMPLES / "azure.csv"), "--plot", "/no/such/folder/x.svg"],
+        ["convert", str(SAMPLES / "azure.csv"), "x.csv"],
+        ["convert", str(SAMPLES / "azure.csv"), "/no/such/folder/x.parquet"],
+        ["inspct", "x"],
+        [],
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(words, capsys):
+    assert main(["trace", *words]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
