@@ -43,6 +43,15 @@ def test_a_missing_folder_is_a_clear_error(tmp_path):
         pass
 
 
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "report.html")
+    with replacing(tmp_path / "link") as out:
+        out.write(b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "far" / "report.html").read_text() == "new"
+
+
 @needs_dev_full
 def test_a_full_disk_is_a_clear_error_and_devices_are_not_replaced():
     with (

@@ -17,7 +17,7 @@ def replacing(path: Path) -> Generator[BinaryIO]:
     """A binary file that takes the place of `path` when the block ends well.
 
     It is written beside `path` and renamed, so a reader sees the old file or the new one. What is no regular file (a
-    device, a pipe) is written in place.
+    device, a pipe) is written in place; a link is followed.
 
     Raises:
         InputError: the folder is missing, the place may not be written, or the disk is full.
@@ -27,6 +27,7 @@ def replacing(path: Path) -> Generator[BinaryIO]:
             with path.open("wb") as out:
                 yield out
             return
+        path = path.resolve()
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         try:
             with os.fdopen(handle, "wb") as out:
