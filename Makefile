@@ -59,13 +59,13 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/typos
 	$(PY) .ci/files.py
-	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
 bench: $(VENV)/.test
 	@for file in benchmarks/bench_*.py; do $(PY) $$file || exit 1; done
 
 docs: $(VENV)/.dev
-	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 	@echo "build/site/index.html"
 
 pictures: $(VENV)/.run
