@@ -15,6 +15,7 @@ from evenstep.compiled import jit
 from evenstep.routing.f_score import ENUMERATED
 from evenstep.routing.f_score_kernel import (
     NONE,
+    count_above,
     enumerated,
     first_between,
     first_with,
@@ -31,8 +32,8 @@ from evenstep.routing.reachable_kernel import by_bits
 from evenstep.routing.view import FREE_SLOTS, GROUP, KV_FREE, LOAD, QUEUED_LOAD, WAITING_LOAD
 
 _MOST = 32  # candidates a window can hold
-#: A score this far below 0, in tokens, is below 0 whatever rounding did.
-LEVEL_SCORE = 1e-3
+#: Tokens, and share of them, that rounding cannot hide.
+SLACK = 1e-3
 
 #: The options of `balance_route.Rule`, nan for its None.
 Rule = namedtuple(
@@ -164,6 +165,11 @@ def _key(tokens):
 
 
 @jit
+def _tokens(key):
+    return np.int64(key).view(np.float64)
+
+
+@jit
 def _send(now, g, row):
     """One request to worker g; its tokens are counted by `_grow`."""
     now.worker[row] = g
@@ -217,20 +223,18 @@ def _single(now, rule, g, low, high):
     under, over, above = nearest(now.keys, waiting, top, limit)
     if under < 0 and over == NONE:
         return -1, over, above
+    key = under
     if under >= _key(low):  # on the peak
-        if low == high:
-            return first_with(now.keys, waiting, under), over, above
-        return first_between(now.keys, waiting, _key(low), min(top, limit)), over, above
-    if over == NONE:
-        return first_with(now.keys, waiting, under), over, above
-    b = first_with(now.keys, waiting, over)
-    if under < 0:
-        return b, over, above
-    a = first_with(now.keys, waiting, under)
-    f_a, f_b = _score(now, rule, g, now.size[a]), _score(now, rule, g, now.size[b])
-    if f_a == f_b:
-        return min(a, b), over, above
-    return (a if f_a > f_b else b), over, above
+        if low != high:
+            return first_between(now.keys, waiting, _key(low), min(top, limit)), over, above
+    elif under < 0:
+        key = over
+    elif over != NONE:
+        f_under, f_over = _score(now, rule, g, _tokens(under)), _score(now, rule, g, _tokens(over))
+        if f_under == f_over:
+            return min(first_with(now.keys, waiting, under), first_with(now.keys, waiting, over)), over, above
+        key = under if f_under > f_over else over
+    return first_with(now.keys, waiting, key), over, above
 
 
 @jit
@@ -268,7 +272,7 @@ def _stage_one(now, rule, left, total):
         if best < 0:
             break
         _margins(now, best)
-        low, high = _peak(now, rule, best)
+        low, high, _ = _peak(now, rule, best)
         row, _, _ = _single(now, rule, best, low, high)
         if row < 0:
             total -= now.free[best]
@@ -308,10 +312,10 @@ def _stage_two(now, rule, left):
         if best < 0:
             return
         _margins(now, best)
-        low, high = _peak(now, rule, best)
+        low, high, slope = _peak(now, rule, best)
         sent = 0
         if now.free[best] == 1 and low == high and (not rule.fit or rule.candidates > 1):
-            row = _one_slot(now, rule, best, low, high)
+            row = _one_slot(now, rule, best, low, high, slope)
             sent = _admit_one(now, best, row)
         else:
             sent = _subset(now, rule, best, low, high)
@@ -332,7 +336,7 @@ def _admit_one(now, g, row):
 
 
 @jit
-def _one_slot(now, rule, g, low, high):
+def _one_slot(now, rule, g, low, high, slope):
     """The request for one slot, without a list of candidates.
 
     Where fewer than K requests are above the peak, its neighbours are among the K largest: the best of the pool is
@@ -342,12 +346,14 @@ def _one_slot(now, rule, g, low, high):
     row, over, above = _single(now, rule, g, low, high)
     if rule.fit or row < 0 or above < rule.candidates:
         return row
-    waiting = now.size.shape[0]
-    nearest_above = _score(now, rule, g, now.size[first_with(now.keys, waiting, over)])
-    if nearest_above < -LEVEL_SCORE * rule.reward:  # then the K-th largest, which is farther, is worth less
+    waiting, limit = now.size.shape[0], _key(now.kv[g])
+    # the score falls at least as fast as `slope`: how far above the peak can it be worth anything?
+    nearest_above = _score(now, rule, g, _tokens(over))
+    worthless = _tokens(over) + max(0.0, nearest_above / -slope) * (1.0 + SLACK) + SLACK
+    if count_above(now.keys, waiting, _key(worthless), limit) >= rule.candidates:
         return row
-    kth = first_with(now.keys, waiting, rank_key(now.keys, waiting, _key(now.kv[g]), rule.candidates))
-    return kth if _score(now, rule, g, now.size[kth]) > 0.0 else row
+    kth = rank_key(now.keys, waiting, limit, rule.candidates)
+    return first_with(now.keys, waiting, kth) if _score(now, rule, g, _tokens(kth)) > 0.0 else row
 
 
 @jit

@@ -15,6 +15,9 @@ from evenstep import compiled
 from evenstep.request import F8, I8
 from evenstep.routing.view import HOLD, RoutingDecision, RoutingPolicy, RoutingView, horizon_of
 
+#: Words behind every array a kernel may write, to see whether it keeps to its own.
+_GUARD, _INT, _FLOAT = 8, -77777, -77777.5
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelCall:
@@ -25,12 +28,25 @@ class KernelCall:
         arguments: all arguments in order.
         memory: int64[M], changed in place by the call.
         worker: int64[W], the answer; `HOLD` until the call.
+        guarded: arrays of which memory, scratch and worker are the front, by name.
     """
 
     function: Any
     arguments: tuple[Any, ...]
     memory: I8
     worker: I8
+    guarded: dict[str, Any]
+
+    def decision(self) -> RoutingDecision:
+        """Make the call."""
+        return RoutingDecision(self.worker, self.memory, float(self.function(*self.arguments)))
+
+    def overrun(self) -> str:
+        """Which array the kernel wrote beyond its end, as a sentence; empty when none."""
+        for name, array in self.guarded.items():
+            if np.any(array[-_GUARD:] != (_INT if array.dtype == np.int64 else _FLOAT)):
+                return f"the kernel writes beyond the end of {name}"
+        return ""
 
 
 def kernel_call(policy: RoutingPolicy, view: RoutingView) -> KernelCall | None:
@@ -43,27 +59,30 @@ def kernel_call(policy: RoutingPolicy, view: RoutingView) -> KernelCall | None:
     horizon = horizon_of(policy)
     ask = getattr(module, "scratch", None)
     ints, floats = ask(G, W, horizon, parameters) if ask else (0, 0)
-    projections = np.array(view.projections) if horizon else np.zeros((G, 0))
-    memory, worker = view.memory.copy(), np.full(W, HOLD, np.int64)
+    guarded: dict[str, Any] = {
+        "scratch_i": np.full(ints + _GUARD, _INT, np.int64),
+        "scratch_f": np.full(floats + _GUARD, _FLOAT),
+        "memory": np.full(view.memory.size + _GUARD, _INT, np.int64),
+        "worker": np.full(W + _GUARD, _INT, np.int64),
+    }
+    scratch_i, scratch_f, memory, worker = (array[:-_GUARD] for array in guarded.values())
+    memory[:], worker[:] = view.memory, HOLD
     arguments = (
         view.decision, view.seed, view.now_s, view.mean_wait_s, 0, W,
         _stack(np.int64, view.group, view.queued, view.free_slots, view.running),
         _stack(np.float64, view.load, view.queued_load, view.kv_free, view.seconds_per_token),
         _stack(np.int64, view.waiting_id, view.waiting_class, view.waiting_key),
         _stack(np.float64, view.waiting_load, view.now_s - view.waited_s, view.waiting_steps),
-        projections, view.growth.copy(), view.cached_tokens.copy(), memory, parameters,
-        np.full(ints, -7, np.int64), np.full(floats, np.nan), worker,
+        np.array(view.projections) if horizon else np.zeros((G, 0)),
+        view.growth.copy(), view.cached_tokens.copy(), memory, parameters, scratch_i, scratch_f, worker,
     )  # fmt: skip
-    return KernelCall(module.route_into, arguments, memory, worker)
+    return KernelCall(module.route_into, arguments, memory, worker, guarded)
 
 
 def through_kernel(policy: RoutingPolicy, view: RoutingView) -> RoutingDecision | None:
     """The decision of the compiled door; None when the policy has no kernel."""
     call = kernel_call(policy, view)
-    if call is None:
-        return None
-    bound = float(call.function(*call.arguments))
-    return RoutingDecision(call.worker, call.memory, bound)
+    return None if call is None else call.decision()
 
 
 def difference(plain: RoutingDecision, kernel: RoutingDecision, memory: I8) -> str:

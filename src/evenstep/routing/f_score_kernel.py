@@ -27,7 +27,11 @@ def value(tokens, margins, weights, H1, reward, penalty):
 
 @jit
 def peak(margins, weights, kinks, places, H1, reward, penalty):
-    """The stretch of D on which F is largest; `kinks` (float64[H+1]) and `places` (int64[H+1]) are written."""
+    """The stretch of D on which F is largest, and the slope behind it (-inf where it never falls).
+
+    Args:
+        kinks, places: float64[H+1] and int64[H+1], written.
+    """
     for h in range(H1):  # insertion sort, stable: H is small and margins are nearly in order
         x = margins[h]
         j = h
@@ -44,8 +48,8 @@ def peak(margins, weights, kinks, places, H1, reward, penalty):
         if low == math.inf and slope <= LEVEL * reward:
             low = kinks[j]
         if slope < -LEVEL * reward:
-            return low, kinks[j]
-    return low, math.inf
+            return low, kinks[j], slope
+    return low, math.inf, -math.inf
 
 
 @jit
@@ -61,6 +65,15 @@ def nearest(keys, waiting, high, limit):
         over = min(over, k if beyond else NONE)
         above += 1 if beyond else 0
     return under, over, above
+
+
+@jit
+def count_above(keys, waiting, floor, limit):
+    """How many requests have floor < key <= limit."""
+    count = 0
+    for i in range(waiting):
+        count += 1 if (keys[i] > floor) & (keys[i] <= limit) else 0
+    return count
 
 
 @jit

@@ -1,0 +1,77 @@
+"""Random, consistent views for `checks`: the same ones every time, some small, some tight, some with groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from evenstep.request import F8, I8
+from evenstep.routing.view import RoutingView
+
+
+def check_views(horizon: int, memory: int, count: int = 60, spare: int = 0) -> Iterator[RoutingView]:
+    """Views of 1..16 workers in 1..3 groups with 0..24 waiting requests; every fourth is limited by KV memory.
+
+    Args:
+        horizon: H; `projections` has H+1 columns.
+        memory: words the policy keeps.
+        spare: what stands behind the windows the arrays are, where a policy has no business; equal views with
+            different `spare` must get equal answers.
+    """
+    for number in range(count):
+        yield _view(np.random.default_rng(number), number, horizon, memory, spare)
+
+
+def window(values: Any, kind: type[Any], spare: int) -> Any:
+    """A read-only window of a larger array, as a host hands it out."""
+    array = np.ascontiguousarray(values, dtype=kind)
+    host = np.full(array.size + 2, spare + 1, dtype=kind)
+    shown = host[1 : array.size + 1].reshape(array.shape)
+    shown[...] = array
+    shown.flags.writeable = False
+    return shown
+
+
+def _view(rng: np.random.Generator, number: int, H: int, memory: int, spare: int) -> RoutingView:
+    G, W = int(rng.integers(1, 17)), int(rng.integers(0, 25))
+    groups = int(rng.integers(1, min(3, G) + 1))
+    sizes = 8 if number % 3 == 0 else 4000  # few different sizes: many ties
+    running, queued = rng.integers(0, 6, G), rng.integers(0, 2, G) * (number % 2)
+    load = rng.integers(0, 4 * sizes, G) * (running > 0)
+    ahead = np.concatenate([load[:, None], rng.integers(0, 4 * sizes, (G, H))], axis=1)
+    ids: I8 = np.sort(rng.permutation(1000)[:W])
+    steps: F8 = rng.integers(1, 500, W).astype(np.float64)
+    steps[rng.random(W) < 0.5] = np.nan
+
+    def ints(values: Any) -> I8:
+        return window(values, np.int64, spare)
+
+    def floats(values: Any) -> F8:
+        return window(values, np.float64, spare)
+
+    return RoutingView(
+        decision=number,
+        seed=number % 3,
+        now_s=256.0,
+        mean_wait_s=float(rng.integers(0, 3)),
+        group=ints([*range(groups), *rng.integers(0, groups, G - groups)]),
+        queued=ints(queued),
+        queued_load=floats(rng.integers(1, sizes, G) * (queued > 0)),
+        load=floats(load),
+        free_slots=ints(rng.integers(0, 4, G)),
+        running=ints(running),
+        kv_free=floats(rng.integers(0, 3 * sizes, G) if number % 4 == 0 else np.full(G, np.inf)),
+        seconds_per_token=floats(np.full(G, 1e-7)),
+        waiting_id=ints(ids),
+        waiting_load=floats(rng.integers(1, sizes, W)),
+        waited_s=floats(np.sort(rng.integers(0, 200, W) / 4)[::-1]),
+        waiting_class=ints(rng.integers(0, 2, W)),
+        waiting_key=ints(ids),
+        waiting_steps=floats(steps),
+        projections=floats(ahead),
+        growth=floats(np.arange(H + 1)),
+        cached_tokens=floats(np.zeros((0, 0))),
+        memory=ints(rng.integers(0, 5, memory)),
+    )

@@ -1,0 +1,81 @@
+"""Traps around a policy's `route`: what it calls outside its view is seen, however it came by the function."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import random
+import sys
+from collections.abc import Generator
+from types import FrameType
+from typing import Any
+
+_CLOCK, _CHANCE, _PEEK, _SYSTEM = "clock", "chance", "peek", "system"
+_FRAMES = {"_getframe", "_current_frames", "_getframemodulename", "_current_exceptions"}
+_MODULES = {
+    "time": _CLOCK,
+    "gc": _PEEK,
+    "posix": _SYSTEM,
+    "nt": _SYSTEM,
+    "_socket": _SYSTEM,
+    "select": _SYSTEM,
+}
+_EVENTS = {"open": _SYSTEM, "subprocess.Popen": _SYSTEM, "socket.connect": _SYSTEM, "socket.__new__": _SYSTEM}
+
+_watchers: list[list[tuple[str, str]]] = []  # who is told what is caught now
+_installed: list[bool] = []
+
+
+@contextlib.contextmanager
+def watching() -> Generator[list[tuple[str, str]]]:
+    """Collect ``(kind, what)`` of every forbidden call inside the block; kinds: clock, chance, peek, system.
+
+    A profile hook sees every call of a built-in function; an audit hook sees frames reached through a traceback, and
+    files and sockets. Draws from the global generators of `random` and NumPy are seen by their state.
+    """
+    if not _installed:
+        sys.addaudithook(_audit)  # cannot be taken out again: silent unless watching
+        _installed.append(True)
+    found: list[tuple[str, str]] = []
+    before = _global_chance()
+    old = sys.getprofile()
+    _watchers.append(found)
+    sys.setprofile(_profile)
+    try:
+        yield found
+    finally:
+        sys.setprofile(old)
+        _watchers.remove(found)
+    if _global_chance() != before and not any(kind == _CHANCE for kind, _ in found):
+        found.append((_CHANCE, "a global random generator"))
+
+
+def _global_chance() -> tuple[Any, ...]:
+    import numpy as np
+
+    state: Any = np.random.get_state(legacy=False)  # looked at, not used
+    return random.getstate(), state["state"]["pos"], state["state"]["key"].tobytes()
+
+
+def _profile(frame: FrameType, event: str, function: Any) -> None:
+    if event != "c_call" or not _watchers:
+        return
+    seen = _watchers[-1]
+    module, name = getattr(function, "__module__", None), getattr(function, "__name__", "")
+    owner = getattr(function, "__self__", None)
+    if module in _MODULES:
+        kind = _CHANCE if name == "urandom" else _MODULES[module]
+        seen.append((kind, f"{'os' if module in ('posix', 'nt') else module}.{name}"))
+    elif module == "sys" and name in _FRAMES:
+        seen.append((_PEEK, f"sys.{name}"))
+    elif isinstance(owner, type) and issubclass(owner, datetime.date) and name in {"now", "utcnow", "today"}:
+        seen.append((_CLOCK, f"datetime.{name}"))
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _watchers:
+        return
+    if event in _EVENTS:
+        _watchers[-1].append((_EVENTS[event], event))
+    elif event == "object.__getattr__" and arguments[1] in {"tb_frame", "gi_frame", "f_back"}:
+        _watchers[-1].append((_PEEK, f"frames through {arguments[1]}"))

@@ -1,0 +1,36 @@
+"""Every promise of a routing policy, checked on every policy of the room."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from evenstep import names
+from evenstep.routing.checks import check
+
+OPTIONS = (
+    "fcfs:fill=index",
+    "jsq:ties=lowest",
+    "power-of-d:d=3",
+    "max-min:length=predicted,age_limit=0",
+    "br-0:age_limit=0",
+    "br-0:bypass=true",
+    "br-0:pick=fit,order=margin,solver=bitset",
+    "br-h:horizon=4,score=single,penalty=1",
+    "br-h:horizon=4,pick=fit,order=margin",
+)
+
+
+@pytest.mark.parametrize("text", (*names.members("routing"), *OPTIONS))
+def test_a_policy_keeps_every_promise(text):
+    policy = names.build("routing", names.parse(text))
+    assert [f"{f.name}: {f.message}" for f in check(policy) if not f.passed] == []
+
+
+@pytest.mark.parametrize("name", names.members("routing"))
+def test_a_policy_says_what_it_is_and_every_option_what_it_means(name):
+    kind = names.find("routing", name)
+    said = kind.__doc__ or ""
+    assert said.strip().endswith(".")
+    assert [f.name for f in dataclasses.fields(kind) if f"{f.name}: " not in said] == []

@@ -1,0 +1,107 @@
+"""The conformance suite, itself tested: every bad policy fails its own check, with its own message, and no other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenstep import names
+from evenstep.routing.checks import check
+from evenstep.routing.fcfs import FCFS
+from evenstep.routing.round_robin import RoundRobin
+from evenstep.routing.view import RoutingDecision
+
+BAD = Path(__file__).parent.parent / "bad_policies"
+EXPECTED = {
+    "peeks": ("no peeking", "reaches outside its view: gc.get_objects"),
+    "peeks_through_frames": ("no peeking", "frames through tb_frame"),
+    "peeks_behind_the_window": ("no peeking", "what stands behind the view's arrays"),
+    "over_capacity": ("capacity", "over capacity: worker 0 is sent"),
+    "assigns_twice": ("one answer a request", "a request is assigned once"),
+    "unknown_worker": ("known workers", "unknown worker"),
+    "reads_a_clock": ("no clock", "reads a clock: time.monotonic"),
+    "mutates_its_view": ("view left alone", "route changes free_slots"),
+    "doors_differ": ("doors agree", "plain route answers"),
+    "remembers_by_itself": ("pure memory", "depends on what was asked before"),
+    "throws_dice": ("no chance of its own", "global random generator"),
+}
+
+
+def failures(policy, simulate=None):
+    return {f.name: f.message for f in check(policy, simulate) if not f.passed}
+
+
+def test_every_bad_policy_is_expected_here():
+    assert {p.stem for p in BAD.glob("*.py") if not p.stem.endswith("_kernel")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("stem", EXPECTED)
+def test_a_bad_policy_fails_its_own_check_with_its_own_message(stem):
+    name, message = EXPECTED[stem]
+    found = failures(names.build("routing", {"name": str(BAD / f"{stem}.py")}))
+    also = (
+        {"deterministic", "no peeking"} if stem == "remembers_by_itself" else set()
+    )  # the same fault, seen otherwise
+    assert {name} <= set(found) <= {name} | also
+    assert message in found[name]
+
+
+def test_a_good_policy_passes_and_names_every_check():
+    findings = check(RoundRobin(), lambda policy, door: "same")
+    assert [f.name for f in findings if not f.passed] == []
+    assert len({f.name for f in findings}) == len(findings) == 14
+
+
+def test_a_digest_that_differs_between_doors_is_found():
+    assert (
+        "plain door 1, compiled door 2"
+        in failures(FCFS(), lambda p, door: "1" if door == "plain" else "2")["same digest"]
+    )
+
+
+def test_a_digest_that_differs_between_equal_runs_is_found():
+    runs = iter("12345")
+    assert "two equal runs: 1 and 2" in failures(FCFS(), lambda p, door: next(runs))["same digest"]
+
+
+@dataclass(frozen=True)
+class Raises:
+    def route(self, view):
+        return RoutingDecision(np.zeros(1 // view.waiting_id.size, np.int64))
+
+
+@dataclass(frozen=True)
+class AnswersAList:
+    def route(self, view):
+        return [0] * view.waiting_id.size
+
+
+@dataclass(frozen=True)
+class WritesIntoItsView:
+    def route(self, view):
+        view.free_slots[0] -= 1
+        return RoutingDecision(np.full(view.waiting_id.size, -1, np.int64))
+
+
+class Thaws:
+    def route(self, view):
+        return RoutingDecision(np.full(view.waiting_id.size, -1, np.int64))
+
+
+def test_a_policy_that_raises_is_told_on_which_view():
+    assert "raises ZeroDivisionError" in failures(Raises())["answers"]
+
+
+def test_a_policy_that_answers_something_else_is_told():
+    assert failures(AnswersAList()) == {"answers": "route answers list; expected a RoutingDecision"}
+
+
+def test_a_policy_that_writes_into_a_read_only_array_is_told_to_copy():
+    assert "copy what you count on" in failures(WritesIntoItsView())["view left alone"]
+
+
+def test_a_policy_whose_parameters_can_change_is_told():
+    assert "no frozen dataclass" in failures(Thaws())["frozen"]
