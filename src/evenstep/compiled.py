@@ -14,6 +14,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -62,10 +63,17 @@ def inlined(function: F) -> F:
 
 
 def borrowing(function: F) -> F:
-    """A helper that becomes part of its caller's code and only borrows arrays: it may not allocate or slice.
+    """A helper that only borrows arrays: it may not allocate or slice, and counts no references.
 
-    It counts no references, which would cost more than the work of a small helper with many arrays.
+    For loops that pass many arrays, where counting would cost more than the work.
     """
+    if numba is None:
+        return function
+    return numba.njit(cache=True, fastmath=False, parallel=False, error_model="numpy", _nrt=False)(function)
+
+
+def borrowing_inlined(function: F) -> F:
+    """`borrowing`, and always part of its caller's machine code: for the small pieces of such loops."""
     if numba is None:
         return function
     return numba.njit(
@@ -84,7 +92,21 @@ def declared(signature: Any) -> Callable[[F], F]:
     return wrap
 
 
+def _drop_stale_caches() -> None:
+    """Forget compiled kernels older than any source they may contain: numba looks at their own file alone."""
+    root = Path(__file__).parent
+    shared = [Path(__file__), root / "streams_kernel.py", root / "routing" / "view.py"]
+    for room in (root, *(path for path in root.iterdir() if path.is_dir())):
+        sources = [*shared, *room.glob("*_kernel.py"), *room.glob("*_layout.py")]
+        newest = max(source.stat().st_mtime for source in sources)
+        for index in room.glob("__pycache__/*.nbi"):
+            with suppress(FileNotFoundError):
+                if index.stat().st_mtime < newest:
+                    index.unlink()
+
+
 if numba is not None:
+    _drop_stale_caches()
     # Functions as values are what a compiled policy is here; numba calls the feature experimental at every use.
     warnings.filterwarnings("ignore", category=numba.NumbaExperimentalFeatureWarning)
     _I0, _F0 = numba.types.int64, numba.types.float64
