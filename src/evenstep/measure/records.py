@@ -220,7 +220,7 @@ class Run:
         return {**state, "digest": digest, "summary": summary}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update(state, hashed=lambda: state["digest"], measured=lambda: state["summary"])
 
 
 def columns(table: Any) -> dict[str, Any]:

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstep.cost.view import PiecewiseLinear
+
+
+def test_lines_go_through_the_knots_and_on_beyond_them():
+    lines = PiecewiseLinear(np.array([1.0, 2.0, 4.0]), np.array([[1.0, 3.0, 4.0]]))
+    assert lines.local_seconds(np.array([0.0, 1, 1.5, 2, 3, 6])).tolist() == [-1.0, 1.0, 2.0, 3.0, 3.5, 5.0]
+
+
+def test_rows_are_workers_and_are_repeated_over_the_fleet():
+    lines = PiecewiseLinear(np.array([0.0, 1.0]), np.array([[0.0, 1.0], [0.0, 3.0]]))
+    assert lines.local_seconds(np.array([2.0, 2.0, 4.0])).tolist() == [2.0, 6.0, 4.0]
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=9))
+def test_inside_the_knots_it_is_numpys_interpolation(load):
+    knots, seconds = np.array([0.0, 10, 40, 100]), np.array([0.0, 1, 2, 9])
+    lines = PiecewiseLinear(knots, seconds[None, :])
+    assert lines.local_seconds(np.array(load)) == pytest.approx(np.interp(load, knots, seconds))

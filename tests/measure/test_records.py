@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+
+from evenstep.measure.records import RequestTable, Run, StepTable, columns, concatenate
+from tests.measure.small_cluster import small_run
+
+
+def test_columns_are_in_the_order_they_are_declared():
+    steps = small_run([3, 5], [4, 1]).steps
+    assert list(columns(steps)) == [f.name for f in dataclasses.fields(StepTable)]
+    assert steps.rows == 4
+    assert small_run([3, 5], [4, 1]).requests.rows == 2
+
+
+def test_parts_are_put_together_in_order():
+    requests = small_run([3, 5, 1], [4, 1, 2]).requests
+    halves = [
+        RequestTable(**{k: v[part] for k, v in columns(requests).items()}) for part in (slice(1), slice(1, 3))
+    ]
+    whole = concatenate(RequestTable, halves)
+    for name, column in columns(requests).items():
+        np.testing.assert_array_equal(getattr(whole, name), column, strict=True)
+
+
+def test_a_run_is_measured_and_hashed_once_and_only_when_asked():
+    asked: list[str] = []
+    run = small_run([1], [1])
+    lazy = Run(
+        run.conditions,
+        run.totals,
+        lambda: asked.append("hashed") or "ab",
+        lambda: asked.append("measured") or {"steps": 1},
+    )
+    assert asked == []
+    assert (lazy.digest, lazy.digest, lazy.summary, lazy.summary) == ("ab", "ab", {"steps": 1}, {"steps": 1})
+    assert asked == ["hashed", "measured"]
+
+
+def test_a_run_travels_between_processes_and_can_be_changed_there():
+    run = small_run([3, 5], [4, 1])
+    back = pickle.loads(pickle.dumps(run))
+    renamed = dataclasses.replace(back, conditions=dataclasses.replace(back.conditions, seed=7))
+    assert (renamed.digest, renamed.summary) == (run.digest, run.summary)
+    assert back.steps.envelope.tolist() == run.steps.envelope.tolist()
+
+
+def test_a_run_cannot_be_changed_in_place():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        small_run([1], [1]).steps = None
