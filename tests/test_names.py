@@ -151,3 +151,17 @@ def test_what_is_no_dataclass_takes_no_options(mine):
     assert type(names.build("routing", {"name": f"{mine}:Other"})).__name__ == "Other"
     with pytest.raises(InputError, match="expected no options"):
         names.build("routing", {"name": f"{mine}:Other", "limit": 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("policy = 3\n", "thing is '3'; expected a class"),
+        ("class P:\n    def __init__(self, a): ...\npolicy = P\n", "made without arguments"),
+    ],
+)
+def test_a_binding_that_cannot_be_made_is_one_error(tmp_path, text, message):
+    path = tmp_path / f"odd{len(text)}.py"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        names.build("routing", {"name": str(path)})

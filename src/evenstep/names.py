@@ -111,7 +111,12 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
     if not dataclasses.is_dataclass(kind):
         if options:
             raise InputError(where, "option", next(iter(options)), "no options", f"{where} takes none.")
-        return kind()
+        if not isinstance(kind, type):
+            raise InputError(where, "thing", repr(kind), "a class", "Bind the class itself, not what it makes.")
+        try:
+            return kind()
+        except TypeError as error:
+            raise InputError(where, "class", kind.__name__, "one that is made without arguments", f"{error}.") from error
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
     unknown = [key for key in options if key not in fields]
     if unknown:

@@ -38,6 +38,18 @@ def test_on_a_terminal_there_is_a_bar_with_the_policy_and_the_count():
     assert "jsq" in seen and "1/3" in seen and "compiling" in seen
 
 
+def test_rows_on_stdout_are_neither_redirected_nor_drawn_over(capsys):
+    stream = Terminal()
+    bar = progress.Bar(stream)
+    bar.begin(2)
+    bar.hide()
+    print("a row")
+    bar.show()
+    bar.end()
+    assert capsys.readouterr().out == "a row\n"
+    assert "a row" not in stream.getvalue()
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A file with a kernel, and nothing in numba's cache."""
@@ -75,4 +87,4 @@ def test_without_numba_it_says_so(monkeypatch):
 
 def test_the_silent_one_takes_everything():
     watch = progress.Silent()
-    assert [watch.begin(1), watch.say("x"), watch.advance("y"), watch.end()] == [None] * 4
+    assert [watch.begin(1), watch.say("x"), watch.advance("y"), watch.hide(), watch.show(), watch.end()] == [None] * 6

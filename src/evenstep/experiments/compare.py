@@ -195,7 +195,9 @@ def run_comparison(
             watch.advance(asked[done.contender].name)
             while told < len(asked) and len(found[told]) == plan.seeds:
                 if on_contender is not None:
+                    watch.hide()
                     on_contender(asked[told], [found[told][r] for r in range(plan.seeds)])
+                    watch.show()
                 told += 1
     finally:
         watch.end()

@@ -29,6 +29,14 @@ class Progress(Protocol):
         """A run of this contender has ended."""
         ...
 
+    def hide(self) -> None:
+        """Something else is about to be printed."""
+        ...
+
+    def show(self) -> None:
+        """It has been."""
+        ...
+
     def end(self) -> None: ...
 
 
@@ -38,6 +46,8 @@ class Silent:
     def begin(self, total: int) -> None: ...
     def say(self, line: str) -> None: ...
     def advance(self, label: str) -> None: ...
+    def hide(self) -> None: ...
+    def show(self) -> None: ...
     def end(self) -> None: ...
 
 
@@ -63,6 +73,8 @@ class Bar:
             console=Console(file=self._stream),
             transient=True,
             auto_refresh=False,
+            redirect_stdout=False,  # what goes to stdout stays there
+            redirect_stderr=False,
         )
         self._bar.start()
         self._task = self._bar.add_task("starting", total=total)
@@ -77,6 +89,15 @@ class Bar:
     def advance(self, label: str) -> None:
         if self._bar is not None:
             self._bar.update(self._task, advance=1, description=label, refresh=True)
+
+    def hide(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self) -> None:
+        if self._bar is not None:
+            self._bar.start()
+            self._bar.refresh()
 
     def end(self) -> None:
         if self._bar is not None:
