@@ -5,9 +5,9 @@ import pickle
 
 import numpy as np
 import pytest
+from tests.measure.small_cluster import small_run
 
 from evenstep.measure.records import RequestTable, Run, StepTable, columns, concatenate
-from tests.measure.small_cluster import small_run
 
 
 def test_columns_are_in_the_order_they_are_declared():
