@@ -36,7 +36,8 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
         if hints[field.name] is bool:
             parser.add_argument(flag, action="store_true", default=argparse.SUPPRESS, help=text)
             continue
-        shown = "" if field.default in (None, dataclasses.MISSING) else f" (default {field.default})"
+        default = f"{field.default:g}" if isinstance(field.default, float) else field.default
+        shown = "" if field.default in (None, dataclasses.MISSING) else f" (default {default})"
         metavar = _metavar(hints[field.name])
         parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)
     parser.add_argument("--config", metavar="FILE", help="read settings from a YAML file; flags win over it")

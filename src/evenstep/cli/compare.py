@@ -26,7 +26,9 @@ class Compare:
     description = (
         "Runs every policy on the same requests with the same dice and prints what each one wastes at the barrier,\n"
         "with paired differences against a baseline and their 95 % intervals. Options of a policy follow its name:\n"
-        "bf-io:horizon=20,discount=0.9,predictor=oracle. A policy may also be a file: my_policy.py."
+        "bf-io:horizon=20,discount=0.9,predictor=oracle. A policy may also be a file: my_policy.py.\n"
+        "Policies come with the constants of their papers; those that can starve a request also have an age bound,\n"
+        "which papers have not: paper mode is age_limit=0, as in br-0:age_limit=0. See evenstep policy show NAME."
     )
     examples = (
         "evenstep compare sample:azure-conv",
