@@ -1,0 +1,178 @@
+"""How fast the simulator is, as ratios to plain NumPy implementations of the same model in the same run.
+
+It cannot show another machine's ratio, nor a quiet machine's if this one is busy: rounds of both sides alternate and the
+interval is over rounds. Ours is the whole call of `simulate` with per-request and per-step records kept, so it includes
+preparation and copying of records; metrics and digest are worked out when asked for and are timed in a row of their own.
+The plain side keeps the same records and stops after a few hundred steps of steady operation, because a step of it takes as
+long as hundreds of ours. Both sides are CPU seconds a decode step; the yardstick is plain FCFS at (16, 72), and "scaled"
+is our time on a machine where that yardstick makes 18,000 steps a CPU second.
+
+    python benchmarks/bench_simulator.py [--rounds 5] [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import resource
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from contenders import plain_numpy
+
+from evenstep import Cluster, Trace, compiled, names, simulate
+
+YARDSTICK_STEPS_PER_S = 18_000.0
+# policy, its plain counterpart, G, B, horizon, plain steps a round, target ratio of the project
+ROWS = (
+    ("fcfs", plain_numpy.fcfs, 16, 72, 0, 1500, 150),
+    ("fcfs", plain_numpy.fcfs, 32, 72, 0, 1000, 150),
+    ("fcfs", plain_numpy.fcfs, 144, 10, 0, 1000, 100),
+    ("fcfs", plain_numpy.fcfs, 256, 128, 0, 200, 70),
+    ("jsq", plain_numpy.fcfs, 16, 72, 0, 1500, 150),
+    ("least-load", plain_numpy.fcfs, 16, 72, 0, 1500, 150),
+    ("round-robin", plain_numpy.fcfs, 16, 72, 0, 1500, 150),
+    ("power-of-d", plain_numpy.fcfs, 16, 72, 0, 1500, 150),
+    ("br-0", plain_numpy.br_0, 16, 72, 0, 400, 60),
+    ("bf-io", plain_numpy.bf_io, 16, 72, 0, 250, 15),
+    ("bf-io:horizon=20,predictor=oracle", plain_numpy.bf_io, 16, 72, 20, 150, 15),
+)
+
+
+def burst(requests: int) -> Trace:
+    """Prompts lognormal(6.1, 1.15) in 4..4096, outputs gamma(1.5, 180) in 1..2000."""
+    rng = np.random.default_rng(0)
+    prompt = np.clip(np.round(rng.lognormal(6.1, 1.15, requests)), 4, 4096)
+    output = np.clip(np.round(rng.gamma(1.5, 180.0, requests)), 1, 2000)
+    return Trace(prompt.astype(np.int64), output.astype(np.int64))
+
+
+def built(text: str):
+    spec = names.parse(text)
+    predictor = spec.pop("predictor", None)
+    return names.build("routing", spec), predictor and names.build("predict", {"name": predictor})
+
+
+def ours(trace: Trace, text: str, workers: int, slots: int, door: str = "auto"):
+    """CPU seconds of a whole run, and the run."""
+    policy, predictor = built(text)
+    start = time.process_time()
+    run = simulate(trace, policy, cluster=Cluster(workers, slots), predictor=predictor, door=door)
+    return time.process_time() - start, run
+
+
+def plain_step_s(trace: Trace, policy, workers: int, slots: int, horizon: int, steps: int) -> float:
+    """CPU seconds of one step of the plain side."""
+    start = time.process_time()
+    done, *_ = plain_numpy.simulate(
+        trace.prompt_tokens, trace.output_tokens, workers, slots, 128, policy, horizon=horizon, limit=steps
+    )
+    return (time.process_time() - start) / done
+
+
+def interval(values: list[float]) -> str:
+    low, middle, high = np.quantile(values, [0.0, 0.5, 1.0])
+    return f"{middle:8.1f} [{low:.1f}, {high:.1f}]"
+
+
+def ratios(rounds: int, requests: int) -> None:
+    trace = burst(requests)
+    print(f"{'policy':36} {'G, B':>9} {'plain us':>9} {'ours ns':>9} {'scaled ns':>9}   ratio, median [least, most]   target")
+    for text, plain, G, B, horizon, steps, target in ROWS:
+        ours(trace.head(3000), text, G, B)
+        found, plain_s, our_s, scaled = [], [], [], []
+        for _ in range(rounds):
+            yard = plain_step_s(trace, plain_numpy.fcfs, 16, 72, 0, 500)
+            baseline = plain_step_s(trace, plain, G, B, horizon, steps)
+            seconds, run = ours(trace, text, G, B)
+            step = seconds / run.totals.steps
+            found.append(baseline / step)
+            plain_s.append(baseline)
+            our_s.append(step)
+            scaled.append(step / (yard * YARDSTICK_STEPS_PER_S))
+        print(
+            f"{text:36} {f'{G}, {B}':>9} {np.median(plain_s) * 1e6:9.1f} {np.median(our_s) * 1e9:9.0f}"
+            f" {np.median(scaled) * 1e9:9.0f}   {interval(found):28}   {target:5d}",
+            flush=True,
+        )
+
+
+class PlainFirstCome:
+    """A policy in plain Python whose own work is next to nothing: what is left is the host's share of a decision."""
+
+    def __init__(self) -> None:
+        from evenstep import RoutingDecision
+
+        self.decide, self.seconds, self.count = RoutingDecision, 0.0, 0
+
+    def route(self, view):
+        start = time.perf_counter()
+        worker = np.full(view.waiting_id.size, -1)
+        open_slots = np.flatnonzero(view.free_slots)
+        slots = np.repeat(open_slots, view.free_slots[open_slots])[: worker.size]
+        worker[: slots.size] = slots
+        answer = self.decide(worker)
+        self.seconds += time.perf_counter() - start
+        self.count += 1
+        return answer
+
+
+def plain_door(rounds: int) -> None:
+    trace = burst(10_000)
+    simulate(trace.head(2000), PlainFirstCome(), cluster=Cluster())
+    shares = []
+    for _ in range(rounds):
+        yard = plain_step_s(trace, plain_numpy.fcfs, 16, 72, 0, 500)
+        policy = PlainFirstCome()
+        start = time.perf_counter()
+        run = simulate(trace, policy, cluster=Cluster())
+        whole = time.perf_counter() - start
+        share = (whole - policy.seconds) / run.totals.decisions
+        shares.append(share / (yard * YARDSTICK_STEPS_PER_S) * 1e6)
+    print(f"\nplain door, our share of a decision, scaled us (target 3): {interval(shares)}")
+
+
+def linear_time(rounds: int, sizes: tuple[int, ...]) -> None:
+    print("\nfcfs at (16, 72) by number of requests, records on: ns a step; with metrics and digest")
+    for n in sizes:
+        trace = burst(n)
+        steps, whole = [], []
+        for _ in range(rounds):
+            seconds, run = ours(trace, "fcfs", 16, 72)
+            start = time.process_time()
+            _ = run.summary, run.digest
+            steps.append(seconds / run.totals.steps * 1e9)
+            whole.append((seconds + time.process_time() - start) / run.totals.steps * 1e9)
+        print(f"{n:9,d} requests  {np.median(steps):8.0f}  {np.median(whole):8.0f}")
+
+
+def memory(requests: int) -> None:
+    trace = burst(requests)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    simulate(trace, names.build("routing", {"name": "fcfs"}), records=False)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"\n{requests:,} requests, records off: {after / 1024:.0f} MB in all, {(after - before) / 1024:.0f} MB beyond the trace")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="two rounds, smaller runs")
+    args = parser.parse_args()
+    rounds = 2 if args.quick else args.rounds
+    print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, {compiled.mode()}")
+    print(f"command: python {' '.join(sys.argv)}\n")
+    memory(100_000 if args.quick else 1_000_000)  # first: the process's largest size is only ever grown
+    print()
+    ratios(rounds, 40_000 if args.quick else 200_000)
+    plain_door(rounds)
+    linear_time(rounds, (5_000, 20_000) if args.quick else (5_000, 20_000, 200_000))
+
+
+if __name__ == "__main__":
+    main()
