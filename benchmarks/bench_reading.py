@@ -35,7 +35,8 @@ def write_azure(path: Path, rows: int) -> None:
         out.write("TIMESTAMP,ContextTokens,GeneratedTokens\r\n")
         stamps = np.datetime_as_string(times)
         out.writelines(
-            f"{t[:10]} {t[11:27]}0,{p},{o}\r\n" for t, p, o in zip(stamps, prompt.tolist(), output.tolist(), strict=True)
+            f"{t[:10]} {t[11:27]}0,{p},{o}\r\n"
+            for t, p, o in zip(stamps, prompt.tolist(), output.tolist(), strict=True)
         )
 
 
@@ -51,7 +52,12 @@ def write_mooncake(path: Path, rows: int) -> None:
             fresh += blocks - 1
             out.write(
                 json.dumps(
-                    {"timestamp": row // 10 * 3000, "input_length": length, "output_length": 300, "hash_ids": row_ids}
+                    {
+                        "timestamp": row // 10 * 3000,
+                        "input_length": length,
+                        "output_length": 300,
+                        "hash_ids": row_ids,
+                    }
                 )
                 + "\n"
             )
@@ -71,7 +77,9 @@ def plain_mooncake(path: Path) -> int:
     """Baseline: the json module, line by line, into arrays."""
     with path.open() as file:
         rows = [json.loads(line) for line in file]
-    columns = [np.array([row[name] for row in rows]) for name in ("timestamp", "input_length", "output_length")]
+    columns = [
+        np.array([row[name] for row in rows]) for name in ("timestamp", "input_length", "output_length")
+    ]
     ids = np.array([block for row in rows for block in row["hash_ids"]])
     return int(columns[0].size) if ids.size else 0
 
@@ -104,7 +112,9 @@ def compare(title: str, path: Path, rows: int, plain: Callable[[Path], int], rou
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--azure-rows", type=int, default=1_000_000)
     parser.add_argument("--mooncake-rows", type=int, default=200_000)

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
+from tests.strategies import traces
 
 from evenstep.errors import InputError
 from evenstep.request import PrefixBlocks
 from evenstep.workload import blocks
 from evenstep.workload.table import MISSING, Table
-from tests.strategies import traces
 
 
 def listed(lists: list[object], *, skip: bool = False) -> Table:
@@ -30,7 +30,7 @@ def test_the_block_size_is_the_one_that_fits_every_prompt():
     assert "does not fit" in note
 
 
-@pytest.mark.parametrize("bad", [[1.5], ["x"], 7])
+@pytest.mark.parametrize("bad", [[1.5], ["x"], 7, [[1], 2], [[1]], [True, None], [-1, 2**63]])
 def test_a_list_that_is_no_list_of_whole_numbers_is_named_or_skipped(bad):
     with pytest.raises(InputError, match=r"f\.jsonl:2: ids"):
         blocks.of_table(listed([[1], bad]), "ids", np.array([10, 10]))

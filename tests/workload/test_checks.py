@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
+from tests.strategies import traces
 
 from evenstep.errors import InputError
 from evenstep.request import PrefixBlocks, Trace
 from evenstep.workload.checks import check_trace
-from tests.strategies import traces
 
 GOOD = Trace(
     np.array([5, 6]), np.array([1, 2]), arrival_s=np.array([0.0, 1.0]), session=np.array([0, 0]),

@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.strategies import traces
 
 from evenstep.workload import links
 from evenstep.workload.checks import check_trace
-from tests.strategies import traces
 
 
 def test_a_row_follows_the_one_above_it_of_its_session():

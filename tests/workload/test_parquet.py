@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
+from tests.strategies import traces
 
 from evenstep.errors import InputError
 from evenstep.request import COLUMNS, Trace
 from evenstep.workload import parquet
-from tests.strategies import traces
 
 
 def same(left: Trace, right: Trace) -> bool:

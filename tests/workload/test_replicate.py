@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.strategies import traces
 
 from evenstep.errors import InputError
 from evenstep.request import Trace
@@ -22,7 +23,6 @@ from evenstep.workload.replicate import (
     scaled_to_rate,
 )
 from evenstep.workload.synthetic import Synthetic
-from tests.strategies import traces
 
 DRAWN = Synthetic(200, laws.Uniform(1, 50), laws.Uniform(1, 50), arrivals.Poisson(2))
 PLAIN = Trace(np.arange(1, 6), np.arange(1, 6), arrival_s=np.array([0.0, 1.0, 3.0, 6.0, 10.0]))

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
+from tests.strategies import traces
 
 from evenstep.request import Trace
 from evenstep.workload import statistics
 from evenstep.workload.reading import read_trace
-from tests.strategies import traces
 
 
 def test_the_bundled_sample_has_the_figures_of_its_source():

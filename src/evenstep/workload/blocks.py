@@ -19,8 +19,11 @@ def flat(lists: Sequence[Any]) -> I8 | None:
     together: list[Any] = list(lists[0]) if len(lists) == 1 else list(chain.from_iterable(lists))
     if not together:
         return np.zeros(0, np.int64)
-    ids = np.array(together)
-    if ids.dtype.kind == "i":
+    try:
+        ids = np.array(together)
+    except ValueError:  # lists of unequal length among the ids
+        return None
+    if ids.dtype.kind == "i" and ids.ndim == 1:
         return ids.astype(np.int64, copy=False)
     if set(map(type, together)) != {int} or min(together) < 0 or max(together) >= 2**64:
         return None

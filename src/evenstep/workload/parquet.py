@@ -109,7 +109,9 @@ def write(trace: Trace, path: Path) -> None:
     except OSError as error:
         if not in_place:
             part.unlink(missing_ok=True)
-        raise InputError(str(path), "file", "unwritable", "a place to write to", f"{error.strerror}.") from None
+        raise InputError(
+            str(path), "file", "unwritable", "a place to write to", f"{error.strerror}."
+        ) from None
 
 
 def _about(path: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]:
