@@ -62,23 +62,24 @@ def inlined(function: F) -> F:
     return numba.njit(inline="always", **_FLAGS)(function)
 
 
+#: Flags of helpers that only compiled code calls: no references counted, no way in from Python to compile.
+_BORROWING: dict[str, Any] = {
+    "cache": True, "fastmath": False, "parallel": False, "error_model": "numpy",
+    "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
+}  # fmt: skip
+
+
 def borrowing(function: F) -> F:
-    """A helper that only borrows arrays: it may not allocate or slice, and counts no references.
+    """A helper that only borrows arrays: it may not allocate or slice, counts no references, is called by kernels only.
 
     For loops that pass many arrays, where counting would cost more than the work.
     """
-    if numba is None:
-        return function
-    return numba.njit(cache=True, fastmath=False, parallel=False, error_model="numpy", _nrt=False)(function)
+    return function if numba is None else numba.njit(**_BORROWING)(function)
 
 
 def borrowing_inlined(function: F) -> F:
     """`borrowing`, and always part of its caller's machine code: for the small pieces of such loops."""
-    if numba is None:
-        return function
-    return numba.njit(
-        cache=True, fastmath=False, parallel=False, error_model="numpy", forceinline=True, _nrt=False
-    )(function)
+    return function if numba is None else numba.njit(forceinline=True, **_BORROWING)(function)
 
 
 def declared(signature: Any) -> Callable[[F], F]:
@@ -90,6 +91,14 @@ def declared(signature: Any) -> Callable[[F], F]:
         return numba.njit(signature, cache=True, **_FLAGS)(function)
 
     return wrap
+
+
+def entry(kernel: Any) -> Any:
+    """The compiled code of a kernel `declared` with one signature, called without looking at the arguments' types."""
+    if numba is None:
+        return kernel
+    (only,) = kernel.overloads.values()
+    return only.entry_point
 
 
 def _drop_stale_caches() -> None:

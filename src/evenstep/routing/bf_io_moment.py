@@ -1,0 +1,79 @@
+"""One decision of BF-IO as its reference and its exact solver look at it: loads, profiles, weights, who is overdue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
+
+import numpy as np
+
+from evenstep.request import F8, I8
+from evenstep.routing.view import RoutingView
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """What one decision looks at: G workers, the W oldest requests, n = H+1 steps.
+
+    Args:
+        group: int64[G], groups numbered from 0 in order of appearance.
+        free_slots, kv_free: int64[G] and float64[G] of the view.
+        load: float64[G, n], projected KV tokens before any admission, queued requests included.
+        size, stays: float64[W], KV tokens at admission, steps until the end (inf where unknown).
+        profile: float64[W, n], KV tokens of a request h steps after its admission.
+        growth, weight: float64[n], tokens a newcomer gains, discount ** h.
+        tie: float64[Q], factor of the squared deviation in each group.
+        forced: the oldest `forced` requests are overdue.
+        count: requests to admit.
+        waiting: requests in the view, of which the W oldest are looked at.
+    """
+
+    group: I8
+    free_slots: I8
+    kv_free: F8
+    load: F8
+    size: F8
+    stays: F8
+    profile: F8
+    growth: F8
+    weight: F8
+    tie: F8
+    forced: int
+    count: int
+    waiting: int
+
+    @staticmethod
+    def of(
+        view: RoutingView, horizon: int, discount: float, tie_weight: float, window: int, age_limit: float
+    ) -> Moment:
+        """The moment a view shows; parameters as in `BFIO`."""
+        n = max(view.projections.shape[1], 1)
+        weight = np.array(list(accumulate([1.0] + [discount] * (n - 1), mul)))
+        growth = np.zeros(n)
+        known = min(n, view.growth.size)
+        growth[:known] = np.where(np.isnan(view.growth[:known]), 0.0, view.growth[:known])
+        ahead = view.projections if view.projections.shape[1] else view.load[:, None]
+        load = ahead + (view.queued_load[:, None] + view.queued[:, None] * growth)
+        first_seen = list(dict.fromkeys(view.group.tolist()))
+        group = np.array([first_seen.index(q) for q in view.group.tolist()], np.int64)
+        mean = [
+            float(np.cumsum(load[group == q, 0])[-1]) / int((group == q).sum())
+            for q in range(len(first_seen))
+        ]
+
+        waiting = view.waiting_id.size
+        count = min(waiting, int(view.free_slots[view.free_slots > 0].sum()))
+        considered = min(waiting, max(window, count)) if window > 0 else waiting
+        forced = 0
+        if age_limit > 0 and view.mean_wait_s > 0:
+            while forced < count and view.waited_s[forced] > age_limit * view.mean_wait_s:
+                forced += 1
+        size, steps = view.waiting_load[:considered], view.waiting_steps[:considered]
+        stays = np.where(np.isnan(steps), np.inf, steps)
+        profile = (size[:, None] + growth) * (np.arange(n) < stays[:, None])
+        tie = np.array([tie_weight / max(m, 1.0) for m in mean])
+        return Moment(
+            group, view.free_slots, view.kv_free, load, size, stays, profile, growth, weight, tie,
+            forced, count, waiting,
+        )  # fmt: skip

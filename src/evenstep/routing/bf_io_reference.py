@@ -1,0 +1,414 @@
+"""The search of BF-IO in plain words: what `bf_io_kernel` does, decision by decision, equal in bits.
+
+A `Plan` is an assignment under construction. Each starting order fills one greedily, a local search improves it, the
+best is fitted anew to shifted levels and searched again. Sums over steps are taken in a fixed order: they decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from evenstep.request import F8, I8
+from evenstep.routing.bf_io_moment import Moment
+from evenstep.routing.view import HOLD
+
+#: Gains up to this many tokens are rounding, not progress.
+TOLERANCE = 1e-6
+#: Levels tried around the envelope of a plan, at most and for each slot.
+LEVELS, LEVELS_A_SLOT = 64, 4
+#: Times the best plan is fitted to another level, as long as that gains.
+ROUNDS = 3
+
+
+def decide(moment: Moment, starts: int, moves: int) -> I8:
+    """int64[waiting], worker of each request or `HOLD`; `starts` and `moves` as in `BFIO`."""
+    answer = np.full(moment.waiting, HOLD, np.int64)
+    if moment.count == 0:
+        return answer
+    plan = Plan(moment)
+    best: tuple[float, list[tuple[int, int]], int] = (np.inf, [], 0)
+    best_envelope = plan.envelope.copy()
+    for start in range(starts):
+        pinned = plan.fill(start)
+        plan.search(pinned, moves)
+        value = plan.objective()
+        more = len(plan.slots) > len(best[1]) or start == 0
+        if more or (len(plan.slots) == len(best[1]) and value < best[0]):
+            best, best_envelope = (value, list(plan.slots), pinned), plan.envelope.copy()
+    levels_help = len(best[1]) < moment.size.size and moves > 0 and not plan.ends_known
+    for _ in range(ROUNDS if levels_help else 0):
+        if not plan.fit_best_level(best[1], best[2], best_envelope):
+            break
+        plan.search(best[2], moves)
+        value = plan.objective()
+        if value >= best[0]:
+            break
+        best, best_envelope = (value, list(plan.slots), best[2]), plan.envelope.copy()
+    for i, worker in plan.oldest_first(best[1]):
+        answer[i] = worker
+    return answer
+
+
+def in_order(terms: Iterable[float], begin: float = 0.0) -> float:
+    """The sum, from left to right."""
+    for term in terms:
+        begin += term
+    return begin
+
+
+def in_lanes(terms: F8) -> float:
+    """The sum over steps in four lanes, h modulo 4, added in pairs."""
+    a, b, c, d = (in_order(terms[lane::4].tolist()) for lane in range(4))
+    return (a + b) + (c + d)
+
+
+class Plan:
+    """An assignment under construction. Requests go by rank: ascending size, older first among equals."""
+
+    def __init__(self, moment: Moment) -> None:
+        self.moment = moment
+        self.weight, self.growth = moment.weight, moment.growth
+        self.index = np.argsort(moment.size, kind="stable")
+        self.rank = np.argsort(self.index, kind="stable")
+        self.size, self.profile = moment.size[self.index], moment.profile[self.index]
+        self.ends_known = bool((moment.stays < self.weight.size).any())
+        self.members = np.bincount(moment.group).astype(np.float64)
+        self.open = [g for g in range(moment.group.size) if moment.free_slots[g] > 0]
+        self.base_total = np.zeros((self.members.size, self.weight.size))
+        for g, q in enumerate(moment.group):
+            self.base_total[q] += moment.load[g]
+        self.clear()
+
+    def clear(self) -> None:
+        """Take back every admission."""
+        self.load = self.moment.load.copy()
+        self.total = self.base_total.copy()
+        self.room = self.moment.free_slots.copy()
+        self.kv_left = self.moment.kv_free.copy()
+        self.taken = np.zeros(self.size.size, bool)
+        self.slots: list[tuple[int, int]] = []  # (worker, rank)
+        self.survey()
+
+    def survey(self) -> None:
+        """Set the envelope of every group, and the runner-up: the envelope without its heaviest worker."""
+        self.envelope, self.runner_up = np.empty_like(self.total), np.full_like(self.total, -np.inf)
+        for q in range(self.members.size):
+            ordered = np.sort(self.load[self.moment.group == q], axis=0)
+            self.envelope[q] = ordered[-1]
+            if ordered.shape[0] > 1:
+                self.runner_up[q] = ordered[-2]
+
+    def put(self, g: int, out: list[int], into: list[int]) -> None:
+        """Take requests from worker g and give it others, one for one where both are given."""
+        for old, new in zip(out or [-1] * len(into), into or [-1] * len(out), strict=True):
+            gained = self.profile[new] if new >= 0 else 0.0
+            lost = self.profile[old] if old >= 0 else 0.0
+            delta = gained - lost
+            self.load[g] += delta
+            self.total[self.moment.group[g]] += delta
+            self.kv_left[g] += (self.size[old] if old >= 0 else 0.0) - (self.size[new] if new >= 0 else 0.0)
+            self.room[g] += (old >= 0) - (new >= 0)
+        self.taken[out] = False
+        self.taken[into] = True
+        self.survey()
+
+    def fill(self, start: int) -> int:
+        """Fill the slots, the overdue first, then in the order of the start; how many overdue got in.
+
+        Each goes to the worker with the least load (weighted over the steps) that has room for it.
+        """
+        self.clear()
+        burden = {g: in_order((self.weight * self.load[g]).tolist()) for g in self.open}
+        everyone = range(self.size.size)
+        order = (reversed(everyone), self.rank.tolist(), everyone)[start]
+        pinned = 0
+        for turn, r in enumerate([*self.rank[: self.moment.forced].tolist(), *order]):
+            if turn == self.moment.forced:
+                pinned = len(self.slots)
+            fitting = [g for g in self.open if self.room[g] > 0 and self.size[r] <= self.kv_left[g]]
+            if len(self.slots) == self.moment.count or self.taken[r] or not fitting:
+                continue
+            g = min(fitting, key=burden.__getitem__)
+            self.put(g, [], [r])
+            self.slots.append((g, r))
+            burden[g] = in_order((self.weight * self.profile[r]).tolist(), burden[g])
+        return pinned
+
+    def objective(self) -> float:
+        """J of the plan up to a constant of the decision: members times envelope, minus what was admitted."""
+        value = 0.0
+        for q, members in enumerate(self.members):
+            added, both = self.total[q] - self.base_total[q], self.total[q] + self.base_total[q]
+            tie = self.moment.tie[q]
+            terms = self.weight * (members * self.envelope[q] - added - tie * (added * both) / members)
+            value = in_order(terms.tolist(), value)
+        for g in self.open:
+            tie = self.moment.tie[self.moment.group[g]]
+            if tie > 0:
+                load, base = self.load[g], self.moment.load[g]
+                value = in_order((self.weight * (tie * ((load - base) * (load + base)))).tolist(), value)
+        return value
+
+    def others(self, g: int) -> F8:
+        """float64[n], envelope of g's group without g."""
+        q = self.moment.group[g]
+        return np.where(self.load[g] >= self.envelope[q], self.runner_up[q], self.envelope[q])
+
+    def deviation_change(self, g: int, delta: F8) -> F8:
+        """Change of the sum of squared deviations in g's group when its load moves by delta."""
+        q = self.moment.group[g]
+        mean, share = self.total[q] / self.members[q], 1.0 - 1.0 / self.members[q]
+        return delta * (2.0 * (self.load[g] - mean) + delta * share)
+
+    def replacement_gain(self, g: int, delta: F8) -> float:
+        """What the objective gains when worker g's load moves by delta because its requests changed."""
+        q = self.moment.group[g]
+        top = np.maximum(self.others(g), self.load[g] + delta)
+        terms = self.weight * (self.members[q] * (self.envelope[q] - top) + delta)
+        tie = self.moment.tie[q]
+        if tie > 0:
+            terms = terms - self.weight * (tie * self.deviation_change(g, delta))
+        return in_lanes(terms)
+
+    def transfer_gain(self, g: int, p: int, delta: F8) -> float:
+        """What the objective gains when delta goes from worker g to p (a lower bound where delta is negative)."""
+        q, z = self.moment.group[g], self.moment.group[p]
+        left, right = self.load[g] - delta, self.load[p] + delta
+        if q == z:
+            top = np.maximum(self.others(g), np.maximum(left, right))
+            terms = self.weight * (self.members[q] * (self.envelope[q] - top))
+        else:
+            fall = self.members[q] * (self.envelope[q] - np.maximum(self.others(g), left))
+            rise = self.members[z] * (np.maximum(self.envelope[z], right) - self.envelope[z])
+            terms = self.weight * (fall - rise)
+        tie, tie_there = self.moment.tie[q], self.moment.tie[z]
+        if tie > 0 or tie_there > 0:
+            there = self.deviation_change(p, delta)
+            if q == z:
+                there = there + 2.0 * delta * delta / self.members[q]
+            terms = terms - self.weight * (tie * self.deviation_change(g, -delta) + tie_there * there)
+        return in_lanes(terms)
+
+    def ideal_size(self, g: int, leaving: F8) -> float:
+        """What should take the place of `leaving` (float64[n]) on worker g, were any size to be had.
+
+        J is convex in that size: its slope starts at minus the weight of all steps and rises by members * weight[h] at
+        the margin of each step (and evenly, with the tie-breaker). Walk until it turns positive.
+        """
+        q = self.moment.group[g]
+        members, tie = self.members[q], self.moment.tie[q]
+        delta = self.growth - leaving
+        rest = self.load[g] + delta
+        margin = self.others(g) - rest
+        mean = (self.total[q] + delta) / members
+        down, rise = 0.0, 0.0
+        for h, weight in enumerate(self.weight.tolist()):
+            down += weight
+            if tie > 0:
+                down -= weight * (2.0 * tie * (rest[h] - mean[h]))
+                rise += weight * (2.0 * tie * (1.0 - 1.0 / members))
+        last = -np.inf
+        while rise > 0 or down > 0:
+            at = int(np.argmin(margin))
+            if rise > 0 and down / rise <= margin[at]:
+                return max(down / rise, last)
+            if margin[at] == np.inf:
+                break
+            last = float(margin[at])
+            down -= members * self.weight[at]
+            margin[at] = np.inf
+        return last
+
+    def below(self, r: int) -> int:
+        """The next rank below r that waits, -1 if none."""
+        return next((i for i in range(r - 1, -1, -1) if not self.taken[i]), -1)
+
+    def above(self, r: int) -> int:
+        """The first rank from r on that waits, W if none."""
+        return next((i for i in range(r, self.size.size) if not self.taken[i]), self.size.size)
+
+    def rank_from(self, size: float) -> int:
+        """First rank whose size is at least `size`."""
+        return int(np.searchsorted(self.size, size, side="left"))
+
+    def best_replacement(self, g: int, out: int) -> int:
+        """The waiting request that gains most in place of `out` on worker g; -1 if none gains."""
+        limit = self.kv_left[g] + self.size[out]
+        if self.ends_known:
+            candidates = np.flatnonzero(~self.taken).tolist()
+        else:
+            start = self.rank_from(min(self.ideal_size(g, self.profile[out]), limit))
+            candidates = [r for r in (self.below(start), self.above(start)) if 0 <= r < self.size.size]
+        best, best_gain = -1, TOLERANCE
+        for r in candidates:
+            if self.size[r] <= limit:
+                gain = self.replacement_gain(g, self.profile[r] - self.profile[out])
+                if gain > best_gain:
+                    best, best_gain = r, gain
+        return best
+
+    def nearest_pairs(self, ideal: float, limit: float) -> list[tuple[int, int]]:
+        """The two waiting requests that add up to the most below `ideal`, and to the least from it on, within limit."""
+        under, over = (-np.inf, (-1, -1)), (np.inf, (-1, -1))
+        low, high = self.above(0), self.below(self.size.size)
+        while low < high:
+            total = self.size[low] + self.size[high]
+            if total < ideal:
+                if under[0] < total <= limit:
+                    under = (total, (low, high))
+                low = self.above(low + 1)
+            else:
+                if total < over[0] and total <= limit:
+                    over = (total, (low, high))
+                high = self.below(high)
+        return [pair for _, pair in (under, over) if pair[0] >= 0]
+
+    def replace_pair(self, k: int, m: int) -> bool:
+        """Replace the requests of two slots of one worker by the best two that wait; whether that gained anything."""
+        (g, x), (_, y) = self.slots[k], self.slots[m]
+        size = self.size[x] + self.size[y]
+        limit = self.kv_left[g] + size
+        ideal = min(self.ideal_size(g, size + self.growth), limit)
+        self.taken[[x, y]] = False
+        pairs = self.nearest_pairs(ideal, limit)
+        self.taken[[x, y]] = True
+        best, best_gain = (-1, -1), TOLERANCE
+        for low, high in pairs:
+            delta = (self.size[low] + self.size[high] + self.growth) - (size + self.growth)
+            gain = self.replacement_gain(g, delta)
+            if gain > best_gain:
+                best, best_gain = (low, high), gain
+        if best[0] < 0:
+            return False
+        self.put(g, [x, y], list(best))
+        self.slots[k], self.slots[m] = (g, best[0]), (g, best[1])
+        return True
+
+    def replace(self, k: int) -> tuple[bool, int]:
+        """Replace the request of slot k from the pool, or else it and another of its worker; (gained, tries)."""
+        g, out = self.slots[k]
+        r = self.best_replacement(g, out)
+        if r >= 0:
+            self.put(g, [out], [r])
+            self.slots[k] = (g, r)
+            return True, 1
+        tries = 1
+        for m in range(k + 1, len(self.slots)):
+            if self.slots[m][0] == g and not self.ends_known:
+                tries += 1
+                if self.replace_pair(k, m):
+                    return True, tries
+        return False, tries
+
+    def transfer(self, k: int) -> tuple[bool, int]:
+        """Move the request of slot k to another worker or swap it there, where it gains most; (gained, tries)."""
+        g, out = self.slots[k]
+        to, swap, best_gain, tries = -1, -1, TOLERANCE, 0
+        for p in self.open:
+            if p != g and self.room[p] > 0 and self.size[out] <= self.kv_left[p]:
+                gain, tries = self.transfer_gain(g, p, self.profile[out] - 0.0), tries + 1
+                if gain > best_gain:
+                    to, swap, best_gain = p, -1, gain
+        for m, (p, back) in enumerate(self.slots):
+            delta = self.size[out] - self.size[back]
+            if p != g and 0 < delta <= self.kv_left[p]:
+                gain, tries = self.transfer_gain(g, p, self.profile[out] - self.profile[back]), tries + 1
+                if gain > best_gain:
+                    to, swap, best_gain = p, m, gain
+        if to < 0:
+            return False, tries
+        back = [self.slots[swap][1]] if swap >= 0 else []
+        self.put(g, [out], back)
+        self.put(to, back, [out])
+        self.taken[back] = True
+        self.slots[k] = (to, out)
+        if swap >= 0:
+            self.slots[swap] = (g, back[0])
+        return True, tries
+
+    def search(self, pinned: int, tries: int) -> None:
+        """Improve slot after slot until none has gained for a whole round, or the tries are used up.
+
+        The overdue, in the first `pinned` slots, are not replaced. Without tie-breaker only a worker above all others
+        can gain by giving a request away.
+        """
+        k, idle = 0, 0
+        while idle < len(self.slots) and tries > 0:
+            idle += 1
+            g = self.slots[k][0]
+            if k >= pinned and len(self.slots) < self.size.size:
+                gained, used = self.replace(k)
+                tries, idle = tries - used, 0 if gained else idle
+            if (self.load[g] > self.others(g)).any() or self.moment.tie[self.moment.group[g]] > 0:
+                gained, used = self.transfer(k)
+                tries, idle = tries - used, 0 if gained else idle
+            k = (k + 1) % len(self.slots)
+
+    def fit(
+        self,
+        level: float,
+        shares: list[tuple[int, int]],
+        reach: dict[int, float],
+        fixed: list[tuple[int, int]],
+    ) -> float:
+        """Fill every worker up to the level, tightest first; the objective, inf where something did not fit."""
+        self.clear()
+        for g, r in fixed:
+            self.put(g, [], [r])
+            self.slots.append((g, r))
+        for g, share in shares:
+            left = reach[g] + level
+            for remaining in range(share, 0, -1):
+                beyond = int(np.searchsorted(self.size, min(left / remaining, self.kv_left[g]), side="right"))
+                r = self.below(beyond)
+                r = r if r >= 0 else self.above(beyond)
+                if r == self.size.size or self.size[r] > self.kv_left[g]:
+                    return np.inf
+                self.put(g, [], [r])
+                self.slots.append((g, r))
+                left -= self.size[r]
+        return self.objective()
+
+    def fit_best_level(self, best: list[tuple[int, int]], pinned: int, envelope: F8) -> bool:
+        """Fit the best plan anew below its envelope shifted to the best of some levels; whether there is one.
+
+        A local optimum is often right but for its level: all workers would have to move at once. A level is a shift
+        that fills some worker exactly with equal shares of some request's size.
+        """
+        share = dict.fromkeys(self.open, 0)
+        for g, _ in best:
+            share[g] += 1
+        reach: dict[int, float] = {}
+        for g in self.open:
+            rest = self.moment.load[g] + share[g] * self.growth
+            reach[g] = float((envelope[self.moment.group[g]] - rest).min())
+        for g, r in best[:pinned]:
+            share[g] -= 1
+            reach[g] -= self.size[r]
+        shares = sorted(((g, share[g]) for g in self.open if share[g] > 0), key=lambda pair: reach[pair[0]])
+        best_level, best_value = 0.0, np.inf
+        for j in range(min(LEVELS_A_SLOT * (len(best) - pinned), LEVELS) if shares else 0):
+            (g, parts), ring = shares[j % len(shares)], j // len(shares)
+            r = self.rank_from(reach[g] / parts) + (ring // 2 if ring % 2 == 0 else -1 - ring // 2)
+            if 0 <= r < self.size.size:
+                level = parts * self.size[r] - reach[g]
+                value = self.fit(level, shares, reach, best[:pinned])
+                if value < best_value:
+                    best_level, best_value = level, value
+        if best_value < np.inf:
+            self.fit(best_level, shares, reach, best[:pinned])
+        return bool(best_value < np.inf)
+
+    def oldest_first(self, slots: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """(place in the pool, worker) of each slot; of requests alike in size the oldest go, which is as good."""
+        ordered = sorted(slots, key=lambda slot: slot[1])
+        answer: list[tuple[int, int]] = []
+        for position, (g, r) in enumerate(ordered):
+            if not self.ends_known:
+                first = self.rank_from(float(self.size[r]))
+                alike = sum(self.size[other] == self.size[r] for _, other in ordered[:position])
+                r = first + int(alike)
+            answer.append((int(self.index[r]), g))
+        return answer
