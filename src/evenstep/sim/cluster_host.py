@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from evenstep.measure.records import (
     StepTable,
     Totals,
     WorkerTable,
-    columns,
     concatenate,
 )
 from evenstep.measure.tally import Tally
@@ -58,7 +58,7 @@ def run(
     prediction = 0 if horizon == 0 else 1 if type(predictor) is Oracle else 2
     state = prepared(
         trace, policy, cluster, step_time, prediction=prediction, seed=seed, power=power, samples=samples,
-        decisions=decisions, refresh_every=int(getattr(predictor, "refresh_every", 16)),
+        decisions=decisions, records=records, refresh_every=int(getattr(predictor, "refresh_every", 16)),
     )  # fmt: skip
     _open_closed_loop(state, cluster)
     law = step_time.table()
@@ -183,20 +183,20 @@ class _Gathered:
     """Takes full record buffers: keeps them as tables, or feeds the metrics and the digest and lets them go."""
 
     def __init__(self, conditions: Conditions, records: bool, decisions: bool, slo: Slo | None, power: Power) -> None:
-        self.tally = Tally(conditions, exact=records, slo=slo, power=power)
+        self.new_tally = partial(Tally, conditions, exact=records, slo=slo, power=power)
+        self.tally = self.new_tally()
         self.hash = StreamingDigest()
         self.records, self.decisions = records, decisions
-        self.requests: list[RequestTable] = []
         self.steps: list[StepTable] = []
         self.decided: list[DecisionTable] = []
 
     def take(self, state: State) -> None:
         sc = state.ints.window(at.SCALARS_I)
-        requests, steps = request_rows(state, 0, int(sc[at.REQUEST_ROWS])), _step_rows(state, int(sc[at.STEP_ROWS]))
+        steps = _step_rows(state, int(sc[at.STEP_ROWS]))
         if self.records:  # measured and hashed when somebody asks
-            self.requests.append(requests)
             self.steps.append(steps)
         else:
+            requests = done_rows(state, int(sc[at.REQUEST_ROWS]))
             self.tally.add_steps(steps)
             self.tally.add_requests(requests)
             self.hash.add(requests.request_id, requests.worker, requests.admitted_step, requests.finished_step)
@@ -205,19 +205,18 @@ class _Gathered:
         sc[[at.REQUEST_ROWS, at.STEP_ROWS, at.DECISION_ROWS]] = 0
 
 
-def request_rows(state: State, start: int, end: int) -> RequestTable:
-    """Completed requests in the buffer's rows start..end-1, as a table of its own memory."""
-    i = state.ints.window(at.REQUEST_OUT_I)[start:end].T.copy()
-    f = state.floats.window(at.REQUEST_OUT_F)[start:end].T.copy()
+def done_rows(state: State, rows: int) -> RequestTable:
+    """The first `rows` completed requests of the loop's record arrays; windows, not copies."""
+    i, f = state.done_i[:, :rows], state.done_f[:, :rows]
     return RequestTable(
-        request_id=i[0], worker=i[1], prompt_tokens=i[2], output_tokens=i[3], visible_s=f[0], admitted_s=f[1],
-        first_token_s=f[2], finished_s=f[3], admitted_step=i[4], finished_step=i[5], restarts=i[6],
+        request_id=i[0], worker=i[1], prompt_tokens=state.prompt[i[0]], output_tokens=state.output[i[0]], visible_s=f[0],
+        admitted_s=f[1], first_token_s=f[2], finished_s=f[3], admitted_step=i[2], finished_step=i[3], restarts=i[4],
     )  # fmt: skip
 
 
 def _step_rows(state: State, rows: int) -> StepTable:
-    i = state.ints.window(at.STEP_OUT_I)[:rows].T.copy()
-    f = state.floats.window(at.STEP_OUT_F)[:rows].T.copy()
+    i = state.ints.window(at.STEP_OUT_I)[:, :rows].copy()
+    f = state.floats.window(at.STEP_OUT_F)[:, :rows].copy()
     return StepTable(
         group=i[0], step=i[1], start_s=f[0], duration_s=f[1], envelope=f[2], load_sum=f[3], load_min=f[4],
         local_max_s=f[5], local_sum_s=f[6], running=i[2], running_all=i[3], admitted=i[4], tokens=i[5],
@@ -288,11 +287,11 @@ class _Asked:
         end = int(state.ints.window(at.SCALARS_I)[at.REQUEST_ROWS])
         if end == self.seen:
             return
-        done = request_rows(state, self.seen, end)
-        order = np.lexsort((done.request_id, done.finished_s))
-        row = done.request_id[order]
+        row = state.ints.window(at.ENDED)[self.seen : end]
+        place = row if state.ints.window(at.SCALARS_I)[at.KEEP] else np.arange(self.seen, end)
+        row = row[np.lexsort((row, state.done_f[3, place]))]
         key = np.zeros_like(row) if self.trace.prompt_key is None else self.trace.prompt_key[row]
-        self.predictor.learn(Finished(row, done.prompt_tokens[order], done.output_tokens[order], key))
+        self.predictor.learn(Finished(row, state.prompt[row], state.output[row], key))
         self.seen = end
 
 
@@ -333,14 +332,13 @@ def _finished(
     if not records:
         summary, digest = gathered.tally.summary(totals), gathered.hash.finish(now)
         return Run(conditions, totals, lambda: digest, lambda: summary, None, None, sampled, decided, trace)
-    done, steps = concatenate(RequestTable, gathered.requests), concatenate(StepTable, gathered.steps)
-    order = np.argsort(done.request_id, kind="stable")
-    requests = RequestTable(**{name: column[order] for name, column in columns(done).items()})
+    requests, steps = done_rows(state, len(trace)), concatenate(StepTable, gathered.steps)
 
     def measured() -> dict[str, Any]:
-        gathered.tally.add_steps(steps)
-        gathered.tally.add_requests(done)
-        return gathered.tally.summary(totals)
+        tally = gathered.new_tally()  # a copy of the run may be measured again
+        tally.add_steps(steps)
+        tally.add_requests(done)
+        return tally.summary(totals)
 
     def hashed() -> str:
         return digest_of(requests, now)
