@@ -337,7 +337,7 @@ def _finished(
     def measured() -> dict[str, Any]:
         tally = gathered.new_tally()  # a copy of the run may be measured again
         tally.add_steps(steps)
-        tally.add_requests(done)
+        tally.add_requests(requests)
         return tally.summary(totals)
 
     def hashed() -> str:

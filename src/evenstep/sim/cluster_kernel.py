@@ -427,7 +427,7 @@ def advance_window(sc, group_i, slot_i, buckets, leaves, q, low, high):
 
 @inlined
 def complete_group(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves,
-                   heap_f, heap_i, links, think, prompt, output, arrival, profile, out_i, out_f, q):  # fmt: skip
+                   heap_f, heap_i, links, think, prompt, output, arrival, profile, ended, done_i, done_f, q):  # fmt: skip
     """A group's step ends: growth, completions, the next step number. FLUSH or GROW when a buffer is full."""
     status = RUNNING
     step = group_i[STEP, q]
@@ -455,7 +455,7 @@ def complete_group(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_sta
     now = sf[NOW]
     while slot >= 0:
         row = slot_i[slot, ROW]
-        if at == out_i.shape[0]:
+        if at == ended.size:
             status = FLUSH
             break
         if sc[ARRIVALS] >= USERS and sc[HEAP_SIZE] + follow_ups(sc, links, row) >= heap_i.size:
@@ -468,11 +468,12 @@ def complete_group(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_sta
         else:
             units = weight(kind, row, done, prompt[row] * sc[SCALE], delta, profile)
         made = output[row]
-        ints, floats, times = out_i[at], out_f[at], slot_f[slot]
-        ints[0], ints[1], ints[2], ints[3] = row, g, prompt[row], made
-        ints[4], ints[5], ints[6] = slot_i[slot, ADMIT], step, slot_i[slot, SLOT_RESTARTS]
-        floats[0] = arrival[row] if sc[ARRIVALS] == TIMED else times[VISIBLE]
-        floats[1], floats[2], floats[3] = times[ADMITTED], times[FIRST_TOKEN], now
+        kept = row if sc[KEEP] == 1 else at
+        done_i[0, kept], done_i[1, kept], done_i[2, kept] = row, g, slot_i[slot, ADMIT]
+        done_i[3, kept], done_i[4, kept] = step, slot_i[slot, SLOT_RESTARTS]
+        done_f[0, kept] = arrival[row] if sc[ARRIVALS] == TIMED else slot_f[slot, VISIBLE]
+        done_f[1, kept], done_f[2, kept], done_f[3, kept] = slot_f[slot, ADMITTED], slot_f[slot, FIRST_TOKEN], now
+        ended[at] = row
         at += 1
         tokens += made
         following = slot_i[slot, FOLLOWER]
@@ -724,16 +725,15 @@ def start_step(sc, sf, wi, load, group_i, group_f, local, count_power, table, la
     at = sc[STEP_ROWS]
     sc[STEP_ROWS] = at + 1
     tokens = group_i[GROUP_RUNNING, q] * sc[TOKENS_PER_STEP]
-    ints, floats = out_i[at], out_f[at]
-    ints[0], ints[1], ints[2], ints[3] = q, group_i[STEP, q], group_i[GROUP_RUNNING, q], sc[RUNNING_ALL]
-    ints[4], ints[5] = group_i[GROUP_ADMITTED, q], tokens
-    floats[0], floats[1], floats[2], floats[3] = sf[NOW], duration, top * unit, total * unit
-    floats[4], floats[5], floats[6] = bottom * unit, largest, summed
+    out_i[0, at], out_i[1, at], out_i[2, at] = q, group_i[STEP, q], group_i[GROUP_RUNNING, q]
+    out_i[3, at], out_i[4, at], out_i[5, at] = sc[RUNNING_ALL], group_i[GROUP_ADMITTED, q], tokens
+    out_f[0, at], out_f[1, at], out_f[2, at], out_f[3, at] = sf[NOW], duration, top * unit, total * unit
+    out_f[4, at], out_f[5, at], out_f[6, at] = bottom * unit, largest, summed
     if sc[ENERGY] == 1:
         busy, average = energy(wi[ON_WORKER, low:high], loads, local[0, low:high], sc[LAW_KIND], sf[SLOPE] * unit, overhead,
                                duration, count_power, table, local[1, low:high])  # fmt: skip
         idle = sf[IDLE_W] * duration * group_i[GROUP_SIZE, q]
-        floats[7], floats[8] = idle + sf[SPAN_W] * busy, idle + sf[SPAN_W] * average
+        out_f[7, at], out_f[8, at] = idle + sf[SPAN_W] * busy, idle + sf[SPAN_W] * average
     sc[LOAD_STEPS] += total
     sc[ACTIVE_STEPS] += group_i[GROUP_RUNNING, q]
     sc[STEPS] += 1
@@ -777,8 +777,8 @@ def next_event(sc, sf, group_i, group_f, heap_f, heap_i, arrival, prompt):
 def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f, free_stack, buckets,
          waiting_i, waiting_f, worker, heap_i, heap_f, carry_i, carry_f, queue_i, queue_f, outages, leaves, memory,
          scratch_i, scratch_f, due, due_f, projections, growth, parameters, count_power, table, local, fresh,
-         request_i, request_f, step_i, step_f, decision_i, decision_f, sample_i, sample_f, sample_load, sample_running,
-         prompt, output, arrival, columns, links, think, profile, law, cached):  # fmt: skip
+         ended, step_i, step_f, decision_i, decision_f, sample_i, sample_f, sample_load, sample_running,
+         prompt, output, arrival, columns, links, think, profile, law, cached, done_i, done_f):  # fmt: skip
     """Go on until the run is done or the host is needed; answers why."""
     while True:
         phase = sc[PHASE]
@@ -797,7 +797,7 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
                 if group_i[BOUNDARY, q] == 1:
                     status = complete_group(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves,
                                             heap_f, heap_i, links, think, prompt, output, arrival, profile,
-                                            request_i, request_f, q)  # fmt: skip
+                                            ended, done_i, done_f, q)  # fmt: skip
                     if status != RUNNING:
                         return status
                     group_i[BOUNDARY, q] = 2
@@ -869,7 +869,7 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
             if group_i[GROUP_RUNNING, q] == 0:
                 group_i[GROUP_ADMITTED, q] = 0
                 continue
-            if sc[STEP_ROWS] == step_i.shape[0]:
+            if sc[STEP_ROWS] == step_i.shape[1]:
                 return FLUSH
             if q == 0 and sc[STRIDE] > 0 and group_i[STEP, 0] % sc[STRIDE] == 0:
                 sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_running)
@@ -885,10 +885,11 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
 
 
 #: Types of `State.arguments`.
-STATE_TYPES = (I1, I1, I1, F1, I1, I1, F1, I2, I1, F1, I1, F2, F2)
+STATE_TYPES = (I1, I1, I1, F1, I1, I1, F1, I2, I1, F1, I1, F2, F2, I2, F2)
 
 
-def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns, links, think, profile, law, cached):
+def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns, links, think, profile, law, cached,
+              done_i, done_f):  # fmt: skip
     """Take the windows of the two buffers and go on: see `loop`."""
     sc = ints[at_i[SCALARS_I] : at_i[SCALARS_I + 1]]
     sf = floats[at_f[SCALARS_F] : at_f[SCALARS_F + 1]]
@@ -933,10 +934,9 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
         floats[at_f[ROOT_TABLE] : at_f[ROOT_TABLE] + sc[ROOT_SIZE]],
         floats[at_f[BUSY_LOCAL] : at_f[BUSY_LOCAL] + 2 * G].reshape((2, G)),
         ints[at_i[FRESH] : at_i[FRESH + 1]],
-        ints[at_i[REQUEST_OUT_I] : at_i[REQUEST_OUT_I] + 7 * rows].reshape((rows, 7)),
-        floats[at_f[REQUEST_OUT_F] : at_f[REQUEST_OUT_F] + 4 * rows].reshape((rows, 4)),
-        ints[at_i[STEP_OUT_I] : at_i[STEP_OUT_I] + 6 * rows].reshape((rows, 6)),
-        floats[at_f[STEP_OUT_F] : at_f[STEP_OUT_F] + 9 * rows].reshape((rows, 9)),
+        ints[at_i[ENDED] : at_i[ENDED] + rows],
+        ints[at_i[STEP_OUT_I] : at_i[STEP_OUT_I] + 6 * rows].reshape((6, rows)),
+        floats[at_f[STEP_OUT_F] : at_f[STEP_OUT_F] + 9 * rows].reshape((9, rows)),
         ints[at_i[DECISION_OUT_I] : at_i[DECISION_OUT_I] + 4 * decisions].reshape((decisions, 4)),
         floats[at_f[DECISION_OUT_F] : at_f[DECISION_OUT_F] + 2 * decisions].reshape((decisions, 2)),
         ints[at_i[SAMPLE_I] : at_i[SAMPLE_I] + samples],
@@ -952,6 +952,8 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
         profile,
         law,
         cached,
+        done_i,
+        done_f,
     )
 
 

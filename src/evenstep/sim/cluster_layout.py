@@ -7,6 +7,7 @@ k of a buffer starts at the offset that the buffer's `offsets` list holds at k; 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -17,15 +18,15 @@ from evenstep.request import F8, I8
 # Sections of the int buffer.
 (
     SCALARS_I, WORKERS_I, LOADS, WORKER_INTS, GROUP_INTS, SLOT_INTS, FREE_STACK, BUCKETS, WAITING_I, WORKER_OUT,
-    HEAP_I, CARRY_I, QUEUE_I, OUTAGES, LEAVES, MEMORY, SCRATCH_I, DUE, REQUEST_OUT_I, STEP_OUT_I, DECISION_OUT_I, SAMPLE_I,
+    HEAP_I, CARRY_I, QUEUE_I, OUTAGES, LEAVES, MEMORY, SCRATCH_I, DUE, ENDED, STEP_OUT_I, DECISION_OUT_I, SAMPLE_I,
     SAMPLE_RUNNING, FRESH,
 ) = range(24)  # fmt: skip
 # Sections of the float buffer.
 (
     SCALARS_F, WORKERS_F, GROUP_FLOATS, SLOT_FLOATS, WAITING_F, HEAP_F, CARRY_F, QUEUE_F, PROJECTIONS, GROWTH,
-    PARAMETERS, SCRATCH_F, DUE_F, COUNT_POWER, ROOT_TABLE, REQUEST_OUT_F, STEP_OUT_F, DECISION_OUT_F, SAMPLE_F,
+    PARAMETERS, SCRATCH_F, DUE_F, COUNT_POWER, ROOT_TABLE, STEP_OUT_F, DECISION_OUT_F, SAMPLE_F,
     SAMPLE_LOAD, BUSY_LOCAL,
-) = range(21)  # fmt: skip
+) = range(20)  # fmt: skip
 
 # Scalars, int.
 (
@@ -36,8 +37,8 @@ from evenstep.request import F8, I8
     REQUEST_ROWS, STEP_ROWS, DECISION_ROWS, SAMPLES, DUE_COUNT, ERROR_WORKER, ERROR_KIND, SLOTS_MAX, SESSIONS_NEXT,
     REFRESH_EVERY, ERROR_AT, FRESH_COUNT, POOL_ROOM, HEAP_ROOM, CARRY_ROOM, QUEUE_ROOM, OUTAGE_ROWS, RECORD_ROOM,
     DECISION_ROOM, SAMPLE_ROOM, MEMORY_WORDS, PROJECTED, ROOT_SIZE,
-    OVERLOADED_NOW,
-) = range(68)  # fmt: skip
+    OVERLOADED_NOW, KEEP,
+) = range(69)  # fmt: skip
 # Scalars, float.
 (
     NOW, MEAN_WAIT, WAIT_SUM, UNIT, SLOPE, PREFILL_BASE, PREFILL_TOKEN, KV_TOKENS, KV_RESERVE, THINK, IDLE_W, SPAN_W, BOUND,
@@ -66,7 +67,7 @@ C_ADMITTED, C_FIRST_TOKEN = range(2)
 # Columns of QUEUE_I.
 Q_ROW, Q_NEXT, Q_LOAD = range(3)
 
-REQUEST_INTS, REQUEST_FLOATS = 7, 4
+DONE_INTS, DONE_FLOATS = 5, 4
 STEP_INTS, STEP_FLOATS = 6, 9
 NEVER = 1 << 60
 ROOT_CELLS = 512  # cells of the root table in one octave
@@ -98,6 +99,7 @@ def _length(shape: tuple[int, ...]) -> int:
     return -(-prod(shape) // 8) * 8
 
 
+@cache
 def root_table(exponent: float) -> F8:
     """float64[cells + 1], x ** exponent at the knots of the root table: `ROOT_CELLS` equal cells in every octave.
 

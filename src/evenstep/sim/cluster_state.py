@@ -46,12 +46,15 @@ class State:
     profile: I8
     law: F8
     cached: F8
+    done_i: NDArray[np.int64]
+    done_f: F8
 
     @property
     def arguments(self) -> tuple[Any, ...]:
         return (
             self.ints.offsets, self.floats.offsets, self.ints.data, self.floats.data, self.prompt, self.output,
             self.arrival, self.columns, self.links, self.think, self.profile, self.law, self.cached,
+            self.done_i, self.done_f,
         )  # fmt: skip
 
     def grow(self, policy: object) -> None:
@@ -120,8 +123,8 @@ def _shapes(
         at.MEMORY: (int(sc[at.MEMORY_WORDS]),),
         at.SCRATCH_I: (scratch[0],),
         at.DUE: (due,),
-        at.REQUEST_OUT_I: (rows, at.REQUEST_INTS),
-        at.STEP_OUT_I: (rows, at.STEP_INTS),
+        at.ENDED: (rows,),
+        at.STEP_OUT_I: (at.STEP_INTS, rows),
         at.DECISION_OUT_I: (decisions, 4),
         at.SAMPLE_I: (samples,),
         at.SAMPLE_RUNNING: (samples, G),
@@ -143,8 +146,7 @@ def _shapes(
         at.DUE_F: (due,),
         at.COUNT_POWER: (B + 1,),
         at.ROOT_TABLE: (int(sc[at.ROOT_SIZE]),),
-        at.REQUEST_OUT_F: (rows, at.REQUEST_FLOATS),
-        at.STEP_OUT_F: (rows, at.STEP_FLOATS),
+        at.STEP_OUT_F: (at.STEP_FLOATS, rows),
         at.DECISION_OUT_F: (decisions, 2),
         at.SAMPLE_F: (samples, 2),
         at.SAMPLE_LOAD: (samples, G),
@@ -170,6 +172,7 @@ def prepared(
     power: Power | None,
     samples: int,
     decisions: bool,
+    records: bool,
 ) -> State:
     """The state before the first event.
 
@@ -179,6 +182,7 @@ def prepared(
         refresh_every: produced tokens after which a prediction is old.
         samples: rows of the table of worker samples.
         decisions: whether a row is kept for every decision.
+        records: whether every request's row is kept; otherwise they pass through a buffer.
     """
     drift: Drift = cluster.drift
     steps = drift.steps(trace)
@@ -201,7 +205,7 @@ def prepared(
     sc[at.WINDOW_MASK] = _ring(horizon + 1) - 1
     sc[[at.PREDICTION, at.REFRESH_EVERY]] = prediction, refresh_every
     sc[at.KV_LIMITED] = np.isfinite(cluster.kv_tokens)
-    sc[at.ENERGY] = power is not None
+    sc[[at.ENERGY, at.KEEP]] = power is not None, records
     sc[at.RECORD_DECISIONS] = decisions
     sc[[at.SLOTS_ALL, at.SLOTS_MAX, at.STRIDE]] = sum(slots), B, int(samples > 0)
     sc[[at.OUTAGES_LEFT, at.OUTAGE_ROWS]] = len(cluster.outages)
@@ -229,6 +233,8 @@ def prepared(
         profile=_profile(drift, kind, scale, longest + horizon + 1),
         law=np.ascontiguousarray(np.vstack([law.load[None, :], law.seconds])),
         cached=np.zeros((0, 0)),
+        done_i=np.empty((at.DONE_INTS, len(trace) if records else RECORDS), np.int64),
+        done_f=np.empty((at.DONE_FLOATS, len(trace) if records else RECORDS)),
     )
     linear = law.load.size == 2 and law.seconds.shape[0] == 1 and law.load[0] == 0 and law.seconds[0, 0] == 0
     sc[at.LAW_KIND] = not linear

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from evenstep import compiled
 from evenstep.errors import EvenstepError, PolicyError
 from evenstep.routing.view import (
     CLASS,
@@ -19,7 +20,6 @@ from evenstep.routing.view import (
     QUEUED_LOAD,
     SECONDS_PER_TOKEN,
     SINCE_S,
-    STEPS,
     WAITING_LOAD,
     RoutingDecision,
     RoutingView,
@@ -27,6 +27,9 @@ from evenstep.routing.view import (
 from evenstep.routing.view import RUNNING as ON_WORKER
 from evenstep.sim import cluster_layout as at
 from evenstep.sim.cluster_state import State
+
+
+_INT64 = np.dtype(np.int64)
 
 
 class _Thawed:
@@ -42,7 +45,7 @@ class PlainDoor:
         from evenstep.sim import plain_door_kernel
 
         self.route, self.state, self.seed, self.name = policy.route, state, seed, name
-        self.loop = plain_door_kernel.advance
+        self.loop = compiled.entry(plain_door_kernel.advance)
         self.look_again()
 
     def look_again(self) -> None:
@@ -55,7 +58,10 @@ class PlainDoor:
         self.kv_free, self.seconds_per_token = workers_f[KV_FREE], workers_f[SECONDS_PER_TOKEN]
         waiting_i, waiting_f = ints.sealed(at.WAITING_I), floats.sealed(at.WAITING_F)
         self.ids, self.classes, self.keys = waiting_i[ID], waiting_i[CLASS], waiting_i[KEY]
-        self.loads, self.since, self.steps = waiting_f[WAITING_LOAD], waiting_f[SINCE_S], waiting_f[STEPS]
+        self.loads, self.since = waiting_f[WAITING_LOAD], waiting_f[SINCE_S]
+        self.has_columns = self.state.columns.size > 0
+        self.unclassed, self.unknown = np.zeros_like(self.ids), np.full(self.ids.size, np.nan)
+        self.unclassed.flags.writeable = self.unknown.flags.writeable = False
         self.projections, self.growth = floats.sealed(at.PROJECTIONS), floats.sealed(at.GROWTH)
         self.memory, self.sealed_memory = ints.window(at.MEMORY), ints.sealed(at.MEMORY)
         self.cached = self.state.cached
@@ -82,17 +88,21 @@ class PlainDoor:
         view.group, view.queued, view.queued_load = self.group, self.queued, self.queued_load
         view.load, view.free_slots, view.running = self.load, self.free_slots, self.running
         view.kv_free, view.seconds_per_token = self.kv_free, self.seconds_per_token
-        view.waiting_id, view.waiting_load = self.ids[first:end], self.loads[first:end]
+        view.waiting_id = ids = self.ids[first:end]
+        view.waiting_load = self.loads[first:end]
         view.waited_s = now_s - self.since[first:end]
-        view.waiting_class, view.waiting_key = self.classes[first:end], self.keys[first:end]
-        view.waiting_steps = self.steps[first:end]
+        if self.has_columns:
+            view.waiting_class, view.waiting_key = self.classes[first:end], self.keys[first:end]
+        else:
+            view.waiting_class, view.waiting_key = self.unclassed[: end - first], ids
+        view.waiting_steps = self.unknown[: end - first]
         view.projections, view.growth = self.projections, self.growth
         view.cached_tokens, view.memory = self.cached, self.sealed_memory
         view.__class__ = RoutingView
         try:
             decision: RoutingDecision = self.route(view)
             worker, memory = decision.worker, decision.memory
-            if worker.shape != (end - first,) or worker.dtype != np.int64:
+            if worker.shape != (end - first,) or (worker.dtype is not _INT64 and worker.dtype != _INT64):
                 raise PolicyError(
                     f"policy {self.name} broke its contract at decision {view.decision}: worker has shape {worker.shape}"
                     f" and dtype {worker.dtype}; expected ({end - first},) and int64, one entry a waiting request"
