@@ -1,0 +1,93 @@
+"""``evenstep policy``: list, show, new, check."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from evenstep import names
+from evenstep.cli.main import main
+
+BAD = Path(__file__).parent.parent / "bad_policies"
+
+
+def test_list_shows_every_policy_with_its_options(capsys):
+    assert main(["policy", "list"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in names.members("routing"))
+    assert "discount=0.9" in out
+
+
+def test_list_as_json_has_defaults_and_meanings(capsys):
+    assert main(["policy", "list", "--format", "json"]) == 0
+    policies = {p["name"]: p for p in json.loads(capsys.readouterr().out)["policies"]}
+    option = policies["br-h"]["options"]["horizon"]
+    assert option["default"] == 40
+    assert "steps looked ahead" in option["meaning"]
+
+
+def test_show_explains_one_and_says_where_it_leaves_the_paper(capsys):
+    assert main(["policy", "show", "br-0"]) == 0
+    assert "Defaults are the paper's, but for age_limit" in capsys.readouterr().out
+
+
+def test_an_unknown_policy_is_one_line_with_the_nearest_name(capsys):
+    assert main(["policy", "show", "br-1"]) == 2
+    err = capsys.readouterr().err
+    assert "br-0" in err
+    assert err.count("\n") == 1
+
+
+def test_new_writes_a_policy_that_passes_its_check_and_its_own_test(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["policy", "new", "my-own"]) == 0
+    assert sorted(p.name for p in tmp_path.glob("*.py")) == ["my_own.py", "test_my_own.py"]
+    assert main(["policy", "check", "my_own.py:tokens_a_request=10"]) == 0
+    assert "promises kept" in capsys.readouterr().out
+    tests = runpy.run_path("test_my_own.py")
+    tests["test_my_own_keeps_every_promise"]()
+    tests["test_my_own_fills_every_slot_it_can"]()
+
+
+def test_new_does_not_write_over_a_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test_mine.py").write_text("kept")
+    assert main(["policy", "new", "mine"]) == 2
+    assert "test_mine.py is there" in capsys.readouterr().err
+    assert not (tmp_path / "mine.py").exists()
+    assert (tmp_path / "test_mine.py").read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", ["9lives", "Big", "a b", ""])
+def test_new_wants_a_name_python_can_import(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["policy", "new", name]) == 2
+    assert "NAME is" in capsys.readouterr().err
+
+
+def test_check_runs_both_doors_of_a_built_in_policy_to_one_digest(capsys):
+    assert main(["policy", "check", "br-0:candidates=4", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["passed"]
+    assert "same digest" in {c["name"] for c in found["checks"]}
+
+
+def test_check_brings_a_predictor_to_a_policy_that_looks_ahead(capsys):
+    assert main(["policy", "check", "br-h:horizon=3"]) == 0
+
+
+def test_check_of_a_bad_policy_exits_1_and_names_the_promise(capsys):
+    assert main(["policy", "check", str(BAD / "over_capacity.py")]) == 1
+    assert "BROKEN  capacity: view 0: over capacity" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text", ["nothing.py", "br-0:candidate=3", "br-0:candidates=0", "br-h:predictor=oracle"]
+)
+def test_check_of_bad_input_exits_2_with_one_line(text, capsys):
+    assert main(["policy", "check", text]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

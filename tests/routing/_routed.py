@@ -1,0 +1,63 @@
+"""Views written by hand, and what every test of a policy with two doors asserts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from evenstep.routing.doors import difference, through_kernel
+from evenstep.routing.view import RoutingPolicy, RoutingView, broken_rule
+
+
+def assert_doors_agree(policy: RoutingPolicy, view: RoutingView) -> None:
+    """Both doors give equal bits and keep the contract; all slots are filled where KV memory does not bind."""
+    plain = policy.route(view)
+    assert broken_rule(view, plain) == ""
+    kernel = through_kernel(policy, view)
+    assert kernel is not None, "the policy has no kernel"
+    assert difference(plain, kernel, view.memory) == ""
+    if np.isinf(view.kv_free).all():
+        assert (plain.worker >= 0).sum() == min(view.waiting_id.size, view.free_slots.sum())
+
+
+def moment(load: list[float], free: list[int], waiting: list[float], **more: Any) -> RoutingView:
+    """A view by hand: one group, nothing queued, no KV limit, waits of 1 s, mean wait 1 s, unless `more` says other."""
+    G, W = len(load), len(waiting)
+    ahead = more.pop("projections", [[x] for x in load])
+    fields: dict[str, Any] = {
+        "group": [0] * G, "queued": [0] * G, "free_slots": free, "running": [1] * G,
+        "waiting_id": list(range(W)), "waiting_class": [0] * W, "waiting_key": list(range(W)), "memory": [],
+        "queued_load": [0.0] * G, "load": load, "kv_free": [math.inf] * G, "seconds_per_token": [1e-7] * G,
+        "waiting_load": waiting, "waited_s": [1.0] * W, "waiting_steps": [math.nan] * W,
+        "projections": ahead, "growth": list(range(len(ahead[0]))), "cached_tokens": np.zeros((0, 0)),
+    } | more  # fmt: skip
+    counts = {
+        "group",
+        "queued",
+        "free_slots",
+        "running",
+        "waiting_id",
+        "waiting_class",
+        "waiting_key",
+        "memory",
+    }
+    arrays = {
+        name: np.array(value, np.int64 if name in counts else np.float64)
+        for name, value in fields.items()
+        if name not in {"seed", "mean_wait_s"}
+    }
+    return RoutingView(
+        decision=0,
+        seed=fields.get("seed", 0),
+        now_s=256.0,
+        mean_wait_s=fields.get("mean_wait_s", 1.0),
+        **arrays,
+    )
+
+
+def routed(policy: RoutingPolicy, view: RoutingView) -> list[int]:
+    """The answer, equal through both doors."""
+    assert_doors_agree(policy, view)
+    return policy.route(view).worker.tolist()

@@ -1,0 +1,61 @@
+"""BR-0: options, pool bypass, and its kernel."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from tests.routing._routed import assert_doors_agree, moment, routed
+from tests.strategies import routing_views
+
+from evenstep.errors import InputError
+from evenstep.routing.br_0 import BR0
+from evenstep.routing.least_load import LeastLoad
+
+
+@settings(deadline=None, max_examples=80)
+@given(routing_views(groups=(1, 1), workers=(2, 8)))
+def test_pool_bypass_with_widest_margin_ties_is_least_load(view):
+    assert BR0(bypass=True).route(view).worker.tolist() == LeastLoad().route(view).worker.tolist()
+
+
+def test_pool_bypass_may_give_ties_to_the_most_free_slots():
+    view = moment([100, 10, 20], [1, 1, 5], [30])
+    assert routed(BR0(bypass=True), view) == [1]
+    assert routed(BR0(bypass=True, ties="free-slots"), view) == [2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"candidates": 0}, "br-0: candidates is 0; expected an integer from 1 to 16"),
+        ({"candidates": 17}, "solver=bitset takes up to 32"),
+        ({"candidates": 33, "solver": "bitset"}, "expected an integer from 1 to 32"),
+        ({"stage_two_below": -1}, "br-0: stage_two_below is -1"),
+        ({"age_limit": -1.0}, "br-0: age_limit is -1.0"),
+    ],
+)
+def test_an_option_out_of_range_is_named(options, message):
+    with pytest.raises(InputError, match=message):
+        BR0(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stage_two_below": 0, "age_limit": 0.0},
+        {"pick": "fit", "order": "margin", "candidates": 3},
+        {"solver": "bitset", "candidates": 4, "stage_two_below": 99},
+        {"stage_two_below": 99, "candidates": 1},
+        {"bypass": True, "ties": "free-slots"},
+    ],
+)
+def test_both_doors_agree(options):
+    policy = BR0(**options)
+
+    @settings(deadline=None, max_examples=60)
+    @given(routing_views())
+    def agree(view):
+        assert_doors_agree(policy, view)
+
+    agree()

@@ -1,0 +1,35 @@
+"""The room left while a decision fills it, and who is overdue."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.routing._routed import moment
+
+from evenstep.errors import InputError
+from evenstep.routing.filling import Filling, check_age_limit, overdue
+
+
+def test_a_request_is_open_to_workers_with_a_slot_and_the_memory():
+    filling = Filling(moment([0, 0, 0], [1, 1, 0], [5, 9], kv_free=[5.0, 20.0, 20.0]))
+    assert filling.open_to(0).tolist() == [0, 1]
+    assert filling.open_to(1).tolist() == [1]
+    filling.send(0, 1)
+    assert filling.open_to(1).tolist() == []
+    assert not filling.full
+    assert filling.decision().worker.tolist() == [1, -1]
+
+
+def test_overdue_is_the_front_of_the_pool_that_waited_longer_than_the_limit():
+    view = moment([0], [1], [1, 1, 1], waited_s=[31.0, 30.0, 2.0], mean_wait_s=2.0)
+    assert [overdue(view, limit) for limit in (15.0, 14.0, 0.5, 0.0)] == [1, 2, 3, 0]
+
+
+def test_nothing_is_overdue_before_the_first_admission():
+    assert overdue(moment([0], [1], [1], waited_s=[99.0], mean_wait_s=0.0), 15.0) == 0
+
+
+@pytest.mark.parametrize("value", [-0.5, np.inf, np.nan])
+def test_a_bad_age_limit_is_refused(value):
+    with pytest.raises(InputError, match="br-0: age_limit"):
+        check_age_limit("br-0", value)

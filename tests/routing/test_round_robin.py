@@ -1,0 +1,26 @@
+"""Round robin by hand, and its kernel."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from tests.routing._routed import assert_doors_agree, moment, routed
+from tests.strategies import routing_views
+
+from evenstep.routing.doors import through_kernel
+from evenstep.routing.round_robin import RoundRobin
+
+
+def test_the_turn_goes_round_and_skips_the_full():
+    assert routed(RoundRobin(), moment([0] * 4, [2, 0, 1, 2], [1] * 5, memory=[2])) == [2, 3, 0, 3, 0]
+
+
+def test_the_next_turn_is_kept_in_memory_by_both_doors():
+    view = moment([0] * 3, [1, 1, 1], [1, 1], memory=[1])
+    kernel = through_kernel(RoundRobin(), view)
+    assert RoundRobin().route(view).memory.tolist() == kernel.memory.tolist() == [3]
+
+
+@settings(deadline=None, max_examples=60)
+@given(routing_views(memory=1))
+def test_both_doors_agree(view):
+    assert_doors_agree(RoundRobin(), view)

@@ -1,0 +1,48 @@
+"""What the traps see, and what they let pass."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evenstep.routing.traps import watching
+
+CASES = {
+    "clock": [time.time, time.perf_counter, datetime.datetime.now, datetime.date.today],
+    "chance": [
+        lambda: os.urandom(4),
+        random.random,
+        np.random.rand,
+        np.random.default_rng,
+    ],
+    "peek": [lambda: __import__("gc").get_objects(), lambda: __import__("inspect").currentframe()],
+    "system": [os.getpid, lambda: Path(__file__).read_text()],
+}
+
+
+@pytest.mark.parametrize(("kind", "call"), [(kind, call) for kind, calls in CASES.items() for call in calls])
+def test_a_call_outside_the_view_is_seen(kind, call):
+    with watching() as found:
+        call()
+    assert kind in {seen for seen, _ in found}
+
+
+def test_arithmetic_and_keyed_chance_pass():
+    with watching() as found:
+        np.argsort(np.arange(9.0))
+        random.Random(3).random()
+        sorted([3, 1])
+    assert found == []
+
+
+def test_nothing_is_caught_outside_the_block():
+    with watching() as found:
+        pass
+    time.time()
+    assert found == []
