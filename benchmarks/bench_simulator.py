@@ -82,7 +82,9 @@ def interval(values: list[float]) -> str:
 
 def ratios(rounds: int, requests: int) -> None:
     trace = burst(requests)
-    print(f"{'policy':36} {'G, B':>9} {'plain us':>9} {'ours ns':>9} {'scaled ns':>9}   ratio, median [least, most]   target")
+    print(
+        f"{'policy':36} {'G, B':>9} {'plain us':>9} {'ours ns':>9} {'scaled ns':>9}   ratio, median [least, most]   target"
+    )
     for text, plain, G, B, horizon, steps, target in ROWS:
         ours(trace.head(3000), text, G, B)
         found, plain_s, our_s, scaled = [], [], [], []
@@ -156,16 +158,22 @@ def memory(requests: int) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     simulate(trace, names.build("routing", {"name": "fcfs"}), records=False)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"\n{requests:,} requests, records off: {after / 1024:.0f} MB in all, {(after - before) / 1024:.0f} MB beyond the trace")
+    print(
+        f"\n{requests:,} requests, records off: {after / 1024:.0f} MB in all, {(after - before) / 1024:.0f} MB beyond the trace"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="two rounds, smaller runs")
     args = parser.parse_args()
     rounds = 2 if args.quick else args.rounds
-    print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, {compiled.mode()}")
+    print(
+        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, {compiled.mode()}"
+    )
     print(f"command: python {' '.join(sys.argv)}\n")
     memory(100_000 if args.quick else 1_000_000)  # first: the process's largest size is only ever grown
     print()

@@ -106,7 +106,9 @@ class Cluster:
         if len(sizes) not in (1, self.workers) or not all(isinstance(b, int) and b >= 1 for b in sizes):
             raise InputError("cluster", "slots", self.slots, f"an integer >= 1, or {self.workers} of them")
         if self.groups and (sum(self.groups) != self.workers or min(self.groups) < 1):
-            raise InputError("cluster", "groups", self.groups, f"sizes >= 1 that add up to {self.workers} workers")
+            raise InputError(
+                "cluster", "groups", self.groups, f"sizes >= 1 that add up to {self.workers} workers"
+            )
         for name in ("kv_reserve", "prefill_base_s", "prefill_per_token_s"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
@@ -117,7 +119,9 @@ class Cluster:
             raise InputError("cluster", "think_s", self.think_s, "a finite number of seconds >= 0")
         for outage in self.outages:
             if not 0 <= outage.worker < self.workers or outage.step < 0:
-                raise InputError("cluster", "outages", outage, f"step >= 0 and a worker in 0..{self.workers - 1}")
+                raise InputError(
+                    "cluster", "outages", outage, f"step >= 0 and a worker in 0..{self.workers - 1}"
+                )
 
     @property
     def slots_of(self) -> tuple[int, ...]:

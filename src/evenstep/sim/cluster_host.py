@@ -91,7 +91,11 @@ def _carry(
 
     arguments = state.arguments
     while True:
-        status = cluster_kernel.advance(kernel.route_into, *arguments) if plain is None else plain.advance(arguments)
+        status = (
+            cluster_kernel.advance(kernel.route_into, *arguments)
+            if plain is None
+            else plain.advance(arguments)
+        )
         if status == at.DONE:
             break
         if status == at.FLUSH:
@@ -124,21 +128,40 @@ def _check(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | None,
         raise InputError(name, "policy", type(policy).__name__, "an object with a method route(view)")
     if horizon_of(policy) > 0 and predictor is None:
         raise InputError(
-            name, "predictor", "missing", "a predictor for a policy that looks ahead", "Add predictor=oracle, for instance."
+            name,
+            "predictor",
+            "missing",
+            "a predictor for a policy that looks ahead",
+            "Add predictor=oracle, for instance.",
         )
     for column in ("prompt_tokens", "output_tokens"):
         values = getattr(trace, column)
         if values.min() < 1:
             row = int(np.argmax(values < 1))
-            raise InputError(f"{trace.name or 'trace'}: request {row}", column, int(values[row]), "an integer >= 1")
+            raise InputError(
+                f"{trace.name or 'trace'}: request {row}", column, int(values[row]), "an integer >= 1"
+            )
     if cluster.arrivals == "timed":
         if trace.arrival_s is None:
-            raise InputError(trace.name or "trace", "arrivals", "timed", "a trace with times", "Give a rate (--rate).")
+            raise InputError(
+                trace.name or "trace", "arrivals", "timed", "a trace with times", "Give a rate (--rate)."
+            )
         if np.any(np.diff(trace.arrival_s) < 0) or not np.isfinite(trace.arrival_s).all():
-            raise InputError(trace.name or "trace", "arrival_s", "unsorted", "finite times in ascending order")
-    if cluster.arrivals == "closed" and cluster.think_s is None and trace.session is None and trace.after is None:
+            raise InputError(
+                trace.name or "trace", "arrival_s", "unsorted", "finite times in ascending order"
+            )
+    if (
+        cluster.arrivals == "closed"
+        and cluster.think_s is None
+        and trace.session is None
+        and trace.after is None
+    ):
         raise InputError(
-            trace.name or "trace", "sessions", "missing", "a trace with sessions, or think_s", "Give --users and --think-s."
+            trace.name or "trace",
+            "sessions",
+            "missing",
+            "a trace with sessions, or think_s",
+            "Give --users and --think-s.",
         )
     if cluster.kv_tokens < float(trace.prompt_tokens.max()):
         row = int(np.argmax(trace.prompt_tokens))
@@ -182,7 +205,9 @@ def _open_closed_loop(state: State, cluster: Any) -> None:
 class _Gathered:
     """Takes full record buffers: keeps them as tables, or feeds the metrics and the digest and lets them go."""
 
-    def __init__(self, conditions: Conditions, records: bool, decisions: bool, slo: Slo | None, power: Power) -> None:
+    def __init__(
+        self, conditions: Conditions, records: bool, decisions: bool, slo: Slo | None, power: Power
+    ) -> None:
         self.new_tally = partial(Tally, conditions, exact=records, slo=slo, power=power)
         self.tally = self.new_tally()
         self.hash = StreamingDigest()
@@ -199,7 +224,9 @@ class _Gathered:
             requests = done_rows(state, int(sc[at.REQUEST_ROWS]))
             self.tally.add_steps(steps)
             self.tally.add_requests(requests)
-            self.hash.add(requests.request_id, requests.worker, requests.admitted_step, requests.finished_step)
+            self.hash.add(
+                requests.request_id, requests.worker, requests.admitted_step, requests.finished_step
+            )
         if self.decisions:
             self.decided.append(_decision_rows(state, int(sc[at.DECISION_ROWS])))
         sc[[at.REQUEST_ROWS, at.STEP_ROWS, at.DECISION_ROWS]] = 0
@@ -308,7 +335,9 @@ def _complaint(state: State, status: int, name: str) -> str:
         at.OVER_SLOTS: f"over capacity: worker {g} is sent more requests than it has free slots",
         at.OVER_KV: f"over capacity: worker {g} is sent more KV tokens than it has free",
     }
-    return f"policy {name} broke its contract at decision {sc[at.DECISIONS]}: {broken[int(sc[at.ERROR_KIND])]}"
+    return (
+        f"policy {name} broke its contract at decision {sc[at.DECISIONS]}: {broken[int(sc[at.ERROR_KIND])]}"
+    )
 
 
 def _finished(

@@ -97,7 +97,14 @@ def seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, bucket
     finish = step + steps_of(sc, row, output, profile) - done - 1
     bucket = finish & sc[RING_MASK]
     mine = slot_i[slot]
-    mine[ROW], mine[ON], mine[FINISH], mine[ADMIT], mine[LOAD0], mine[DONE0] = row, g, finish, step, units, done
+    mine[ROW], mine[ON], mine[FINISH], mine[ADMIT], mine[LOAD0], mine[DONE0] = (
+        row,
+        g,
+        finish,
+        step,
+        units,
+        done,
+    )
     mine[PREDICTED], mine[IN_WINDOW], mine[LEAVE] = -1, 0, NEVER
     mine[FOLLOWER] = buckets[q, bucket]
     slot_f[slot, VISIBLE] = since
@@ -338,7 +345,11 @@ def due_predictions(sc, wi, group_i, slot_i, due):
                 continue
             predicted = slot_i[slot, PREDICTED]
             every = sc[REFRESH_EVERY]
-            if predicted < 0 or (step - predicted) * sc[TOKENS_PER_STEP] >= every or slot_i[slot, LEAVE] <= step:
+            if (
+                predicted < 0
+                or (step - predicted) * sc[TOKENS_PER_STEP] >= every
+                or slot_i[slot, LEAVE] <= step
+            ):
                 due[count] = slot
                 count += 1
     sc[DUE_COUNT] = count
@@ -412,7 +423,9 @@ def build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, leaves, promp
 def advance_window(sc, group_i, slot_i, buckets, leaves, q, low, high):
     """The windows of departures of a group move on by one step."""
     step = group_i[STEP, q]
-    if sc[PREDICTION] == 1:  # the oracle: who leaves just inside the new end of the window stands in one bucket
+    if (
+        sc[PREDICTION] == 1
+    ):  # the oracle: who leaves just inside the new end of the window stands in one bucket
         slot = buckets[q, (step + sc[HORIZON] - 1) & sc[RING_MASK]]
         while slot >= 0:
             if slot_i[slot, LEAVE] == step + sc[HORIZON] and slot_i[slot, IN_WINDOW] == 0:
@@ -472,7 +485,11 @@ def complete_group(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_sta
         done_i[0, kept], done_i[1, kept], done_i[2, kept] = row, g, slot_i[slot, ADMIT]
         done_i[3, kept], done_i[4, kept] = step, slot_i[slot, SLOT_RESTARTS]
         done_f[0, kept] = arrival[row] if sc[ARRIVALS] == TIMED else slot_f[slot, VISIBLE]
-        done_f[1, kept], done_f[2, kept], done_f[3, kept] = slot_f[slot, ADMITTED], slot_f[slot, FIRST_TOKEN], now
+        done_f[1, kept], done_f[2, kept], done_f[3, kept] = (
+            slot_f[slot, ADMITTED],
+            slot_f[slot, FIRST_TOKEN],
+            now,
+        )
         ended[at] = row
         at += 1
         tokens += made
@@ -525,7 +542,15 @@ def apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free_
                               carry_f, waiting_i, waiting_f, columns, slot, profile, prompt)  # fmt: skip
             while wi[QUEUED, g] > 0:
                 node = dequeue(sc, sf, wi, wf, worker_i, group_i, queue_i, g)
-                push(sc, waiting_i, waiting_f, columns, queue_i[node, Q_ROW], queue_i[node, Q_LOAD] * sf[UNIT], queue_f[node])
+                push(
+                    sc,
+                    waiting_i,
+                    waiting_f,
+                    columns,
+                    queue_i[node, Q_ROW],
+                    queue_i[node, Q_LOAD] * sf[UNIT],
+                    queue_f[node],
+                )
         worker_i[UP, g] = outages[i, 2]
         outages[i, 3] = 1
         sc[OUTAGES_LEFT] -= 1
@@ -620,7 +645,10 @@ def evict_overflow(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_sta
                 if slot_i[slot, ROW] >= 0 and (
                     newest < 0
                     or slot_i[slot, ADMIT] > slot_i[newest, ADMIT]
-                    or (slot_i[slot, ADMIT] == slot_i[newest, ADMIT] and slot_i[slot, ROW] > slot_i[newest, ROW])
+                    or (
+                        slot_i[slot, ADMIT] == slot_i[newest, ADMIT]
+                        and slot_i[slot, ROW] > slot_i[newest, ROW]
+                    )
                 ):
                     newest = slot
             send_back(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i,
@@ -895,7 +923,13 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
     sf = floats[at_f[SCALARS_F] : at_f[SCALARS_F + 1]]
     G, NG, B, H = sc[WORKERS], sc[GROUPS], sc[SLOTS_MAX], sc[HORIZON]
     S, window, ring = G * B, sc[WINDOW_MASK] + 1, sc[RING_MASK] + 1
-    cap, heap, carry, queue, outages = sc[POOL_ROOM], sc[HEAP_ROOM], sc[CARRY_ROOM], sc[QUEUE_ROOM], sc[OUTAGE_ROWS]
+    cap, heap, carry, queue, outages = (
+        sc[POOL_ROOM],
+        sc[HEAP_ROOM],
+        sc[CARRY_ROOM],
+        sc[QUEUE_ROOM],
+        sc[OUTAGE_ROWS],
+    )
     rows, decisions, samples = sc[RECORD_ROOM], sc[DECISION_ROOM], sc[SAMPLE_ROOM]
     return loop(
         route,
@@ -959,4 +993,3 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
 
 #: The compiled door: the policy's kernel is a value of the one declared type, so the loop comes from the disk cache.
 advance = declared(None if INT is None else INT(ROUTE_TYPE, *STATE_TYPES))(continued)
-

@@ -60,7 +60,10 @@ class State:
     def grow(self, policy: object) -> None:
         """Double the pool, the heap, the carry list and the queues."""
         scalars = self.ints.window(at.SCALARS_I)
-        rooms = {name: int(scalars[name]) * 2 for name in (at.POOL_ROOM, at.HEAP_ROOM, at.CARRY_ROOM, at.QUEUE_ROOM)}
+        rooms = {
+            name: int(scalars[name]) * 2
+            for name in (at.POOL_ROOM, at.HEAP_ROOM, at.CARRY_ROOM, at.QUEUE_ROOM)
+        }
         ints, floats = _shapes(scalars, rooms, _scratch(policy, scalars, rooms[at.POOL_ROOM]))
         old_nodes = int(scalars[at.QUEUE_ROOM])
         self.ints, self.floats = _moved(self.ints, ints), _moved(self.floats, floats)
@@ -216,7 +219,12 @@ def prepared(
     sc[at.ROOT_SIZE] = table.size
     users = cluster.users or sum(slots)
     pool_room = max(256, 4 * cluster.pool) if cluster.arrivals == "saturated" else 1024
-    rooms = {at.POOL_ROOM: pool_room, at.HEAP_ROOM: max(64, 2 * users), at.CARRY_ROOM: 64, at.QUEUE_ROOM: max(64, G * B)}
+    rooms = {
+        at.POOL_ROOM: pool_room,
+        at.HEAP_ROOM: max(64, 2 * users),
+        at.CARRY_ROOM: 64,
+        at.QUEUE_ROOM: max(64, G * B),
+    }
     for name, room in rooms.items():
         sc[name] = room
     ints, floats = _shapes(sc, rooms, _scratch(policy, sc, pool_room))
@@ -226,7 +234,9 @@ def prepared(
         floats=Buffer(np.float64, floats),
         prompt=np.ascontiguousarray(trace.prompt_tokens, np.int64),
         output=np.ascontiguousarray(trace.output_tokens, np.int64),
-        arrival=trace.arrival_s if cluster.arrivals == "timed" and trace.arrival_s is not None else _NO_FLOATS,
+        arrival=trace.arrival_s
+        if cluster.arrivals == "timed" and trace.arrival_s is not None
+        else _NO_FLOATS,
         columns=_columns(trace),
         links=_links(trace) if sc[at.ARRIVALS] == at.SESSIONS else _NO_INTS,
         think=trace.column("think_s") if sc[at.ARRIVALS] == at.SESSIONS else _NO_FLOATS,
@@ -350,4 +360,6 @@ def _links(trace: Trace) -> I8:
     root_offsets = np.zeros(sessions + 1, np.int64)
     np.cumsum(np.bincount(session[roots], minlength=sessions), out=root_offsets[1:])
     left = np.bincount(session, minlength=sessions)
-    return np.concatenate([offsets, children, session, left, root_offsets, roots, [sessions]]).astype(np.int64)
+    return np.concatenate([offsets, children, session, left, root_offsets, roots, [sessions]]).astype(
+        np.int64
+    )

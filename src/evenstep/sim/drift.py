@@ -55,7 +55,13 @@ class Drift:
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.growth) or self.growth < 0:
-            raise InputError("drift", "growth", self.growth, "a finite number of tokens >= 0 a step", "Give `sequence` for falling loads.")
+            raise InputError(
+                "drift",
+                "growth",
+                self.growth,
+                "a finite number of tokens >= 0 a step",
+                "Give `sequence` for falling loads.",
+            )
         if self.tokens_per_step < 1:
             raise InputError("drift", "tokens_per_step", self.tokens_per_step, "an integer >= 1")
         if not all(math.isfinite(x) for x in self.sequence):
@@ -77,8 +83,15 @@ class Drift:
         if steps.size != len(trace):
             raise InputError("drift", "profiles", f"{steps.size} rows", f"one a request, {len(trace)}")
         if steps.size and steps.min() < 1:
-            raise InputError("drift", "profiles", f"an empty profile (request {int(steps.argmin())})", "one load or more a request")
-        if self.profiles.values.size and not (np.isfinite(self.profiles.values).all() and self.profiles.values.min() >= 0):
+            raise InputError(
+                "drift",
+                "profiles",
+                f"an empty profile (request {int(steps.argmin())})",
+                "one load or more a request",
+            )
+        if self.profiles.values.size and not (
+            np.isfinite(self.profiles.values).all() and self.profiles.values.min() >= 0
+        ):
             raise InputError("drift", "profiles", "a negative or non-finite load", "loads >= 0")
         return steps.astype(np.int64)
 

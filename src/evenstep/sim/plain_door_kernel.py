@@ -13,8 +13,39 @@ _continued = jit(continued)
 
 
 @declared(None if INT is None else INT(*STATE_TYPES))
-def advance(at_i, at_f, ints, floats, prompt, output, arrival, columns, links, think, profile, law, cached, done_i, done_f):
+def advance(
+    at_i,
+    at_f,
+    ints,
+    floats,
+    prompt,
+    output,
+    arrival,
+    columns,
+    links,
+    think,
+    profile,
+    law,
+    cached,
+    done_i,
+    done_f,
+):
     """Go on until the run is done or the host is needed: see `cluster_kernel.loop`."""
     return _continued(
-        None, at_i, at_f, ints, floats, prompt, output, arrival, columns, links, think, profile, law, cached, done_i, done_f
+        None,
+        at_i,
+        at_f,
+        ints,
+        floats,
+        prompt,
+        output,
+        arrival,
+        columns,
+        links,
+        think,
+        profile,
+        law,
+        cached,
+        done_i,
+        done_f,
     )

@@ -23,7 +23,8 @@ def push(sc, waiting_i, waiting_f, columns, row, load, since):
         sc[FIRST] = 0
     at = first + waiting
     while at > first and (
-        waiting_f[SINCE_S, at - 1] > since or (waiting_f[SINCE_S, at - 1] == since and waiting_i[ID, at - 1] > row)
+        waiting_f[SINCE_S, at - 1] > since
+        or (waiting_f[SINCE_S, at - 1] == since and waiting_i[ID, at - 1] > row)
     ):
         for k in range(3):
             waiting_i[k, at] = waiting_i[k, at - 1]
