@@ -45,7 +45,9 @@ def test_bf_io_never_exceeds_the_kv_limit(view: RoutingView) -> None:
 @given(routing_views(kv_limited=False), st.sampled_from([0.5, 2.0, 8.0]))
 def test_bf_io_admits_the_overdue_before_all_others(view: RoutingView, age_limit: float) -> None:
     worker = BFIO(age_limit=age_limit).route(view).worker
-    overdue = view.waited_s > age_limit * view.mean_wait_s if view.mean_wait_s > 0 else np.zeros(worker.size, bool)
+    overdue = (
+        view.waited_s > age_limit * view.mean_wait_s if view.mean_wait_s > 0 else np.zeros(worker.size, bool)
+    )
     must = min(int(overdue.sum()), int(view.free_slots.sum()))
     assert (worker[:must] != HOLD).all()
 
@@ -68,7 +70,9 @@ def test_bf_io_is_exact_when_one_request_is_admitted(
     policy = BFIO(horizon=2, discount=0.9, age_limit=0.0)
     found = imbalance(view, policy, policy.route(view).worker)
     choices = [(i, g) for i in range(view.waiting_id.size) for g in np.flatnonzero(view.free_slots)]
-    best = min(imbalance(view, policy, np.where(np.arange(view.waiting_id.size) == i, g, HOLD)) for i, g in choices)
+    best = min(
+        imbalance(view, policy, np.where(np.arange(view.waiting_id.size) == i, g, HOLD)) for i, g in choices
+    )
     assert found <= best + 1e-5
 
 

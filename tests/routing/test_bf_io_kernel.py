@@ -27,13 +27,13 @@ def policies(draw: st.DrawFn, horizon: int) -> BFIO:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(routing_views(horizon=0), policies(0), st.booleans())
 def test_doors_agree_without_horizon(view: RoutingView, policy: BFIO, known: bool) -> None:
     assert_doors_agree(policy, view if known else ends_unknown(view))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(routing_views(horizon=6, waiting=(0, 16)), policies(6), st.booleans())
 def test_doors_agree_with_a_horizon(view: RoutingView, policy: BFIO, known: bool) -> None:
     assert_doors_agree(policy, view if known else ends_unknown(view))

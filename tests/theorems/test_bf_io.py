@@ -1,0 +1,44 @@
+"""BF-IO sec. 5.1: when all outputs are equal, every round is a partition problem, and its optimum is s_max-balanced."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenstep.routing.bf_io_exact import Instance, objective, solve
+from evenstep.routing.bf_io_moment import Moment
+from evenstep.routing.bf_io_reference import decide
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> Instance:
+    """An empty fleet of G workers with B slots, and at least G * B requests waiting."""
+    workers, slots = draw(st.integers(2, 4)), draw(st.integers(1, 4))
+    count = workers * slots
+    sizes = draw(st.lists(st.integers(1, 50), min_size=count, max_size=count + 6))
+    size = np.array(sizes, np.float64)
+    return Instance(
+        np.zeros(workers, np.int64), np.full(workers, slots), np.full(workers, np.inf), np.zeros((workers, 1)),
+        size[:, None], size, np.ones(1), 0, count,
+    )  # fmt: skip
+
+
+@settings(max_examples=30, deadline=None)
+@given(rounds())
+def test_an_exact_round_is_balanced_up_to_the_largest_prompt(asked: Instance) -> None:
+    worker, _ = solve(asked)
+    load = np.bincount(worker[worker >= 0], asked.size[worker >= 0], minlength=asked.group.size)
+    assert load.max() - load.min() <= asked.size.max()
+    assert objective(asked, worker) <= (asked.group.size - 1) * asked.size.max()
+
+
+@settings(max_examples=60, deadline=None)
+@given(rounds())
+def test_the_fast_round_keeps_the_bound_on_the_imbalance(asked: Instance) -> None:
+    waiting = asked.size.size
+    moment = Moment(
+        asked.group, asked.free_slots, asked.kv_free, asked.load, asked.size, np.full(waiting, np.inf), asked.profile,
+        np.zeros(1), asked.weight, np.zeros(1), 0, asked.count, waiting,
+    )  # fmt: skip
+    assert objective(asked, decide(moment, 3, 20_000)) <= (asked.group.size - 1) * asked.size.max()
