@@ -33,11 +33,8 @@ def write_azure(path: Path, rows: int) -> None:
     prompt, output = rng.integers(3, 7500, rows), rng.integers(1, 1000, rows)
     with path.open("w", newline="") as out:
         out.write("TIMESTAMP,ContextTokens,GeneratedTokens\r\n")
-        stamps = np.datetime_as_string(times)
-        out.writelines(
-            f"{t[:10]} {t[11:27]}0,{p},{o}\r\n"
-            for t, p, o in zip(stamps, prompt.tolist(), output.tolist(), strict=True)
-        )
+        rows_of_file = zip(np.datetime_as_string(times), prompt.tolist(), output.tolist(), strict=True)
+        out.writelines(f"{t[:10]} {t[11:27]}0,{p},{o}\r\n" for t, p, o in rows_of_file)
 
 
 def write_mooncake(path: Path, rows: int) -> None:
@@ -126,8 +123,11 @@ def main() -> None:
 
     from evenstep import __version__
 
-    print(f"{platform.machine()} {platform.system()}, Python {platform.python_version()}, evenstep {__version__}, "
-          f"numpy {np.__version__}, pyarrow {pa.__version__}, orjson {orjson.__version__}; CPU seconds, one core")  # fmt: skip
+    libraries = f"numpy {np.__version__}, pyarrow {pa.__version__}, orjson {orjson.__version__}"
+    print(
+        f"{platform.machine()} {platform.system()}, Python {platform.python_version()}, evenstep {__version__}"
+    )
+    print(f"{libraries}; CPU seconds, one core")
     with tempfile.TemporaryDirectory() as folder:
         azure, mooncake = Path(folder) / "azure.csv", Path(folder) / "mooncake.jsonl"
         write_azure(azure, args.azure_rows)

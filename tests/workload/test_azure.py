@@ -73,6 +73,8 @@ def test_the_date_that_the_documentation_gets_wrong_is_said(write):
         ("1970-01-01 01:00:00+01:00", 0),
         ("1970-01-01 00:00:00.1234567891", None),
         ("1970-02-30 00:00:00", None),
+        ("9023-11-16 18:15:46", None),
+        ("1969-12-31 23:59:59", None),
     ],
 )
 def test_a_time_is_read_to_the_nanosecond(text, expected):

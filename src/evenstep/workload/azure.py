@@ -65,6 +65,7 @@ def _trace(table: Table, path: Path) -> Trace:
 def _nanoseconds(table: Table) -> I8:
     column = table.column("TIMESTAMP")
     if isinstance(column, np.ndarray):
+        table.reject("TIMESTAMP", column < 0, _EXPECTED)
         return column
     values: I8 = np.zeros(table.rows, np.int64)
     wrong: Bool = np.zeros(table.rows, np.bool_)
@@ -77,7 +78,7 @@ def _nanoseconds(table: Table) -> I8:
 
 
 def nanoseconds(text: Any) -> int | None:
-    """Nanoseconds since 1970 of a time as Azure writes it; a time without a zone is taken as UTC."""
+    """Nanoseconds since 1970, up to 2262, of a time as Azure writes it; without a zone it is taken as UTC."""
     match = _TIME.fullmatch(str(text).strip())
     if match is None:
         return None
@@ -87,7 +88,8 @@ def nanoseconds(text: Any) -> int | None:
     except ValueError:
         return None
     whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
-    return whole * 10**9 + int((fraction or "0").ljust(9, "0"))
+    value = whole * 10**9 + int((fraction or "0").ljust(9, "0"))
+    return value if 0 <= value < 2**63 else None
 
 
 def _day(value: int) -> str:
