@@ -162,7 +162,8 @@ class Totals:
         load_steps: sum over steps and workers of KV load; equals ``sum o*s + o(o-1)/2`` on completed sets at +1 drift.
         active_steps: sum over steps of running requests; equals ``sum o`` at one token a step.
         restarts: requests sent back to the pool.
-        overloaded_steps: steps at which BF-IO's Definition 1 held (after the decision no slot was left free).
+        overloaded_steps: steps at which BF-IO's Definition 1 held: without its most frequent prompt length the pool
+            could still fill every free slot.
         counted: other counts of the host by name, for instance fallbacks of a predictor.
     """
 
