@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstep.errors import InputError
-from evenstep.workload.table import MISSING, Doubt, Table, codes
+from evenstep.workload.table import MISSING, Doubt, Table, codes, session_numbers
 
 
 def table(values: object, *, skip: bool = False, fast: bool = False, field: str = "n") -> Table:
@@ -79,3 +79,8 @@ def test_what_is_left_after_skipping_times_that_go_back_is_in_order(times):
 def test_codes_number_the_sorted_names():
     numbers, names = codes(["b", "a", "b"])
     assert (numbers.tolist(), names) == ([1, 0, 1], ("a", "b"))
+
+
+def test_rows_without_a_session_are_in_none():
+    assert session_numbers(table(["b", None, "a", MISSING, "b"]), "n").tolist() == [1, -1, 0, -1, 1]
+    assert session_numbers(table([1, 2]), "other").tolist() == [-1, -1]

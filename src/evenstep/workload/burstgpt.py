@@ -9,7 +9,7 @@ import numpy as np
 
 from evenstep.request import Trace
 from evenstep.workload import csv_table, files, links
-from evenstep.workload.table import Table, codes
+from evenstep.workload.table import Table, codes, session_numbers
 
 _FIELDS = ("Timestamp", "Model", "Request tokens", "Response tokens")
 _SESSION, _ELAPSED = "Session ID", "Elapsed time"
@@ -54,14 +54,15 @@ def _trace(table: Table, path: Path) -> Trace:
     table.ascending("Timestamp", times)
     table.require_rows()
     rows = table.good
-    kinds, models = codes([table.texts("Model")[row] for row in rows])
+    names = table.texts("Model")
+    kinds, models = codes([names[row] for row in rows])
     arrival = times[rows] - times[rows[0]]
     trace = Trace(
         prompt_tokens=prompt[rows], output_tokens=output[rows], arrival_s=arrival, request_class=kinds,
         name=path.name, format="burstgpt", notes=(*table.notes(), _classes(models), *_ties(arrival)),
     )  # fmt: skip
     if table.has(_SESSION):
-        trace = _with_sessions(trace, [table.texts(_SESSION)[row] for row in rows], elapsed[rows])
+        trace = _with_sessions(trace, session_numbers(table, _SESSION)[rows], elapsed[rows])
     failed = (trace.prompt_tokens == 0) | (trace.output_tokens == 0)
     note = f"{int(failed.sum()):,} of {len(trace):,} rows have 0 tokens (failed requests) and were dropped."
     kept = links.keep_rows(trace, ~failed, note)
@@ -71,9 +72,7 @@ def _trace(table: Table, path: Path) -> Trace:
     return _from_zero(kept)
 
 
-def _with_sessions(trace: Trace, names: list[str], elapsed: links.F8) -> Trace:
-    numbers, known = codes(names)
-    session = numbers - 1 if known and known[0] == "" else numbers  # "" sorts first: no session, -1
+def _with_sessions(trace: Trace, session: links.I8, elapsed: links.F8) -> Trace:
     after = links.previous_in_session(session)
     think = links.gaps_after(after, trace.column("arrival_s")) - np.where(
         after >= 0, elapsed[np.maximum(after, 0)], 0.0

@@ -9,7 +9,7 @@ import numpy as np
 
 from evenstep.request import F8, I8, Trace
 from evenstep.workload import json_table, links
-from evenstep.workload.table import Bool, Table, codes
+from evenstep.workload.table import Bool, Table, session_numbers
 
 _FIELDS = ("timestamp", "input", "output", "session_id")
 _CHARACTERS = 4  # of text in a token, everywhere in this format
@@ -40,9 +40,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     prompt, keys, empty_prompt = _text(table, "input")
     output, _, empty = _text(table, "output")
     table.require_rows()
-    session = (
-        codes(table.texts("session_id"))[0] if table.has("session_id") else np.full(table.rows, -1, np.int64)
-    )
+    session = session_numbers(table, "session_id")
     rows = table.good
     order = rows[np.argsort(times[rows], kind="stable")]
     moved = int((np.diff(times[rows]) < 0).sum())

@@ -11,7 +11,7 @@ from evenstep import streams
 from evenstep.errors import InputError
 from evenstep.request import F8, I8, Trace
 from evenstep.workload import blocks, json_table, links
-from evenstep.workload.table import Table, codes
+from evenstep.workload.table import Table, session_numbers
 
 #: Field -> the names it goes by.
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -70,7 +70,7 @@ def read(
         if not table.has(field):
             raise json_table.missing(path, field, ALIASES[field])
     prompt, output = table.whole("input_length"), table.whole("output_length")
-    session = _sessions(table)
+    session = session_numbers(table, "session_id")
     after = links.previous_in_session(session)
     times, think, notes = _times(table, after)
     prefix, note = (
@@ -84,13 +84,6 @@ def read(
         think_s=think if table.has("session_id") else None, notes=(*table.notes(), *notes, *filter(None, [note])),
     )  # fmt: skip
     return _in_seconds(links.keep_rows(trace, ~table.bad), ticks, seed)
-
-
-def _sessions(table: Table) -> I8:
-    if not table.has("session_id"):
-        return np.full(table.rows, -1, np.int64)
-    numbers, known = codes(table.texts("session_id"))
-    return numbers - 1 if known[0] == "" else numbers
 
 
 def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:

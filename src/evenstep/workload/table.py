@@ -216,3 +216,11 @@ def codes(values: Sequence[str]) -> tuple[I8, tuple[str, ...]]:
     names = tuple(sorted(set(values)))
     place = {name: number for number, name in enumerate(names)}
     return np.fromiter((place[v] for v in values), np.int64, len(values)), names
+
+
+def session_numbers(table: Table, field: str) -> I8:
+    """int64[N], a number for each session named in this field; -1 where a row names none."""
+    if not table.has(field):
+        return np.full(table.rows, -1, np.int64)
+    numbers, known = codes(table.texts(field))
+    return numbers - 1 if known[0] == "" else numbers  # "" sorts first

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep.request import F8, Trace
 from evenstep.workload import json_table, links
-from evenstep.workload.table import Bool, Table, codes
+from evenstep.workload.table import Bool, Table, session_numbers
 
 _FIELDS = ("session_id", "input_tokens_total", "output_tokens", "timing_events", "round_index")
 _INPUTS = {"user_message", "tool_result"}
@@ -41,7 +41,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     table.require_rows()
     rows = table.good
     order = rows[np.argsort(arrived[rows], kind="stable")]
-    session = codes([table.texts("session_id")[row] for row in order])[0]
+    session = session_numbers(table, "session_id")[order]
     after = links.previous_in_session(session)
     think = arrived[order] - ended[order][np.maximum(after, 0)]
     notes = table.notes()
