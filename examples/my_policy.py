@@ -24,14 +24,17 @@ class LargestFirst:
 
     def route(self, view: RoutingView) -> RoutingDecision:
         worker = np.full(view.waiting_id.size, HOLD, np.int64)
-        load, free = view.load.copy(), view.free_slots.copy()
+        load, free, kv_free = view.load.copy(), view.free_slots.copy(), view.kv_free.copy()
         for i in np.argsort(-view.waiting_load[: self.oldest], kind="stable"):
-            if not free.any():
-                break
-            g = int(np.argmin(np.where(free > 0, load, np.inf)))
+            size = view.waiting_load[i]
+            fits = (free > 0) & (kv_free >= size)
+            if not fits.any():
+                continue
+            g = int(np.argmin(np.where(fits, load, np.inf)))
             worker[i] = g
-            load[g] += view.waiting_load[i]
+            load[g] += size
             free[g] -= 1
+            kv_free[g] -= size
         return RoutingDecision(worker)
 
 
