@@ -24,7 +24,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from contenders import plain_numpy
-
 from evenstep import Cluster, Trace, compiled, names, simulate
 
 YARDSTICK_STEPS_PER_S = 18_000.0
@@ -159,7 +158,8 @@ def memory(requests: int) -> None:
     simulate(trace, names.build("routing", {"name": "fcfs"}), records=False)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(
-        f"\n{requests:,} requests, records off: {after / 1024:.0f} MB in all, {(after - before) / 1024:.0f} MB beyond the trace"
+        f"\n{requests:,} requests, records off: {after / 1024:.0f} MB in all,"
+        f" {(after - before) / 1024:.0f} MB beyond the trace"
     )
 
 
@@ -172,7 +172,8 @@ def main() -> None:
     args = parser.parse_args()
     rounds = 2 if args.quick else args.rounds
     print(
-        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, NumPy {np.__version__}, {compiled.mode()}"
+        f"{platform.processor() or platform.machine()}, Python {platform.python_version()},"
+        f" NumPy {np.__version__}, {compiled.mode()}"
     )
     print(f"command: python {' '.join(sys.argv)}\n")
     memory(100_000 if args.quick else 1_000_000)  # first: the process's largest size is only ever grown

@@ -107,7 +107,9 @@ def bf_io(projected, free, pool_load, rounds=200):
     return answer
 
 
-def simulate(prompt, output, G, B, pool, policy, overhead_s=0.0049, per_token_s=1.1e-7, horizon=0, limit=None):
+def simulate(
+    prompt, output, G, B, pool, policy, overhead_s=0.0049, per_token_s=1.1e-7, horizon=0, limit=None
+):
     """Run to completion (or `limit` steps); returns (steps, clock, request rows, step rows).
 
     Args:
@@ -159,4 +161,9 @@ def simulate(prompt, output, G, B, pool, policy, overhead_s=0.0049, per_token_s=
         row[ended] = -1
         size[ended] = 0.0
         k += 1
-    return k, clock, np.column_stack([worker, admitted_step, finished_step, admitted_s, finished_s]), np.array(steps)
+    return (
+        k,
+        clock,
+        np.column_stack([worker, admitted_step, finished_step, admitted_s, finished_s]),
+        np.array(steps),
+    )

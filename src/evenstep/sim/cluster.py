@@ -16,14 +16,15 @@ sec. 2.2; several groups, instant dispatch, outages and KV limits are ours):
 4. *Decide*, if a request waits and a worker may be sent one: ``free_slots = slots + queue_depth - running - queued``, 0
    for a lost worker. ``pool`` dispatch makes one decision over the whole pool; ``instant`` dispatch makes one for the
    oldest waiting request at a time, until it is held or no worker may be sent more. A request sent to a worker whose group
-   is not inside a step, that has a slot and an empty queue, starts at once; otherwise it joins the worker's first-in-first-out queue.
+   is not inside a step, that has a slot and an empty queue, starts at once; otherwise it joins the worker's queue.
 5. *Start*, every group that is not inside a step, ascending: queues move up into free slots; a worker whose load exceeds
-   `kv_tokens` sends its newest requests (largest admission step, then largest row) back to the pool until it fits or has one left;
+   `kv_tokens` sends its newest requests (largest admission step, then row) back to the pool until it fits or has one left;
    then the loads are measured, newcomers at their prompt, and the step lasts
    ``overhead(group size) + max_g local_seconds(load_g)``. A group with nothing running stays idle.
 
 A lost worker counts in its group with load 0. When nothing is running, nothing can become visible and outages are
-still pending, they are applied at once; when none are pending and requests still wait, the policy holds for ever: an error.
+still pending, those of the earliest step are applied at once;
+ when none are pending and requests still wait, the policy holds for ever: an error.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Cluster:
             None = replay the trace's sessions: a request becomes visible `Trace.think_s` after the end of `Trace.after`
             (or the session's start), the next session starts when one has ended.
         dispatch: ``pool`` or ``instant``.
-        queue_depth: requests a worker may be sent beyond its slots; -1 = any number.
+        queue_depth: requests a worker may be sent beyond its slots; -1 = any number (a view then shows 2^40 free slots).
         kv_tokens: KV tokens a worker holds; inf = only slots limit.
         kv_reserve: KV tokens of growth set aside for every request on a worker: a policy sees
             ``kv_free = kv_tokens - load - queued_load - kv_reserve * (running + queued)``, not below 0.

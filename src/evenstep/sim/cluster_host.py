@@ -150,12 +150,7 @@ def _check(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | None,
             raise InputError(
                 trace.name or "trace", "arrival_s", "unsorted", "finite times in ascending order"
             )
-    if (
-        cluster.arrivals == "closed"
-        and cluster.think_s is None
-        and trace.session is None
-        and trace.after is None
-    ):
+    if cluster.arrivals == "closed" and cluster.think_s is None and trace.session is None:
         raise InputError(
             trace.name or "trace",
             "sessions",
@@ -163,10 +158,12 @@ def _check(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | None,
             "a trace with sessions, or think_s",
             "Give --users and --think-s.",
         )
-    if cluster.kv_tokens < float(trace.prompt_tokens.max()):
-        row = int(np.argmax(trace.prompt_tokens))
+    profiles = cluster.drift.profiles
+    admission = trace.prompt_tokens if profiles is None else profiles.values[profiles.offsets[:-1]]
+    if cluster.kv_tokens < float(admission.max()):
+        row = int(np.argmax(admission))
         raise InputError(
-            f"{trace.name or 'trace'}: request {row}", "prompt_tokens", int(trace.prompt_tokens[row]),
+            f"{trace.name or 'trace'}: request {row}", "prompt_tokens", int(admission[row]),
             f"at most kv_tokens, {cluster.kv_tokens:g}", "It would fit no worker.",
         )  # fmt: skip
 
@@ -180,7 +177,7 @@ def _open_closed_loop(state: State, cluster: Any) -> None:
     """Users issue their first request, or the first sessions start, at time 0."""
     if cluster.arrivals != "closed":
         return
-    from evenstep.sim import cluster_kernel, pool_kernel
+    from evenstep.sim import arrivals_kernel, pool_kernel
 
     users = cluster.users or sum(cluster.slots_of)
     while True:
@@ -196,7 +193,7 @@ def _open_closed_loop(state: State, cluster: Any) -> None:
             base = 3 * int(sc[at.REQUESTS]) + 1 + sessions + int(sc[at.SESSIONS_NEXT])
             if sc[at.HEAP_SIZE] + state.links[base + 1] - state.links[base] >= heap_i.size:
                 break
-            cluster_kernel.start_sessions(sc, sf, heap_f, heap_i, state.links, state.think, sessions, 0.0)
+            arrivals_kernel.start_sessions(sc, sf, heap_f, heap_i, state.links, state.think, sessions, 0.0)
         if sc[at.SESSIONS_NEXT] >= min(users, sessions):
             return
         state.grow(None)
@@ -325,6 +322,11 @@ class _Asked:
 def _complaint(state: State, status: int, name: str) -> str:
     sc = state.ints.window(at.SCALARS_I)
     if status == at.STUCK:
+        if sc[at.WAITING] == 0:
+            raise InputError(
+                "trace", "after", f"never ended for {sc[at.REQUESTS] - sc[at.COMPLETED]} requests",
+                "requests that end", "Look for requests that wait for each other.",
+            )  # fmt: skip
         return (
             f"policy {name} holds {sc[at.WAITING]} waiting requests while nothing runs and nothing more arrives;"
             f" expected it to admit at least one"

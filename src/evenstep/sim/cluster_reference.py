@@ -122,7 +122,7 @@ class _Simulation:
         return [g for g in self.groups if g.end_s == end_s]
 
     def unblock(self) -> None:
-        """Nothing runs and nothing can become visible: all pending outages happen now, or it is an error."""
+        """Nothing runs and nothing can become visible: the earliest outages happen now, or it is an error."""
         if not self.pool:
             missing = next(row for row in range(len(self.trace)) if row not in self.jobs)
             raise InputError(
@@ -132,7 +132,9 @@ class _Simulation:
             raise PolicyError(
                 f"policy {self.name} holds {len(self.pool)} requests for ever, from {self.pool[0].row} on"
             )
-        pending, self.outages = self.outages, []
+        step = min(outage.step for outage in self.outages)
+        pending = [outage for outage in self.outages if outage.step == step]
+        self.outages = [outage for outage in self.outages if outage.step != step]
         for outage in pending:
             self.lose_or_return(outage)
 

@@ -195,7 +195,7 @@ def prepared(
     sizes, slots, horizon = cluster.group_sizes, cluster.slots_of, horizon_of(policy)
     G, NG, B = cluster.workers, len(sizes), max(slots)
     sc = np.zeros(128, np.int64)
-    sc[at.PHASE] = at.REVEAL
+    sc[at.PHASE] = at.COMPLETE  # nothing to complete, but outages at step 0 fall due
     sc[[at.REQUESTS, at.WORKERS, at.GROUPS, at.HORIZON, at.SEED]] = len(trace), G, NG, horizon, seed
     closed = at.SESSIONS if cluster.think_s is None else at.USERS
     sc[at.ARRIVALS] = {"saturated": at.SATURATED, "timed": at.TIMED, "closed": closed}[cluster.arrivals]
@@ -295,6 +295,7 @@ def _fill_fleet(state: State, cluster: Any, sizes: tuple[int, ...], slots: tuple
     more[at.QUEUE_HEAD], more[at.QUEUE_TAIL] = -1, -1
     groups = ints.window(at.GROUP_INTS)
     groups[at.GROUP_SIZE] = sizes
+    groups[at.BOUNDARY] = 2
     groups[at.GROUP_FIRST] = np.cumsum([0, *sizes[:-1]])
     ints.window(at.SLOT_INTS)[:, at.ROW] = -1
     stack = ints.window(at.FREE_STACK)

@@ -28,7 +28,6 @@ from evenstep.routing.view import RUNNING as ON_WORKER
 from evenstep.sim import cluster_layout as at
 from evenstep.sim.cluster_state import State
 
-
 _INT64 = np.dtype(np.int64)
 
 

@@ -6,7 +6,11 @@ from __future__ import annotations
 from evenstep.compiled import inlined, jit
 from evenstep.routing.view import CLASS, ID, KEY, SINCE_S, STEPS, WAITING_LOAD
 from evenstep.sim.cluster_layout import (
-    C_ROW, CARRIED, FIRST, HEAP_SIZE, WAITING,
+    C_ROW,
+    CARRIED,
+    FIRST,
+    HEAP_SIZE,
+    WAITING,
 )  # fmt: skip
 
 

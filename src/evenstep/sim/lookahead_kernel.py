@@ -1,0 +1,160 @@
+# pyright: basic
+# ruff: noqa: F403, F405 - the names of the state's sections are this file's vocabulary
+"""What the compiled cluster knows of the coming steps: projections, predictions, overload."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from evenstep.compiled import inlined, jit
+from evenstep.routing.view import GROUP, KV_FREE, LOAD, QUEUED, QUEUED_LOAD, WAITING_LOAD
+from evenstep.routing.view import RUNNING as ON_WORKER
+from evenstep.sim.cluster_layout import *
+from evenstep.sim.slots_kernel import weight, window_add
+
+
+@jit
+def project(sc, sf, wi, load, group_i, slot_i, leaves, projections, prompt, profile):
+    """Projected load of the running requests, [G, H+1], from the windows of departures."""
+    G, H, delta, unit = sc[WORKERS], sc[HORIZON], sc[DELTA], sf[UNIT]
+    B = sc[SLOTS_MAX]
+    if sc[PROFILE_KIND] == 0:
+        mask = sc[WINDOW_MASK]
+        for g in range(G):
+            step = group_i[STEP, wi[GROUP, g]]
+            units, count = load[g], wi[ON_WORKER, g]
+            projections[g, 0] = units * unit
+            for h in range(1, H + 1):
+                column = (step + h) & mask
+                units += count * delta - leaves[1, g, column]
+                count -= leaves[0, g, column]
+                projections[g, h] = units * unit
+        return
+    for g in range(G):
+        step = group_i[STEP, wi[GROUP, g]]
+        for h in range(H + 1):
+            projections[g, h] = 0.0
+        for slot in range(g * B, (g + 1) * B):
+            row = slot_i[slot, ROW]
+            if row >= 0:
+                age = slot_i[slot, DONE0] + step - slot_i[slot, ADMIT]
+                base = prompt[row] * sc[SCALE]
+                for h in range(min(H + 1, slot_i[slot, LEAVE] - step)):
+                    projections[g, h] += weight(sc[PROFILE_KIND], row, age + h, base, delta, profile) * unit
+
+
+@jit
+def due_predictions(sc, wi, group_i, slot_i, due):
+    """List the slots whose prediction is missing, old or overtaken, by worker; they are answered in `due`."""
+    count = 0
+    B = sc[SLOTS_MAX]
+    for g in range(sc[WORKERS]):
+        if wi[ON_WORKER, g] == 0:
+            continue
+        step = group_i[STEP, wi[GROUP, g]]
+        for slot in range(g * B, (g + 1) * B):
+            if slot_i[slot, ROW] < 0:
+                continue
+            predicted = slot_i[slot, PREDICTED]
+            every = sc[REFRESH_EVERY]
+            if (
+                predicted < 0
+                or (step - predicted) * sc[TOKENS_PER_STEP] >= every
+                or slot_i[slot, LEAVE] <= step
+            ):
+                due[count] = slot
+                count += 1
+    sc[DUE_COUNT] = count
+
+
+@jit
+def take_predictions(sc, wi, group_i, slot_i, leaves, due, answer):
+    """Enter the host's answers: `answer[i]` is the slot's steps left, or a negative number for "not in the window"."""
+    for i in range(sc[DUE_COUNT]):
+        slot = due[i]
+        step = group_i[STEP, wi[GROUP, slot // sc[SLOTS_MAX]]]
+        if slot_i[slot, IN_WINDOW] == 1 and slot_i[slot, LEAVE] > step:
+            window_add(sc, slot_i, leaves, slot, sc[DELTA], -1)
+        slot_i[slot, IN_WINDOW] = 0
+        slot_i[slot, PREDICTED] = step
+        slot_i[slot, LEAVE] = NEVER
+        if answer[i] >= 0.0:
+            slot_i[slot, LEAVE] = step + max(np.int64(1), np.int64(math.ceil(answer[i])))
+            if sc[PROFILE_KIND] == 0:
+                window_add(sc, slot_i, leaves, slot, sc[DELTA], 1)
+    sc[DUE_COUNT] = 0
+
+
+@jit
+def advance_window(sc, group_i, slot_i, buckets, leaves, q, low, high):
+    """The windows of departures of a group move on by one step."""
+    step = group_i[STEP, q]
+    if (
+        sc[PREDICTION] == 1
+    ):  # the oracle: who leaves just inside the new end of the window stands in one bucket
+        slot = buckets[q, (step + sc[HORIZON] - 1) & sc[RING_MASK]]
+        while slot >= 0:
+            if slot_i[slot, LEAVE] == step + sc[HORIZON] and slot_i[slot, IN_WINDOW] == 0:
+                window_add(sc, slot_i, leaves, slot, sc[DELTA], 1)
+            slot = slot_i[slot, FOLLOWER]
+    else:  # who was expected to have left by now and has not is out of the window until predicted anew
+        column = step & sc[WINDOW_MASK]
+        for g in range(low, high):
+            leaves[0, g, column] = 0
+            leaves[1, g, column] = 0
+
+
+@jit
+def overloaded(sc, waiting_f):
+    """BF-IO's Definition 1: without its most frequent load the pool still fills all free slots."""
+    W, C = sc[WAITING], sc[FREE_TOTAL]
+    if W < C:
+        return False
+    if C == 0:
+        return True
+    # A class that breaks it has more than W - C members, so at least C of any 2C - 1 requests: look for a majority there.
+    first = sc[FIRST]
+    span = 2 * C - 1
+    if span > W:  # few spare requests: count every class
+        for i in range(first, first + W):
+            same = 0
+            for j in range(first, first + W):
+                same += waiting_f[WAITING_LOAD, j] == waiting_f[WAITING_LOAD, i]
+            if W - same < C:
+                return False
+        return True
+    candidate, votes = 0.0, 0
+    for i in range(first, first + span):
+        value = waiting_f[WAITING_LOAD, i]
+        if votes == 0:
+            candidate, votes = value, 1
+        elif value == candidate:
+            votes += 1
+        else:
+            votes -= 1
+    same = 0
+    for i in range(first, first + span):
+        same += waiting_f[WAITING_LOAD, i] == candidate
+    if same < C:
+        return True
+    for i in range(first + span, first + W):
+        same += waiting_f[WAITING_LOAD, i] == candidate
+    return W - same >= C
+
+
+@inlined
+def build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, leaves, prompt, profile):
+    """Bring what the policy sees up to date."""
+    unit = sf[UNIT]
+    for g in range(sc[WORKERS]):
+        wf[LOAD, g] = load[g] * unit
+    if sc[KV_LIMITED] == 1:
+        for g in range(sc[WORKERS]):
+            used = wf[LOAD, g] + wf[QUEUED_LOAD, g] + sf[KV_RESERVE] * (wi[ON_WORKER, g] + wi[QUEUED, g])
+            wf[KV_FREE, g] = max(0.0, sf[KV_TOKENS] - used)
+    if sc[WAITS] > 0:
+        sf[MEAN_WAIT] = sf[WAIT_SUM] / sc[WAITS]
+    if sc[HORIZON] > 0:
+        project(sc, sf, wi, load, group_i, slot_i, leaves, projections, prompt, profile)

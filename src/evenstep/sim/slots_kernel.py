@@ -1,0 +1,201 @@
+# pyright: basic
+# ruff: noqa: F403, F405 - the names of the state's sections are this file's vocabulary
+"""Slots and queues of the compiled cluster: who starts where, who leaves, who goes back to the pool."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import inlined, jit
+from evenstep.routing.view import FREE_SLOTS, GROUP, QUEUED, QUEUED_LOAD
+from evenstep.routing.view import RUNNING as ON_WORKER
+from evenstep.sim.cluster_layout import *
+from evenstep.sim.pool_kernel import carried, drop_carry, push
+
+
+@jit
+def weight(kind, row, age, prompt, delta, profile):
+    """Load units of a request after `age` steps: linear, common sequence, or its own profile."""
+    if kind == 0:
+        return prompt + age * delta
+    if kind == 1:
+        return max(np.int64(0), prompt + profile[min(age, profile.size - 1)])
+    return profile[min(profile[row] + age, profile[row + 1] - 1)]
+
+
+@jit
+def steps_of(sc, row, output, profile):
+    """Decode steps of a request."""
+    if sc[PROFILE_KIND] == 2:
+        return profile[row + 1] - profile[row]
+    m = sc[TOKENS_PER_STEP]
+    return output[row] if m == 1 else (output[row] + m - 1) // m
+
+
+@inlined
+def set_free(sc, wi, worker_i, g):
+    """Recompute the requests worker g may still be sent."""
+    room = 0
+    if worker_i[UP, g] == 1:
+        room = max(np.int64(0), worker_i[SLOTS_OF, g] + sc[DEPTH] - wi[ON_WORKER, g] - wi[QUEUED, g])
+    sc[FREE_TOTAL] += room - wi[FREE_SLOTS, g]
+    wi[FREE_SLOTS, g] = room
+
+
+@jit
+def window_add(sc, slot_i, leaves, slot, delta, sign):
+    """Enter (or take back) a slot's departure in its worker's window of departures."""
+    g = slot // sc[SLOTS_MAX]
+    leave = slot_i[slot, LEAVE]
+    column = leave & sc[WINDOW_MASK]
+    leaves[0, g, column] += sign
+    leaves[1, g, column] += sign * (slot_i[slot, LOAD0] + (leave - slot_i[slot, ADMIT]) * delta)
+    slot_i[slot, IN_WINDOW] = 1 if sign > 0 else 0
+
+
+@inlined
+def seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
+         row, g, units, since, output, profile):  # fmt: skip
+    """A request starts on worker g at its group's coming step."""
+    q = wi[GROUP, g]
+    top = worker_i[SLOTS_OF, g] - wi[ON_WORKER, g] - 1
+    slot = free_stack[g, top]
+    step = group_i[STEP, q]
+    done = 0
+    slot_i[slot, SLOT_RESTARTS] = 0
+    slot_f[slot, ADMITTED] = sf[NOW]
+    slot_f[slot, FIRST_TOKEN] = -1.0
+    if sc[CARRIED] > 0:
+        at = carried(sc, carry_i, row)
+        if at >= 0:
+            done = carry_i[at, C_DONE]
+            slot_i[slot, SLOT_RESTARTS] = carry_i[at, C_RESTARTS]
+            if carry_f[at, C_ADMITTED] >= 0.0:
+                slot_f[slot, ADMITTED] = carry_f[at, C_ADMITTED]
+            slot_f[slot, FIRST_TOKEN] = carry_f[at, C_FIRST_TOKEN]
+            drop_carry(sc, carry_i, carry_f, at)
+    finish = step + steps_of(sc, row, output, profile) - done - 1
+    bucket = finish & sc[RING_MASK]
+    mine = slot_i[slot]
+    mine[ROW], mine[ON], mine[FINISH], mine[ADMIT], mine[LOAD0], mine[DONE0] = (
+        row,
+        g,
+        finish,
+        step,
+        units,
+        done,
+    )
+    mine[PREDICTED], mine[IN_WINDOW], mine[LEAVE] = -1, 0, NEVER
+    mine[FOLLOWER] = buckets[q, bucket]
+    slot_f[slot, VISIBLE] = since
+    buckets[q, bucket] = slot
+    load[g] += units
+    wi[ON_WORKER, g] += 1
+    group_i[GROUP_RUNNING, q] += 1
+    group_i[GROUP_ADMITTED, q] += 1
+    sc[RUNNING_ALL] += 1
+    if sc[PREDICTION] == 1:
+        slot_i[slot, LEAVE] = finish + 1
+        if sc[PROFILE_KIND] == 0 and finish + 1 <= step + sc[HORIZON]:
+            window_add(sc, slot_i, leaves, slot, sc[DELTA], 1)
+
+
+@inlined
+def unseat(sc, wi, load, step, slot_i, free_stack, worker_i, leaves, slot, units):
+    """A slot falls free: its worker's sums, free slots and window of departures; the group's sums are the caller's."""
+    g = slot_i[slot, ON]
+    load[g] -= units
+    running = wi[ON_WORKER, g] - 1
+    wi[ON_WORKER, g] = running
+    free_stack[g, worker_i[SLOTS_OF, g] - running - 1] = slot
+    if slot_i[slot, IN_WINDOW] == 1 and slot_i[slot, LEAVE] > step:
+        window_add(sc, slot_i, leaves, slot, sc[DELTA], -1)
+    slot_i[slot, ROW] = -1
+
+
+@jit
+def send_back(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
+              waiting_i, waiting_f, columns, slot, profile, prompt):  # fmt: skip
+    """A running request goes back to the pool with what it produced."""
+    g = slot // sc[SLOTS_MAX]
+    q = wi[GROUP, g]
+    row = slot_i[slot, ROW]
+    bucket = slot_i[slot, FINISH] & sc[RING_MASK]
+    if buckets[q, bucket] == slot:
+        buckets[q, bucket] = slot_i[slot, FOLLOWER]
+    else:
+        before = buckets[q, bucket]
+        while slot_i[before, FOLLOWER] != slot:
+            before = slot_i[before, FOLLOWER]
+        slot_i[before, FOLLOWER] = slot_i[slot, FOLLOWER]
+    done = slot_i[slot, DONE0] + group_i[STEP, q] - slot_i[slot, ADMIT]
+    units = weight(sc[PROFILE_KIND], row, done, prompt[row] * sc[SCALE], sc[DELTA], profile)
+    at = sc[CARRIED]
+    sc[CARRIED] = at + 1
+    carry_i[at, C_ROW] = row
+    carry_i[at, C_DONE] = done
+    carry_i[at, C_RESTARTS] = slot_i[slot, SLOT_RESTARTS] + 1
+    # a request sent back before its first step has not been admitted
+    started = done > 0
+    carry_f[at, C_ADMITTED] = slot_f[slot, ADMITTED] if started else -1.0
+    carry_f[at, C_FIRST_TOKEN] = slot_f[slot, FIRST_TOKEN]
+    sc[RESTARTS] += 1
+    push(sc, waiting_i, waiting_f, columns, row, units * sf[UNIT], slot_f[slot, VISIBLE])
+    unseat(sc, wi, load, group_i[STEP, q], slot_i, free_stack, worker_i, leaves, slot, units)
+    group_i[GROUP_RUNNING, q] -= 1
+    sc[RUNNING_ALL] -= 1
+
+
+@jit
+def send_queue_back(
+    sc, sf, wi, wf, worker_i, group_i, queue_i, queue_f, carry_i, carry_f, waiting_i, waiting_f, columns, g
+):
+    """The requests in worker g's queue go back to the pool."""
+    while wi[QUEUED, g] > 0:
+        node = dequeue(sc, sf, wi, wf, worker_i, group_i, queue_i, g)
+        row = queue_i[node, Q_ROW]
+        at = carried(sc, carry_i, row)
+        if at < 0:
+            at = sc[CARRIED]
+            sc[CARRIED] = at + 1
+            carry_i[at, C_ROW], carry_i[at, C_DONE], carry_i[at, C_RESTARTS] = row, 0, 0
+            carry_f[at, C_ADMITTED], carry_f[at, C_FIRST_TOKEN] = -1.0, -1.0
+        carry_i[at, C_RESTARTS] += 1
+        sc[RESTARTS] += 1
+        push(sc, waiting_i, waiting_f, columns, row, queue_i[node, Q_LOAD] * sf[UNIT], queue_f[node])
+
+
+@jit
+def enqueue(sc, sf, wi, wf, worker_i, group_i, queue_i, queue_f, row, g, units, since):
+    """A request joins worker g's first-in-first-out queue."""
+    node = sc[QUEUE_FREE]
+    sc[QUEUE_FREE] = queue_i[node, Q_NEXT]
+    queue_i[node, Q_ROW] = row
+    queue_i[node, Q_NEXT] = -1
+    queue_i[node, Q_LOAD] = units
+    queue_f[node] = since
+    if worker_i[QUEUE_TAIL, g] >= 0:
+        queue_i[worker_i[QUEUE_TAIL, g], Q_NEXT] = node
+    else:
+        worker_i[QUEUE_HEAD, g] = node
+    worker_i[QUEUE_TAIL, g] = node
+    wi[QUEUED, g] += 1
+    wf[QUEUED_LOAD, g] += units * sf[UNIT]
+    group_i[GROUP_QUEUED, wi[GROUP, g]] += 1
+    sc[QUEUED_ALL] += 1
+
+
+@jit
+def dequeue(sc, sf, wi, wf, worker_i, group_i, queue_i, g):
+    """Take the head of worker g's queue; answers its node, still readable until the next `enqueue`."""
+    node = worker_i[QUEUE_HEAD, g]
+    worker_i[QUEUE_HEAD, g] = queue_i[node, Q_NEXT]
+    if queue_i[node, Q_NEXT] < 0:
+        worker_i[QUEUE_TAIL, g] = -1
+    queue_i[node, Q_NEXT] = sc[QUEUE_FREE]
+    sc[QUEUE_FREE] = node
+    wi[QUEUED, g] -= 1
+    wf[QUEUED_LOAD, g] -= queue_i[node, Q_LOAD] * sf[UNIT]
+    group_i[GROUP_QUEUED, wi[GROUP, g]] -= 1
+    sc[QUEUED_ALL] -= 1
+    return node

@@ -1,0 +1,150 @@
+# pyright: basic
+# ruff: noqa: F403, F405 - the names of the state's sections are this file's vocabulary
+"""One decode step of the compiled cluster: its loads, its length, its energy, its records."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import inlined, jit
+from evenstep.routing.view import RUNNING as ON_WORKER
+from evenstep.sim.cluster_layout import *
+from evenstep.sim.slots_kernel import steps_of
+
+
+@inlined
+def root(x, table):
+    """x ** exponent from the table (`cluster_layout.root_table`); x is held inside its range."""
+    bits = np.float64(x).view(np.int64)
+    cell = np.uintp(min(max((bits >> 43) - ((1023 + ROOT_OCTAVES[0]) << 9), 0), table.size - 2))
+    part = (bits & 0x7FFFFFFFFFF) * 1.1368683772161603e-13
+    return table[cell] + part * (table[cell + np.uintp(1)] - table[cell])
+
+
+@jit
+def energy(running, load, local, law_kind, slope, overhead, duration, count_power, table, busy):
+    """Joules of one step of a group beyond idle power, without the factor `SPAN_W`: (busy/idle, step average).
+
+    The arrays are the group's own parts; `busy` is working space. No branch inside, so that the loop runs in lanes.
+    """
+    whole = root(duration, table)
+    for g in range(running.size):
+        seconds = slope * load[g] if law_kind == 0 else local[g]
+        x = overhead + seconds
+        busy[g] = min(x, count_power[np.uintp(running[g])] * root(x, table))
+    worked, average = 0.0, 0.0
+    for g in range(running.size):
+        worked += busy[g]
+        average += min(duration, count_power[np.uintp(running[g])] * whole)
+    return worked, average
+
+
+@jit
+def local_times(load, unit, law, local, low, high):
+    """Local seconds of workers low..high-1 under a piecewise-linear law; returns (largest, sum)."""
+    P = law.shape[1]
+    rows = law.shape[0] - 1
+    largest, total = 0.0, 0.0
+    for g in range(low, high):
+        tokens = load[g] * unit
+        cell = 0
+        while cell < P - 2 and tokens >= law[0, cell + 1]:
+            cell += 1
+        row = 1 + g % rows
+        slope = (law[row, cell + 1] - law[row, cell]) / (law[0, cell + 1] - law[0, cell])
+        seconds = law[row, cell] + slope * (tokens - law[0, cell])
+        local[0, g] = seconds
+        total += seconds
+        if g == low or seconds > largest:
+            largest = seconds
+    return largest, total
+
+
+@jit
+def sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_running):
+    """Keep every worker's load at each stride-th step of group 0; a full table drops every other row."""
+    at = sc[SAMPLES]
+    if at == sample_i.size:
+        half = at // 2
+        for i in range(half):
+            sample_i[i] = sample_i[2 * i]
+            sample_f[i, 0], sample_f[i, 1] = sample_f[2 * i, 0], sample_f[2 * i, 1]
+            for g in range(sc[WORKERS]):
+                sample_load[i, g] = sample_load[2 * i, g]
+                sample_running[i, g] = sample_running[2 * i, g]
+        sc[STRIDE] *= 2
+        sc[SAMPLES] = half
+        at = half
+        if group_i[STEP, 0] % sc[STRIDE] != 0:
+            return
+    sample_i[at] = group_i[STEP, 0]
+    sample_f[at, 0] = sf[NOW]
+    sample_f[at, 1] = 0.0
+    for g in range(sc[WORKERS]):
+        sample_load[at, g] = load[g] * sf[UNIT]
+        sample_running[at, g] = wi[ON_WORKER, g]
+    sc[SAMPLES] = at + 1
+
+
+@jit
+def tokens_made(sc, group_i, slot_i, buckets, output, profile, q, low, high):
+    """Tokens the coming step of a group produces; over a request's steps they add up to its output."""
+    step = group_i[STEP, q]
+    tokens = group_i[GROUP_RUNNING, q] * sc[TOKENS_PER_STEP]
+    if sc[PROFILE_KIND] == 2:  # one a step until the output is made; what is left comes with the last step
+        tokens = 0
+        for slot in range(low * sc[SLOTS_MAX], high * sc[SLOTS_MAX]):
+            row = slot_i[slot, ROW]
+            if row >= 0:
+                done = slot_i[slot, DONE0] + step - slot_i[slot, ADMIT]
+                after = output[row] if slot_i[slot, FINISH] == step else min(output[row], done + 1)
+                tokens += after - min(output[row], done)
+    elif sc[TOKENS_PER_STEP] > 1:  # the last step of a request may make fewer
+        slot = buckets[q, step & sc[RING_MASK]]
+        while slot >= 0:
+            row = slot_i[slot, ROW]
+            tokens -= steps_of(sc, row, output, profile) * sc[TOKENS_PER_STEP] - output[row]
+            slot = slot_i[slot, FOLLOWER]
+    return tokens
+
+
+@inlined
+def start_step(sc, sf, wi, load, group_i, group_f, slot_i, buckets, output, profile, local, count_power, table, law,
+               out_i, out_f, q):  # fmt: skip
+    """Measure a group that has running requests and start its step. The caller has seen to a free row in the records."""
+    low = group_i[GROUP_FIRST, q]
+    high = low + group_i[GROUP_SIZE, q]
+    unit = sf[UNIT]
+    loads = load[low:high]
+    top, bottom, total = loads[0], loads[0], np.int64(0)
+    for g in range(loads.size):
+        top = max(top, loads[g])
+        bottom = min(bottom, loads[g])
+        total += loads[g]
+    overhead = group_f[OVERHEAD, q]
+    if sc[LAW_KIND] == 0:
+        largest = sf[SLOPE] * (top * unit)
+        summed = sf[SLOPE] * (total * unit)
+    else:
+        largest, summed = local_times(load, unit, law, local, low, high)
+    duration = overhead + largest
+    at = sc[STEP_ROWS]
+    sc[STEP_ROWS] = at + 1
+    tokens = tokens_made(sc, group_i, slot_i, buckets, output, profile, q, low, high)
+    out_i[0, at], out_i[1, at], out_i[2, at] = q, group_i[STEP, q], group_i[GROUP_RUNNING, q]
+    out_i[3, at], out_i[4, at], out_i[5, at] = sc[RUNNING_ALL], group_i[GROUP_ADMITTED, q], tokens
+    out_f[0, at], out_f[1, at], out_f[2, at], out_f[3, at] = sf[NOW], duration, top * unit, total * unit
+    out_f[4, at], out_f[5, at], out_f[6, at] = bottom * unit, largest, summed
+    if sc[ENERGY] == 1:
+        busy, average = energy(wi[ON_WORKER, low:high], loads, local[0, low:high], sc[LAW_KIND], sf[SLOPE] * unit, overhead,
+                               duration, count_power, table, local[1, low:high])  # fmt: skip
+        idle = sf[IDLE_W] * duration * group_i[GROUP_SIZE, q]
+        out_f[7, at], out_f[8, at] = idle + sf[SPAN_W] * busy, idle + sf[SPAN_W] * average
+    sc[LOAD_STEPS] += total
+    sc[ACTIVE_STEPS] += group_i[GROUP_RUNNING, q]
+    sc[STEPS] += 1
+    sc[OVERLOADED] += sc[OVERLOADED_NOW]
+    group_i[GROUP_ADMITTED, q] = 0
+    group_i[GROWN, q] = 0
+    group_i[BUSY, q] = 1
+    group_f[END, q] = sf[NOW] + duration
