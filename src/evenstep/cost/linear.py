@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenstep.cost.knots import Sync, check_seconds, check_sync, sync_seconds
 from evenstep.cost.view import PiecewiseLinear
-from evenstep.errors import InputError
 from evenstep.request import F8, I8
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """``dt = overhead_s + sync_s + per_token_s * L*``.
+    """``dt = overhead_s + sync + per_token_s * L*``.
 
     Args:
         overhead_s: C, seconds of a step whatever the load.
         per_token_s: t_l, seconds a resident KV token.
-        sync_s: synchronisation term, seconds, added to C.
+        sync_s: synchronisation term added to C: seconds, or pairs of group size and seconds (``8:0.0002/64:0.0009``).
 
     Raises:
         InputError: a negative or non-finite value.
@@ -28,13 +28,12 @@ class Linear:
 
     overhead_s: float = 0.0049
     per_token_s: float = 1.1e-7
-    sync_s: float = 0.0
+    sync_s: Sync = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("overhead_s", "per_token_s", "sync_s"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise InputError("linear", name, value, "a finite number of seconds >= 0")
+        for name in ("overhead_s", "per_token_s"):
+            check_seconds("linear", name, getattr(self, name))
+        object.__setattr__(self, "sync_s", check_sync("linear", "sync_s", self.sync_s))
 
     def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:
         """float64[G] seconds from float64[G] KV tokens; `running` and `longest` are ignored."""
@@ -44,7 +43,7 @@ class Linear:
         return PiecewiseLinear(np.array([0.0, 1.0]), np.array([[0.0, self.per_token_s]]))
 
     def overhead_seconds(self, group_size: int) -> float:
-        return self.overhead_s + self.sync_s
+        return self.overhead_s + sync_seconds("linear", self.sync_s, group_size)
 
 
 law = Linear

@@ -23,8 +23,8 @@ sec. 2.2; several groups, instant dispatch, outages and KV limits are ours):
    ``overhead(group size) + max_g local_seconds(load_g)``. A group with nothing running stays idle.
 
 A lost worker counts in its group with load 0. When nothing is running, nothing can become visible and outages are
-still pending, those of the earliest step are applied at once;
- when none are pending and requests still wait, the policy holds for ever: an error.
+still pending, those of the earliest step are applied at once; when
+none are pending and requests still wait, the policy holds for ever: an error.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ class Cluster:
     def __post_init__(self) -> None:
         for name, low in (("workers", 1), ("pool", 1), ("users", 0), ("queue_depth", -1)):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < low:
+            if value != int(value) or value < low:
                 raise InputError("cluster", name, value, f"an integer >= {low}")
         sizes = self.slots if isinstance(self.slots, tuple) else (self.slots,)
-        if len(sizes) not in (1, self.workers) or not all(isinstance(b, int) and b >= 1 for b in sizes):
+        if len(sizes) not in (1, self.workers) or not all(b == int(b) and b >= 1 for b in sizes):
             raise InputError("cluster", "slots", self.slots, f"an integer >= 1, or {self.workers} of them")
         if self.groups and (sum(self.groups) != self.workers or min(self.groups) < 1):
             raise InputError(

@@ -113,4 +113,6 @@ def cumulated(sequence: tuple[float, ...], steps: int) -> F8:
     """float64[steps], tokens gained before step j = 0, 1, ...; the last value of the sequence repeats."""
     deltas = [rounded(x) for x in sequence[: max(steps - 1, 0)]]
     deltas += [rounded(sequence[-1])] * (steps - 1 - len(deltas))
-    return np.concatenate([[0.0], np.cumsum(np.array(deltas, dtype=np.float64))])[:steps]
+    gained = np.zeros(steps + 1, np.float64)
+    np.cumsum(np.array(deltas, dtype=np.float64), out=gained[1 : len(deltas) + 1])
+    return gained[:steps]
