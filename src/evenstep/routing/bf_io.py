@@ -23,8 +23,9 @@ class BFIO:
     Args:
         horizon: H, decode steps looked ahead; 0 needs no predictor.
         discount: weight of a step relative to the one before it; 1 is the paper, 0.9 halves the idle share.
-        tie_weight: factor of a squared-deviation term, ``tie_weight / mean load * sum_g (L_g - mean)^2`` tokens a step;
-            0 is the paper. Helps without a horizon, hurts with an undiscounted one.
+        tie_weight: factor of a squared-deviation term, ``sum_g (L_g - mean)^2 / (1 % of the mean load)`` a step: at 1 a
+            worker that is 1 % off its group's mean costs as many tokens as it is off. 0 is the paper. Helps without a
+            horizon, hurts with an undiscounted one.
         starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first.
         exact: solve each decision to optimality (HiGHS); for small instances and for measuring gaps. Outside digests.
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.

@@ -72,7 +72,7 @@ class Moment:
         size, steps = view.waiting_load[:considered], view.waiting_steps[:considered]
         stays = np.where(np.isnan(steps), np.inf, steps)
         profile = (size[:, None] + growth) * (np.arange(n) < stays[:, None])
-        tie = np.array([tie_weight / max(m, 1.0) for m in mean])
+        tie = np.array([tie_weight / max(0.01 * m, 1.0) for m in mean])
         return Moment(
             group, view.free_slots, view.kv_free, load, size, stays, profile, growth, weight, tie,
             forced, count, waiting,

@@ -108,7 +108,8 @@ def set_workers(
         if is_open:
             o += 1
     for q in range(groups.shape[1]):
-        groups[TIE, q] = tie_weight / max(envelopes[BASE_TOTAL, q, 0] / groups[MEMBERS, q], 1.0)
+        mean = envelopes[BASE_TOTAL, q, 0] / groups[MEMBERS, q]
+        groups[TIE, q] = tie_weight / max(0.01 * mean, 1.0)
 
 
 @borrowing

@@ -1,0 +1,113 @@
+"""How far BF-IO's search is from the optimum, and what a window of the pool costs.
+
+It cannot show optimality where the solver ran out of time: then the gap is to the better of both answers, and the gap
+to the certified bound is printed beside it. A gap is a share of J of admitting nothing.
+
+    python benchmarks/bench_bf_io_gap.py [--instances 200] [--seconds 5] [--windows 64 128 256 512]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import decision_views
+
+from evenstep.routing.bf_io import BFIO, instance
+from evenstep.routing.bf_io_exact import Instance, objective, solve
+from evenstep.routing.bf_io_moment import Moment
+from evenstep.routing.bf_io_reference import decide
+from evenstep.routing.doors import through_kernel
+from evenstep.routing.view import HOLD
+
+KINDS = {"burst": (6.1, 1.15, 4, 4096), "heavy": (np.log(4000), 1.1, 16, 60_000)}
+
+
+def random_moment(random: np.random.Generator, slots: int, horizon: int, kind: str, workers: int) -> Moment:
+    """Workers that were even to 1 % before some of their requests ended; three times as many wait as slots are free."""
+    mean, sigma, low, high = KINDS[kind]
+
+    def prompts(count: int) -> np.ndarray:
+        return np.clip(np.rint(random.lognormal(mean, sigma, count)), low, high)
+
+    free = np.bincount(random.integers(0, workers, slots), minlength=workers).astype(np.int64)
+    load, level = np.zeros((workers, horizon + 1)), 80.0 * prompts(4000).mean()
+    for g in range(workers):
+        load[g, 0] = max(0.0, level * (1 + 0.01 * random.standard_normal()) - prompts(int(free[g])).sum())
+        ends = random.random(horizon) < 0.25
+        load[g, 1:] = np.maximum(0.0, load[g, 0] + np.cumsum(72.0 - ends * prompts(horizon)))
+    size, growth = prompts(3 * slots), np.arange(horizon + 1.0)
+    return Moment(
+        np.zeros(workers, np.int64), free, np.full(workers, np.inf), np.rint(load), size, np.full(size.size, np.inf),
+        size[:, None] + growth, growth, np.ones(horizon + 1), np.zeros(1), 0, slots, size.size,
+    )  # fmt: skip
+
+
+def as_instance(moment: Moment) -> Instance:
+    return Instance(
+        moment.group, moment.free_slots, moment.kv_free, moment.load, moment.profile, moment.size, moment.weight,
+        moment.forced, moment.count,
+    )  # fmt: skip
+
+
+def gaps(instances: int, seconds: float) -> None:
+    """Gap to the exact answer and to its bound, by slots, horizon and prompts."""
+    random = np.random.default_rng(0)
+    cells = list(itertools.product((2, 8, 16, 32), (0, 10), KINDS))
+    print(f"{'slots':>5} {'H':>3} {'prompts':8} {'mean %':>7} {'max %':>7} {'mean to bound %':>16}")
+    everything: list[float] = []
+    for slots, horizon, kind in cells:
+        to_best, to_bound = [], []
+        for number in range(-(-instances // len(cells))):
+            moment = random_moment(random, slots, horizon, kind, min(slots, (4, 8, 16)[number % 3]))
+            asked, found = as_instance(moment), decide(moment, 3, BFIO().moves)
+            best, bound = solve(asked, found, relative_gap=1e-4, seconds=seconds)
+            nothing = objective(asked, np.full(asked.size.size, HOLD))
+            to_best.append((objective(asked, found) - objective(asked, best)) / nothing)
+            to_bound.append((objective(asked, found) - bound) / nothing)
+        everything += to_best
+        mean, most, bound_mean = 100 * np.mean(to_best), 100 * max(to_best), 100 * np.mean(to_bound)
+        print(f"{slots:5} {horizon:3} {kind:8} {mean:7.3f} {most:7.3f} {bound_mean:16.3f}", flush=True)
+    print(f"all: mean {100 * np.mean(everything):.3f} %, max {100 * max(everything):.3f} %")
+
+
+def windows(
+    sizes: list[int], workers: int = 256, waiting: int = 1024, horizon: int = 20, count: int = 20
+) -> None:
+    """What looking at the oldest requests only adds to J, in shares of J of admitting nothing."""
+    views = decision_views.saturated_views(workers, waiting, horizon, count)
+    print(f"window of {waiting} waiting, G = {workers}, H = {horizon}: added to J, %")
+    whole: list[float] = []
+    for window in (0, *sizes):
+        policy, added = BFIO(horizon=horizon, window=window), []
+        for number, view in enumerate(views):
+            asked = instance(Moment.of(view, horizon, 1.0, 0.0, 0, 0.0), view)
+            decision = through_kernel(policy, view)
+            assert decision is not None
+            value = objective(asked, decision.worker)
+            if window == 0:
+                whole.append(value)
+            nothing = objective(asked, np.full(asked.size.size, HOLD))
+            added.append(100 * (value - whole[number]) / nothing)
+        print(f"{window or 'all':>6} mean {np.mean(added):7.3f} max {max(added):7.3f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--instances", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--windows", type=int, nargs="+", default=[64, 128, 256, 512])
+    options = parser.parse_args()
+    print(f"# {' '.join(sys.argv)}")
+    gaps(options.instances, options.seconds)
+    windows(options.windows)
+
+
+if __name__ == "__main__":
+    main()
