@@ -18,7 +18,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 import decision_views
-
 from evenstep.routing.bf_io import BFIO, instance
 from evenstep.routing.bf_io_exact import Instance, objective, solve
 from evenstep.routing.bf_io_moment import Moment
