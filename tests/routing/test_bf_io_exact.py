@@ -75,7 +75,7 @@ def random_instance(random: np.random.Generator, slots: int, horizon: int, heavy
     )  # fmt: skip
 
 
-def fast_answer(asked: Instance, moves: int = 20_000) -> I8:
+def fast_answer(asked: Instance, moves: int = 500) -> I8:
     waiting, steps = asked.size.size, asked.weight.size
     moment = Moment(
         asked.group, asked.free_slots, asked.kv_free, asked.load, asked.size, np.full(waiting, np.inf), asked.profile,

@@ -41,4 +41,4 @@ def test_the_fast_round_keeps_the_bound_on_the_imbalance(asked: Instance) -> Non
         asked.group, asked.free_slots, asked.kv_free, asked.load, asked.size, np.full(waiting, np.inf), asked.profile,
         np.zeros(1), asked.weight, np.zeros(1), 0, asked.count, waiting,
     )  # fmt: skip
-    assert objective(asked, decide(moment, 3, 20_000)) <= (asked.group.size - 1) * asked.size.max()
+    assert objective(asked, decide(moment, 3, 500)) <= (asked.group.size - 1) * asked.size.max()

@@ -49,7 +49,7 @@ class BFIO:
     starts: int = 3
     exact: bool = False
     window: int = 0
-    moves: int = 20_000
+    moves: int = 500
     age_limit: float = 15.0
 
     def __post_init__(self) -> None:
