@@ -231,4 +231,11 @@ def columns(table: Any) -> dict[str, Any]:
 
 def concatenate(kind: Any, parts: list[Any]) -> Any:
     """One table from its parts, in order."""
+    if len(parts) == 1:
+        return parts[0]
     return kind(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(kind)})
+
+
+def copied(table: Any) -> Any:
+    """The table in memory of its own."""
+    return type(table)(**{name: column.copy() for name, column in columns(table).items()})

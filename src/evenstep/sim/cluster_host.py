@@ -23,6 +23,7 @@ from evenstep.measure.records import (
     Totals,
     WorkerTable,
     concatenate,
+    copied,
 )
 from evenstep.measure.tally import Tally
 from evenstep.predict.oracle import Oracle
@@ -101,7 +102,7 @@ def _carry(
         if status == at.FLUSH:
             if asked is not None:
                 asked.see(state)
-            gathered.take(state)
+            gathered.take(state, more=True)
         elif status == at.GROW:
             state.grow(policy)
             arguments = state.arguments
@@ -111,7 +112,7 @@ def _carry(
             asked.answer(state)
         else:
             raise PolicyError(_complaint(state, status, name))
-    gathered.take(state)
+    gathered.take(state, more=False)
 
 
 def _kernel(policy: Any, door: str, name: str) -> Any:
@@ -212,11 +213,12 @@ class _Gathered:
         self.steps: list[StepTable] = []
         self.decided: list[DecisionTable] = []
 
-    def take(self, state: State) -> None:
+    def take(self, state: State, more: bool) -> None:
+        """Empty the record buffers; `more` says that the loop will fill them again."""
         sc = state.ints.window(at.SCALARS_I)
         steps = _step_rows(state, int(sc[at.STEP_ROWS]))
         if self.records:  # measured and hashed when somebody asks
-            self.steps.append(steps)
+            self.steps.append(copied(steps) if more else steps)
         else:
             requests = done_rows(state, int(sc[at.REQUEST_ROWS]))
             self.tally.add_steps(steps)
@@ -232,15 +234,20 @@ class _Gathered:
 def done_rows(state: State, rows: int) -> RequestTable:
     """The first `rows` completed requests of the loop's record arrays; windows, not copies."""
     i, f = state.done_i[:, :rows], state.done_f[:, :rows]
+    if state.ints.window(at.SCALARS_I)[at.KEEP]:  # every request stands at its own row
+        row, prompt, output = np.arange(rows, dtype=np.int64), state.prompt, state.output
+    else:
+        row = state.ints.window(at.ENDED)[:rows].copy()
+        prompt, output = state.prompt[row], state.output[row]
     return RequestTable(
-        request_id=i[0], worker=i[1], prompt_tokens=state.prompt[i[0]], output_tokens=state.output[i[0]], visible_s=f[0],
-        admitted_s=f[1], first_token_s=f[2], finished_s=f[3], admitted_step=i[2], finished_step=i[3], restarts=i[4],
+        request_id=row, worker=i[0], prompt_tokens=prompt, output_tokens=output, visible_s=f[0], admitted_s=f[1],
+        first_token_s=f[2], finished_s=f[3], admitted_step=i[1], finished_step=i[2], restarts=i[3],
     )  # fmt: skip
 
 
 def _step_rows(state: State, rows: int) -> StepTable:
-    i = state.ints.window(at.STEP_OUT_I)[:, :rows].copy()
-    f = state.floats.window(at.STEP_OUT_F)[:, :rows].copy()
+    """The first `rows` steps of the loop's record buffer; windows, not copies."""
+    i, f = state.ints.window(at.STEP_OUT_I)[:, :rows], state.floats.window(at.STEP_OUT_F)[:, :rows]
     return StepTable(
         group=i[0], step=i[1], start_s=f[0], duration_s=f[1], envelope=f[2], load_sum=f[3], load_min=f[4],
         local_max_s=f[5], local_sum_s=f[6], running=i[2], running_all=i[3], admitted=i[4], tokens=i[5],

@@ -67,7 +67,7 @@ C_ADMITTED, C_FIRST_TOKEN = range(2)
 # Columns of QUEUE_I.
 Q_ROW, Q_NEXT, Q_LOAD = range(3)
 
-DONE_INTS, DONE_FLOATS = 5, 4
+DONE_INTS, DONE_FLOATS = 4, 4
 STEP_INTS, STEP_FLOATS = 6, 9
 NEVER = 1 << 60
 ROOT_CELLS = 512  # cells of the root table in one octave

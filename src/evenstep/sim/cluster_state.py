@@ -25,7 +25,8 @@ from evenstep.sim.cluster_layout import Buffer
 from evenstep.sim.drift import GRAIN, Drift, cumulated
 
 ANY_DEPTH = 1 << 40  # queue depth "any number"
-RECORDS = 4096  # rows of a record buffer between two visits of the host
+# Rows of a record buffer between two visits of the host; a visit costs as much as a thousand steps.
+KEPT_ROWS, PASSING_ROWS = 1 << 16, 1 << 14
 _NO_COLUMNS = np.zeros((0, 0), np.int64)
 _NO_INTS = np.zeros(0, np.int64)
 _NO_FLOATS = np.zeros(0, np.float64)
@@ -212,7 +213,8 @@ def prepared(
     sc[at.RECORD_DECISIONS] = decisions
     sc[[at.SLOTS_ALL, at.SLOTS_MAX, at.STRIDE]] = sum(slots), B, int(samples > 0)
     sc[[at.OUTAGES_LEFT, at.OUTAGE_ROWS]] = len(cluster.outages)
-    sc[[at.RECORD_ROOM, at.DECISION_ROOM, at.SAMPLE_ROOM]] = RECORDS, RECORDS * decisions, samples
+    rows = KEPT_ROWS if records else PASSING_ROWS
+    sc[[at.RECORD_ROOM, at.DECISION_ROOM, at.SAMPLE_ROOM]] = rows, rows * decisions, samples
     sc[at.MEMORY_WORDS] = memory_size_of(policy)
     sc[at.PROJECTED] = horizon + 1 if horizon > 0 else 0
     table = at.root_table(1.0 - power.gamma) if power is not None else _NO_FLOATS
@@ -243,8 +245,8 @@ def prepared(
         profile=_profile(drift, kind, scale, longest + horizon + 1),
         law=np.ascontiguousarray(np.vstack([law.load[None, :], law.seconds])),
         cached=np.zeros((0, 0)),
-        done_i=np.empty((at.DONE_INTS, len(trace) if records else RECORDS), np.int64),
-        done_f=np.empty((at.DONE_FLOATS, len(trace) if records else RECORDS)),
+        done_i=np.zeros((at.DONE_INTS, len(trace) if records else rows), np.int64),
+        done_f=np.empty((at.DONE_FLOATS, len(trace) if records else rows)),
     )
     linear = law.load.size == 2 and law.seconds.shape[0] == 1 and law.load[0] == 0 and law.seconds[0, 0] == 0
     sc[at.LAW_KIND] = not linear

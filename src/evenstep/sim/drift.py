@@ -100,7 +100,7 @@ class Drift:
         if self.profiles is not None:
             return np.array([0.0] + [math.nan] * horizon)
         if not self.sequence:
-            return np.arange(horizon + 1) * rounded(self.growth)
+            return np.arange(horizon + 1, dtype=np.float64) * np.float64(rounded(self.growth))
         return cumulated(self.sequence, horizon + 1)
 
 

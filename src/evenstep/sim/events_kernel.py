@@ -53,40 +53,41 @@ def complete_group(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_sta
                     )
     bucket = step & sc[RING_MASK]
     slot = buckets[q, bucket]
+    keep = sc[KEEP] == 1
+    listed = not keep or sc[PREDICTION] == 2  # somebody reads the list of those that ended
     at, tokens, left, freed = sc[REQUEST_ROWS], sc[OUTPUT_TOKENS], 0, 0
     now = sf[NOW]
     while slot >= 0:
-        row = slot_i[slot, ROW]
+        mine, times = slot_i[np.uintp(slot)], slot_f[np.uintp(slot)]
+        row, g = mine[ROW], mine[ON]
         if at == ended.size:
-            status = FLUSH
-            break
+            if listed:
+                status = FLUSH
+                break
+            at = 0
         if sc[ARRIVALS] >= USERS and sc[HEAP_SIZE] + follow_ups(sc, links, row) >= heap_i.size:
             status = GROW
             break
-        g = slot_i[slot, ON]
-        done = slot_i[slot, DONE0] + step + 1 - slot_i[slot, ADMIT]
+        # unsigned indices: numba then makes no allowance for negative ones
+        r, worker, kept = np.uintp(row), np.uintp(g), np.uintp(row if keep else at)
         if kind == 0:
-            units = slot_i[slot, LOAD0] + (step + 1 - slot_i[slot, ADMIT]) * delta
+            units = mine[LOAD0] + (step + 1 - mine[ADMIT]) * delta
         else:
+            done = mine[DONE0] + step + 1 - mine[ADMIT]
             units = weight(kind, row, done, prompt[row] * sc[SCALE], delta, profile)
-        made = output[row]
-        kept = row if sc[KEEP] == 1 else at
-        done_i[0, kept], done_i[1, kept], done_i[2, kept] = row, g, slot_i[slot, ADMIT]
-        done_i[3, kept], done_i[4, kept] = step, slot_i[slot, SLOT_RESTARTS]
-        done_f[0, kept] = arrival[row] if sc[ARRIVALS] == TIMED else slot_f[slot, VISIBLE]
-        done_f[1, kept], done_f[2, kept], done_f[3, kept] = (
-            slot_f[slot, ADMITTED],
-            slot_f[slot, FIRST_TOKEN],
-            now,
-        )
-        ended[at] = row
+        done_i[0, kept], done_i[1, kept], done_i[2, kept] = g, mine[ADMIT], step
+        if mine[SLOT_RESTARTS] > 0 or not keep:  # memory that is never written is never paid for
+            done_i[3, kept] = mine[SLOT_RESTARTS]
+        done_f[0, kept] = arrival[r] if sc[ARRIVALS] == TIMED else times[VISIBLE]
+        done_f[1, kept], done_f[2, kept], done_f[3, kept] = times[ADMITTED], times[FIRST_TOKEN], now
+        ended[np.uintp(at)] = row
         at += 1
-        tokens += made
-        following = slot_i[slot, FOLLOWER]
+        tokens += output[r]
+        following = mine[FOLLOWER]
         unseat(sc, wi, load, step, slot_i, free_stack, worker_i, leaves, slot, units)
         left += 1
-        if worker_i[UP, g] == 1:  # what is running and queued never exceeds slots and depth
-            wi[FREE_SLOTS, g] += 1
+        if worker_i[UP, worker] == 1:  # what is running and queued never exceeds slots and depth
+            wi[FREE_SLOTS, worker] += 1
             freed += 1
         if sc[ARRIVALS] >= USERS:
             follow_up(sc, sf, heap_f, heap_i, links, think, row)
@@ -147,40 +148,40 @@ def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free
     offered = 1 if sc[INSTANT] == 1 else sc[WAITING]
     possible = min(offered, sc[FREE_TOTAL])
     sent, last = 0, -1
+    seated, waited, waits = sc[FRESH_COUNT], sf[WAIT_SUM], sc[WAITS]
     for i in range(offered):
-        g = worker[i]
+        g = worker[np.uintp(i)]
         if g == HOLD:
             continue
         if g < HOLD or g >= sc[WORKERS]:
             sc[ERROR_KIND], sc[ERROR_WORKER], sc[ERROR_AT] = UNKNOWN_WORKER, g, i
             status = BROKEN
             break
-        if wi[FREE_SLOTS, g] <= 0:
+        if wi[FREE_SLOTS, np.uintp(g)] <= 0:
             sc[ERROR_KIND], sc[ERROR_WORKER], sc[ERROR_AT] = OVER_SLOTS, g, i
             status = BROKEN
             break
-        tokens = waiting_f[WAITING_LOAD, first + i]
+        place, w, q = np.uintp(first + i), np.uintp(g), np.uintp(wi[GROUP, np.uintp(g)])
+        tokens = waiting_f[WAITING_LOAD, place]
         if sc[KV_LIMITED] == 1:
-            wf[KV_FREE, g] -= tokens
-            if wf[KV_FREE, g] < 0.0:
+            wf[KV_FREE, w] -= tokens
+            if wf[KV_FREE, w] < 0.0:
                 sc[ERROR_KIND], sc[ERROR_WORKER], sc[ERROR_AT] = OVER_KV, g, i
                 status = BROKEN
                 break
-        row, since = waiting_i[ID, first + i], waiting_f[SINCE_S, first + i]
+        row, since = waiting_i[ID, place], waiting_f[SINCE_S, place]
         units = np.int64(tokens * sc[SCALE])
         if sc[CARRIED] == 0 or carried(sc, carry_i, row) < 0:
-            sf[WAIT_SUM] += sf[NOW] - since
-            sc[WAITS] += 1
-        q = wi[GROUP, g]
-        if group_i[BUSY, q] == 0 and wi[QUEUED, g] == 0 and wi[ON_WORKER, g] < worker_i[SLOTS_OF, g]:
-            fresh[sc[FRESH_COUNT]] = free_stack[g, worker_i[SLOTS_OF, g] - wi[ON_WORKER, g] - 1]
-            sc[FRESH_COUNT] += 1
+            waited += sf[NOW] - since
+            waits += 1
+        if group_i[BUSY, q] == 0 and wi[QUEUED, w] == 0 and wi[ON_WORKER, w] < worker_i[SLOTS_OF, w]:
+            fresh[np.uintp(seated)] = free_stack[w, np.uintp(worker_i[SLOTS_OF, w] - wi[ON_WORKER, w] - 1)]
+            seated += 1
             seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
                  row, g, units, since, output, profile)  # fmt: skip
         else:
             enqueue(sc, sf, wi, wf, worker_i, group_i, queue_i, queue_f, row, g, units, since)
-        wi[FREE_SLOTS, g] -= 1
-        sc[FREE_TOTAL] -= 1
+        wi[FREE_SLOTS, w] -= 1
         sent += 1
         last = i
         if sent == possible:
@@ -192,6 +193,8 @@ def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free
                 sc[ERROR_KIND], sc[ERROR_WORKER], sc[ERROR_AT] = OVER_SLOTS, beyond, i + 1
                 status = BROKEN
             break
+    sc[FRESH_COUNT], sf[WAIT_SUM], sc[WAITS] = seated, waited, waits
+    sc[FREE_TOTAL] -= sent
     if sent > 0 and status == RUNNING:
         remove_sent(sc, waiting_i, waiting_f, worker, last)
     sc[ADMITTED_NOW] = sent

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from evenstep.compiled import inlined, jit
 from evenstep.routing.view import CLASS, ID, KEY, SINCE_S, STEPS, WAITING_LOAD
 from evenstep.sim.cluster_layout import (
@@ -34,16 +36,13 @@ def push(sc, waiting_i, waiting_f, columns, row, load, since):
             waiting_i[k, at] = waiting_i[k, at - 1]
             waiting_f[k, at] = waiting_f[k, at - 1]
         at -= 1
-    waiting_i[ID, at] = row
+    here, r = np.uintp(at), np.uintp(row)
+    waiting_i[ID, here] = row
     if columns.shape[0] > 0:
-        waiting_i[CLASS, at] = columns[0, row]
-        waiting_i[KEY, at] = columns[1, row]
+        waiting_i[CLASS, here], waiting_i[KEY, here] = columns[0, r], columns[1, r]
     else:
-        waiting_i[CLASS, at] = 0
-        waiting_i[KEY, at] = row
-    waiting_f[WAITING_LOAD, at] = load
-    waiting_f[SINCE_S, at] = since
-    waiting_f[STEPS, at] = float("nan")
+        waiting_i[CLASS, here], waiting_i[KEY, here] = 0, row
+    waiting_f[WAITING_LOAD, here], waiting_f[SINCE_S, here], waiting_f[STEPS, here] = load, since, np.nan
     sc[WAITING] = waiting + 1
 
 

@@ -27,7 +27,7 @@ def weight(kind, row, age, prompt, delta, profile):
 def steps_of(sc, row, output, profile):
     """Decode steps of a request."""
     if sc[PROFILE_KIND] == 2:
-        return profile[row + 1] - profile[row]
+        return profile[np.int64(row) + 1] - profile[row]
     m = sc[TOKENS_PER_STEP]
     return output[row] if m == 1 else (output[row] + m - 1) // m
 
@@ -57,40 +57,30 @@ def window_add(sc, slot_i, leaves, slot, delta, sign):
 def seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
          row, g, units, since, output, profile):  # fmt: skip
     """A request starts on worker g at its group's coming step."""
-    q = wi[GROUP, g]
-    top = worker_i[SLOTS_OF, g] - wi[ON_WORKER, g] - 1
-    slot = free_stack[g, top]
+    w = np.uintp(g)  # unsigned indices: numba then makes no allowance for negative ones
+    q = np.uintp(wi[GROUP, w])
+    slot = free_stack[w, np.uintp(worker_i[SLOTS_OF, w] - wi[ON_WORKER, w] - 1)]
+    mine, times = slot_i[np.uintp(slot)], slot_f[np.uintp(slot)]
     step = group_i[STEP, q]
-    done = 0
-    slot_i[slot, SLOT_RESTARTS] = 0
-    slot_f[slot, ADMITTED] = sf[NOW]
-    slot_f[slot, FIRST_TOKEN] = -1.0
+    done, restarts = 0, 0
+    times[VISIBLE], times[ADMITTED], times[FIRST_TOKEN] = since, sf[NOW], -1.0
     if sc[CARRIED] > 0:
         at = carried(sc, carry_i, row)
         if at >= 0:
-            done = carry_i[at, C_DONE]
-            slot_i[slot, SLOT_RESTARTS] = carry_i[at, C_RESTARTS]
+            done, restarts = carry_i[at, C_DONE], carry_i[at, C_RESTARTS]
             if carry_f[at, C_ADMITTED] >= 0.0:
-                slot_f[slot, ADMITTED] = carry_f[at, C_ADMITTED]
-            slot_f[slot, FIRST_TOKEN] = carry_f[at, C_FIRST_TOKEN]
+                times[ADMITTED] = carry_f[at, C_ADMITTED]
+            times[FIRST_TOKEN] = carry_f[at, C_FIRST_TOKEN]
             drop_carry(sc, carry_i, carry_f, at)
-    finish = step + steps_of(sc, row, output, profile) - done - 1
-    bucket = finish & sc[RING_MASK]
-    mine = slot_i[slot]
-    mine[ROW], mine[ON], mine[FINISH], mine[ADMIT], mine[LOAD0], mine[DONE0] = (
-        row,
-        g,
-        finish,
-        step,
-        units,
-        done,
-    )
+    finish = step + steps_of(sc, np.uintp(row), output, profile) - done - 1
+    bucket = np.uintp(finish & sc[RING_MASK])
+    mine[ROW], mine[ON], mine[FINISH], mine[ADMIT] = row, g, finish, step
+    mine[LOAD0], mine[DONE0], mine[SLOT_RESTARTS] = units, done, restarts
     mine[PREDICTED], mine[IN_WINDOW], mine[LEAVE] = -1, 0, NEVER
     mine[FOLLOWER] = buckets[q, bucket]
-    slot_f[slot, VISIBLE] = since
     buckets[q, bucket] = slot
-    load[g] += units
-    wi[ON_WORKER, g] += 1
+    load[w] += units
+    wi[ON_WORKER, w] += 1
     group_i[GROUP_RUNNING, q] += 1
     group_i[GROUP_ADMITTED, q] += 1
     sc[RUNNING_ALL] += 1
@@ -103,14 +93,15 @@ def seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, bucket
 @inlined
 def unseat(sc, wi, load, step, slot_i, free_stack, worker_i, leaves, slot, units):
     """A slot falls free: its worker's sums, free slots and window of departures; the group's sums are the caller's."""
-    g = slot_i[slot, ON]
+    mine = slot_i[np.uintp(slot)]
+    g = np.uintp(mine[ON])
     load[g] -= units
     running = wi[ON_WORKER, g] - 1
     wi[ON_WORKER, g] = running
-    free_stack[g, worker_i[SLOTS_OF, g] - running - 1] = slot
-    if slot_i[slot, IN_WINDOW] == 1 and slot_i[slot, LEAVE] > step:
+    free_stack[g, np.uintp(worker_i[SLOTS_OF, g] - running - 1)] = slot
+    mine[ROW] = -1
+    if mine[IN_WINDOW] == 1 and mine[LEAVE] > step:
         window_add(sc, slot_i, leaves, slot, sc[DELTA], -1)
-    slot_i[slot, ROW] = -1
 
 
 @jit
