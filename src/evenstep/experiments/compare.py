@@ -11,8 +11,9 @@ from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.contenders import Asked, Contender, contenders
-from evenstep.experiments.jobs import Plan, replicates, run_all
-from evenstep.experiments.progress import Progress, Silent, compile_notice
+from evenstep.experiments.jobs import Plan, cores, replicates, run_all
+from evenstep.experiments.progress import Progress, Silent, cold_kernels, compile_notice
+from evenstep.experiments.warming import Warming
 from evenstep.measure.records import Run
 from evenstep.names import parse
 from evenstep.request import Trace
@@ -183,14 +184,17 @@ def run_comparison(
         )
     watch = progress if progress is not None else Silent()
     traces = replicates(plan)
-    notice = compile_notice([one.build()[0] for one in asked])
+    policies = [one.build()[0] for one in asked]
+    notice = compile_notice(policies)
     if notice:
         watch.say(notice)
+    beside = cores() - 1 if processes is None else processes - 1
+    warming = Warming(cold_kernels(policies), beside)
     watch.begin(len(asked) * plan.seeds)
     found: list[dict[int, Run]] = [{} for _ in asked]
     told = 0
     try:
-        for done in run_all(plan, asked, traces, processes):
+        for done in run_all(plan, asked, traces, processes, warming.ready):
             found[done.contender][done.index] = done.run
             watch.advance(asked[done.contender].name)
             while told < len(asked) and len(found[told]) == plan.seeds:
@@ -200,6 +204,7 @@ def run_comparison(
                     watch.show()
                 told += 1
     finally:
+        warming.end()
         watch.end()
     runs = [[by_index[r] for r in range(plan.seeds)] for by_index in found]
     first = names.index(baseline) if baseline is not None else 0

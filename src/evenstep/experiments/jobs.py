@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -115,7 +115,11 @@ def fingerprint(trace: Trace) -> str:
 
 
 def run_all(
-    plan: Plan, asked: list[Contender], traces: list[Trace], processes: int | None = None
+    plan: Plan,
+    asked: list[Contender],
+    traces: list[Trace],
+    processes: int | None = None,
+    before: Callable[[int], None] | None = None,
 ) -> Iterator[Done]:
     """Every contender on every replicate, contender by contender; results come as they are ready.
 
@@ -124,21 +128,27 @@ def run_all(
         asked: the contenders.
         traces: `replicates(plan)`.
         processes: how many processes; None = start here, and use all cores if it takes long.
+        before: called with a contender's index before each of its runs in this process, for instance to compile its
+            kernel; the time it takes does not count as a run's.
 
     Raises:
         InputError, PolicyError: from the first run that fails.
     """
     jobs = [(c, r) for c in range(len(asked)) for r in range(plan.seeds)]
     allowed = min(processes if processes is not None else cores(), len(jobs))
-    started = time.perf_counter()
+    spent = 0.0
     while jobs:
-        spent = time.perf_counter() - started
         done = len(asked) * plan.seeds - len(jobs)
         if allowed > 1 and (processes is not None or _worthwhile(spent, done, len(jobs))):
             yield from _in_processes(plan, asked, jobs, allowed)
             return
         contender, index = jobs.pop(0)
-        yield Done(contender, index, plan.run(asked[contender], index, traces[index]))
+        if before is not None:
+            before(contender)
+        started = time.perf_counter()
+        run = plan.run(asked[contender], index, traces[index])
+        spent += time.perf_counter() - started
+        yield Done(contender, index, run)
 
 
 def cores() -> int:

@@ -105,6 +105,17 @@ class Bar:
             self._bar = None
 
 
+def cold_kernels(policies: Iterable[object]) -> list[str | None]:
+    """For each policy its kernel's module, if it is one of ours that the disk cache does not have; else None."""
+    found: list[str | None] = []
+    for policy in policies:
+        module = type(policy).__module__
+        file = _kernel_file(policy)
+        cold = module.startswith("evenstep.") and file is not None and not _in_cache(file)
+        found.append(f"{module}_kernel" if cold and compiled.numba is not None else None)
+    return found
+
+
 def compile_notice(policies: Iterable[object]) -> str:
     """A line that says kernels are about to be compiled, or that they cannot be; empty when the cache has them.
 
@@ -114,16 +125,18 @@ def compile_notice(policies: Iterable[object]) -> str:
     if compiled.numba is None:
         return f"kernels run as {compiled.mode()}: install numba for compiled ones"
     files = {Path(__file__).parents[1] / "sim" / "cluster_kernel.py"}
-    for policy in policies:
-        home = getattr(sys.modules.get(type(policy).__module__), "__file__", None)
-        if home is not None:
-            files.add(Path(home).with_name(Path(home).stem + "_kernel.py"))
-    cold = sorted(
-        file.stem.removesuffix("_kernel") for file in files if file.exists() and not _in_cache(file)
-    )
+    files |= {file for policy in policies if (file := _kernel_file(policy)) is not None}
+    cold = sorted(file.stem.removesuffix("_kernel") for file in files if not _in_cache(file))
     if not cold:
         return ""
-    return f"compiling kernels, once per machine, up to half a minute: {', '.join(cold)}"
+    return f"compiling kernels, once per machine, a minute or so: {', '.join(cold)}"
+
+
+def _kernel_file(policy: object) -> Path | None:
+    """The file of a policy's kernel, beside the policy's own; None when there is none."""
+    home = getattr(sys.modules.get(type(policy).__module__), "__file__", None)
+    file = Path(home).with_name(Path(home).stem + "_kernel.py") if home is not None else None
+    return file if file is not None and file.exists() else None
 
 
 def _in_cache(file: Path) -> bool:

@@ -1,0 +1,58 @@
+"""Compiling kernels side by side: while this process compiles the simulator's loop, others compile the policies'.
+
+Only the first comparison on a machine has anything to compile; the results go to the disk cache that all processes share.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
+from multiprocessing import get_context
+
+#: Seconds after which a process no longer waits for another to compile, and compiles itself.
+PATIENCE_S = 300.0
+
+
+class Warming:
+    """Kernels of policies on their way into the cache.
+
+    Args:
+        modules: for each contender the kernel module its policy needs compiled, or None.
+        processes: processes that may compile beside this one; 0 = none, and nothing is waited for.
+    """
+
+    def __init__(self, modules: Sequence[str | None], processes: int) -> None:
+        self._modules = modules
+        self._loading: dict[str, Future[None]] = {}
+        cold = list(dict.fromkeys(module for module in modules if module is not None))
+        self._pool = None
+        if cold and processes > 0:
+            self._pool = ProcessPoolExecutor(min(processes, len(cold)), get_context("spawn"))
+            self._loading = {module: self._pool.submit(load, module) for module in cold}
+
+    def ready(self, contender: int) -> None:
+        """Return when this process has the simulator's loop and the contender's kernel, from the cache or compiled.
+
+        What could not be compiled elsewhere is compiled here.
+        """
+        importlib.import_module("evenstep.sim.cluster_kernel")
+        module = self._modules[contender]
+        if module is None:
+            return
+        if module in self._loading:
+            with suppress(Exception):
+                self._loading[module].result(PATIENCE_S)
+        load(module)
+
+    def end(self) -> None:
+        """Let the processes go."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+
+def load(module: str) -> None:
+    """Import a kernel module, which compiles it."""
+    importlib.import_module(module)

@@ -1,0 +1,39 @@
+"""Compiling kernels side by side."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenstep.experiments import progress, warming
+from evenstep.experiments.warming import Warming
+from evenstep.routing.jsq import JSQ
+
+
+def test_without_other_processes_a_kernel_is_compiled_here(monkeypatch):
+    here = []
+    monkeypatch.setattr(warming, "load", here.append)
+    found = Warming([None, "evenstep.routing.jsq_kernel"], 0)
+    found.ready(0)
+    assert here == []
+    found.ready(1)
+    found.end()
+    assert here == ["evenstep.routing.jsq_kernel"]
+
+
+def test_a_kernel_that_another_process_could_not_load_is_left_to_us():
+    found = Warming([None, "evenstep.no_such_kernel"], 1)
+    found.ready(0)
+    with pytest.raises(ModuleNotFoundError):
+        found.ready(1)
+    found.end()
+    found.end()
+
+
+def test_only_cold_kernels_of_ours_are_loaded(monkeypatch):
+    class Mine:
+        """A policy of a user, in a file of its own."""
+
+    monkeypatch.setattr(progress, "_in_cache", lambda file: False)
+    assert progress.cold_kernels([JSQ(), Mine()]) == ["evenstep.routing.jsq_kernel", None]
+    monkeypatch.setattr(progress, "_in_cache", lambda file: True)
+    assert progress.cold_kernels([JSQ()]) == [None]
