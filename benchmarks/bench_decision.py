@@ -2,7 +2,7 @@
 
 It cannot show cache misses of a busy host, nor the host's own work (keeping projections, pool and loads): views are
 made beforehand and each decision is repeated, so its data are warm. The distribution is over decisions, not over
-noise: a decision's time is the best of three means of its repeats, called from
+noise: a decision's time is the best of five means of its repeats, called from
 compiled code as the simulator does. One call from Python costs some microseconds more; the last column shows it.
 
     python benchmarks/bench_decision.py [--workers 8 32 144 256] [--waiting 64 256 1024] [--policy NAME ...]
@@ -26,7 +26,7 @@ from evenstep import compiled, names
 from evenstep.routing.doors import KernelCall, kernel_call
 from evenstep.routing.view import horizon_of
 
-VIEWS, REPEATS, ROUNDS = 300, 20, 3
+VIEWS, REPEATS, ROUNDS = 300, 50, 5
 
 
 @compiled.jit
@@ -44,14 +44,15 @@ def _repeat(
 def seconds(call: KernelCall) -> float:
     """Seconds of one decision: mean of the repeats, the best of a few rounds, less the cost of entering the loop."""
     _repeat(1, call.function, *call.arguments)
-    best = np.inf
+    full, empty = [], []
     for _ in range(ROUNDS):
         start = time.perf_counter()
         _repeat(REPEATS, call.function, *call.arguments)
         middle = time.perf_counter()
         _repeat(0, call.function, *call.arguments)
-        best = min(best, (middle - start) - (time.perf_counter() - middle))
-    return max(0.0, best) / REPEATS
+        full.append(middle - start)
+        empty.append(time.perf_counter() - middle)
+    return max(0.0, min(full) - min(empty)) / REPEATS
 
 
 def from_python(calls: list[KernelCall]) -> float:
