@@ -44,14 +44,14 @@ def test_candidates_are_the_largest_though_a_better_one_waits_below_them():
 
 def test_an_overdue_request_goes_first_where_its_score_is_largest():
     view = moment([100, 20, 60], [1, 1, 1], [5, 80, 80, 80], waited_s=[16.0, 1, 1, 1])
-    assert routed(BR0(), view)[0] == 1  # no overflow on 1 and 2; the wider margin
+    assert routed(BR0(age_limit=15), view)[0] == 1  # no overflow on 1 and 2; the wider margin
     assert routed(BR0(**PAPER), view)[0] == 2  # what is left for the margin of 40
-    assert routed(BR0(), moment([100, 20], [1, 1], [90, 5], waited_s=[16.0, 1])) == [1, 0]
+    assert routed(BR0(age_limit=15), moment([100, 20], [1, 1], [90, 5], waited_s=[16.0, 1])) == [1, 0]
 
 
 def test_an_overdue_request_that_fits_nowhere_is_held_and_blocks_nobody():
     view = moment([9, 0], [1, 1], [50, 5], waited_s=[90.0, 1.0], kv_free=[10.0, 10.0])
-    assert routed(BR0(), view) == [-1, 1]
+    assert routed(BR0(age_limit=15), view) == [-1, 1]
 
 
 def test_margins_are_those_of_the_workers_own_group():

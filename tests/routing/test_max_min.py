@@ -17,7 +17,7 @@ def test_the_longest_go_first_each_to_the_lightest_worker():
 
 def test_overdue_requests_go_before_longer_ones():
     view = moment([0, 5], [1, 0], [1, 9], waited_s=[16.0, 1.0])
-    assert routed(MaxMin(), view) == [0, -1]
+    assert routed(MaxMin(age_limit=15), view) == [0, -1]
     assert routed(MaxMin(age_limit=0), view) == [-1, 0]
 
 
