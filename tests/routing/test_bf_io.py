@@ -15,6 +15,7 @@ from evenstep.errors import InputError
 from evenstep.routing.bf_io import BFIO, instance
 from evenstep.routing.bf_io_exact import objective
 from evenstep.routing.bf_io_moment import Moment
+from evenstep.routing.filling import most_overdue
 from evenstep.routing.view import HOLD, RoutingView, broken_rule
 
 
@@ -48,7 +49,8 @@ def test_bf_io_admits_the_overdue_before_all_others(view: RoutingView, age_limit
     overdue = (
         view.waited_s > age_limit * view.mean_wait_s if view.mean_wait_s > 0 else np.zeros(worker.size, bool)
     )
-    must = min(int(overdue.sum()), int(view.free_slots.sum()))
+    free = int(view.free_slots.sum())
+    must = min(int(overdue.sum()), free, most_overdue(free))
     assert (worker[:must] != HOLD).all()
 
 

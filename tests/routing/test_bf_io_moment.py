@@ -19,7 +19,7 @@ def test_a_window_is_never_smaller_than_what_is_admitted() -> None:
 
 
 def test_only_the_oldest_that_waited_too_long_are_forced() -> None:
-    view = view_of([0.0], [3], [5.0, 6.0, 7.0], waited_s=[9.0, 4.0, 1.0])
+    view = view_of([0.0], [8], [5.0, 6.0, 7.0], waited_s=[9.0, 4.0, 1.0])
     assert Moment.of(view, 0, 1.0, 0.0, 0, 3.0).forced == 2
     assert Moment.of(view, 0, 1.0, 0.0, 0, 0.0).forced == 0
 

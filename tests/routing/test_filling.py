@@ -21,8 +21,14 @@ def test_a_request_is_open_to_workers_with_a_slot_and_the_memory():
 
 
 def test_overdue_is_the_front_of_the_pool_that_waited_longer_than_the_limit():
-    view = moment([0], [1], [1, 1, 1], waited_s=[31.0, 30.0, 2.0], mean_wait_s=2.0)
+    view = moment([0], [12], [1, 1, 1], waited_s=[31.0, 30.0, 2.0], mean_wait_s=2.0)
     assert [overdue(view, limit) for limit in (15.0, 14.0, 0.5, 0.0)] == [1, 2, 3, 0]
+
+
+def test_overdue_requests_take_a_quarter_of_the_free_slots_and_one_at_least():
+    for free, most in ((1, 1), (7, 1), (8, 2), (40, 3)):
+        view = moment([0], [free], [1, 1, 1], waited_s=[9.0, 9.0, 9.0], mean_wait_s=1.0)
+        assert overdue(view, 2.0) == most
 
 
 def test_nothing_is_overdue_before_the_first_admission():

@@ -99,7 +99,9 @@ def decide(
     for row in range(waiting):
         keys[row] = bits_of_size[row]
     alone = (
-        waiting if rule.one_by_one else overdue(now_s, mean_wait_s, first, waiting, waiting_f, rule.age_limit)
+        waiting
+        if rule.one_by_one
+        else overdue(now_s, mean_wait_s, first, waiting, waiting_f, workers_i, rule.age_limit)
     )
     left = waiting - alone
     for row in range(alone):

@@ -50,7 +50,7 @@ class BFIO:
     exact: bool = False
     window: int = 0
     moves: int = 500
-    age_limit: float = 15.0
+    age_limit: float = 30.0
 
     def __post_init__(self) -> None:
         self._require("horizon", self.horizon >= 0, "an integer >= 0")

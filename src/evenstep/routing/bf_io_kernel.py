@@ -106,7 +106,9 @@ def route_into(
         W = min(waiting, max(int(parameters[WINDOW]), U))
     forced = 0
     if parameters[AGE_LIMIT] > 0.0 and mean_wait_s > 0.0:
-        forced = count_overdue(first, U, now_s, parameters[AGE_LIMIT] * mean_wait_s, waiting_f)
+        forced = count_overdue(
+            first, min(U, max(1, free // 4)), now_s, parameters[AGE_LIMIT] * mean_wait_s, waiting_f
+        )
 
     Q, n = group_workers(workers_i, scratch_i), max(projections.shape[1], 1)
     a, b = G, 0  # the first G integers hold the numbers of the groups

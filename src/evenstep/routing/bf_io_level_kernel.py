@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import borrowing, borrowing_inlined
+from evenstep.compiled import borrowing
 from evenstep.routing.bf_io_plan_kernel import (
     BASE,
     BEST,

@@ -9,6 +9,7 @@ from operator import mul
 import numpy as np
 
 from evenstep.request import F8, I8
+from evenstep.routing.filling import most_overdue
 from evenstep.routing.view import RoutingView
 
 
@@ -63,11 +64,13 @@ class Moment:
         ]
 
         waiting = view.waiting_id.size
-        count = min(waiting, int(view.free_slots[view.free_slots > 0].sum()))
+        free = int(view.free_slots[view.free_slots > 0].sum())
+        count = min(waiting, free)
         considered = min(waiting, max(window, count)) if window > 0 else waiting
         forced = 0
         if age_limit > 0 and view.mean_wait_s > 0:
-            while forced < count and view.waited_s[forced] > age_limit * view.mean_wait_s:
+            most = min(count, most_overdue(free))
+            while forced < most and view.waited_s[forced] > age_limit * view.mean_wait_s:
                 forced += 1
         size, steps = view.waiting_load[:considered], view.waiting_steps[:considered]
         stays = np.where(np.isnan(steps), np.inf, steps)

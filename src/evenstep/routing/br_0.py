@@ -41,7 +41,7 @@ class BR0:
     pick: Literal["size", "fit"] = "size"
     order: Literal["free-slots", "margin"] = "free-slots"
     solver: Literal["enumerate", "bitset"] = "enumerate"
-    age_limit: float = 15.0
+    age_limit: float = 30.0
     bypass: bool = False
     ties: Literal["margin", "free-slots"] = "margin"
 

@@ -51,7 +51,7 @@ class BRH:
     pick: Literal["size", "fit"] = "size"
     order: Literal["free-slots", "margin"] = "free-slots"
     solver: Literal["enumerate", "bitset"] = "enumerate"
-    age_limit: float = 15.0
+    age_limit: float = 30.0
 
     def __post_init__(self) -> None:
         check_options("br-h", self.stage_two_below, self.candidates, self.solver, self.age_limit)

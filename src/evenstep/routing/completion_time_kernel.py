@@ -52,7 +52,7 @@ def decide(
             steps = waiting_f[STEPS, first + i]
             length[i] += 0.0 if math.isnan(steps) else steps
     keys = length.view(np.int64)  # order like the lengths, which are >= 0; -1 once looked at
-    late = overdue(now_s, mean_wait_s, first, waiting, waiting_f, age_limit)
+    late = overdue(now_s, mean_wait_s, first, waiting, waiting_f, workers_i, age_limit)
     for turn in range(waiting):
         i = turn if turn < late else _next(keys, waiting, longest_first)
         size, p = waiting_f[WAITING_LOAD, first + i], length[i]

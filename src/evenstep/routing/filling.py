@@ -46,7 +46,10 @@ class Filling:
 
 
 def overdue(view: RoutingView, age_limit: float) -> int:
-    """How many of the oldest requests have waited more than `age_limit` times the mean wait.
+    """How many of the oldest requests go first, because they waited more than `age_limit` times the mean wait.
+
+    They take a quarter of the free slots at most, and one at least: requests that a policy passes over grow old together,
+    and admitted all at once they would undo the balance that passing them over gained.
 
     Args:
         age_limit: multiple of the mean wait; 0 switches the rule off. Before the first admission nothing is overdue.
@@ -54,7 +57,13 @@ def overdue(view: RoutingView, age_limit: float) -> int:
     if not (age_limit > 0 and view.mean_wait_s > 0):
         return 0
     late = view.waited_s > age_limit * view.mean_wait_s
-    return int(np.argmin(late)) if not late.all() else int(late.size)
+    count = int(np.argmin(late)) if not late.all() else int(late.size)
+    return min(count, most_overdue(int(view.free_slots.sum())))
+
+
+def most_overdue(free_slots: int) -> int:
+    """Overdue requests that go first in one decision: a quarter of the free slots, at least one."""
+    return max(1, free_slots // 4)
 
 
 def check_age_limit(where: str, age_limit: float) -> None:

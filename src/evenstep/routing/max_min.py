@@ -29,7 +29,7 @@ class MaxMin:
     """
 
     length: Literal["prompt", "predicted"] = "prompt"
-    age_limit: float = 15.0
+    age_limit: float = 60.0
 
     def __post_init__(self) -> None:
         check_age_limit("max-min", self.age_limit)
