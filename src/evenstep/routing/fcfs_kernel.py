@@ -3,13 +3,33 @@
 
 from __future__ import annotations
 
-from evenstep.compiled import route_kernel
+import numpy as np
+
+from evenstep.compiled import inlined, route_kernel
 from evenstep.routing.filling_kernel import close, open_workers
 from evenstep.routing.view import WAITING_LOAD
 
 
 def scratch(workers, waiting, horizon, parameters):
     return 2 * workers, workers
+
+
+@inlined
+def _by_levels(n, index, slots, waiting, worker):
+    """Most free slots first, lowest index on ties, where only slots limit: each level of free slots is one pass."""
+    level = 0
+    for j in range(n):
+        level = max(level, slots[j])
+    i = 0
+    while level > 0 and i < waiting:
+        for j in range(n):
+            if slots[j] == level:
+                worker[i] = index[j]
+                slots[j] = level - 1
+                i += 1
+                if i == waiting:
+                    break
+        level -= 1
 
 
 @route_kernel
@@ -23,6 +43,12 @@ def route_into(
     index, slots, kv = scratch_i[:G], scratch_i[G : 2 * G], scratch_f[:G]
     by_index = parameters[0] == 1.0
     n = open_workers(workers_i, workers_f, index, slots, kv)
+    limited = False
+    for j in range(n):
+        limited |= kv[j] < np.inf
+    if not limited and not by_index:
+        _by_levels(n, index, slots, waiting, worker)
+        return np.nan
     for i in range(waiting):
         if n == 0:
             break
@@ -39,4 +65,4 @@ def route_into(
             slots[best] -= 1
             if slots[best] == 0:
                 n = close(best, n, index, slots, kv)
-    return float("nan")
+    return np.nan

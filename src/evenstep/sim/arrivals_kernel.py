@@ -86,7 +86,7 @@ def follow_ups(sc, links, row):
     return 1
 
 
-@jit
+@inlined
 def reveal(sc, sf, heap_f, heap_i, arrival, prompt, profile, columns, waiting_i, waiting_f):
     """Requests whose time has come enter the pool; GROW when it is full."""
     limit = waiting_i.shape[1]

@@ -233,16 +233,25 @@ class _Gathered:
 
 def done_rows(state: State, rows: int) -> RequestTable:
     """The first `rows` completed requests of the loop's record arrays; windows, not copies."""
-    i, f = state.done_i[:, :rows], state.done_f[:, :rows]
+    i, f = state.done_i[:rows].T, state.done_f[:rows].T
     if state.ints.window(at.SCALARS_I)[at.KEEP]:  # every request stands at its own row
         row, prompt, output = np.arange(rows, dtype=np.int64), state.prompt, state.output
     else:
         row = state.ints.window(at.ENDED)[:rows].copy()
         prompt, output = state.prompt[row], state.output[row]
     return RequestTable(
-        request_id=row, worker=i[0], prompt_tokens=prompt, output_tokens=output, visible_s=f[0], admitted_s=f[1],
-        first_token_s=f[2], finished_s=f[3], admitted_step=i[1], finished_step=i[2], restarts=i[3],
-    )  # fmt: skip
+        request_id=row,
+        worker=i[at.D_WORKER],
+        prompt_tokens=prompt,
+        output_tokens=output,
+        visible_s=f[at.D_VISIBLE],
+        admitted_s=f[at.D_ADMITTED],
+        first_token_s=f[at.D_FIRST_TOKEN],
+        finished_s=f[at.D_FINISHED],
+        admitted_step=i[at.D_ADMITTED_STEP],
+        finished_step=i[at.D_FINISHED_STEP],
+        restarts=i[at.D_RESTARTS],
+    )
 
 
 def _step_rows(state: State, rows: int) -> StepTable:
@@ -320,7 +329,7 @@ class _Asked:
             return
         row = state.ints.window(at.ENDED)[self.seen : end]
         place = row if state.ints.window(at.SCALARS_I)[at.KEEP] else np.arange(self.seen, end)
-        row = row[np.lexsort((row, state.done_f[3, place]))]
+        row = row[np.lexsort((row, state.done_f[place, at.D_FINISHED]))]
         key = np.zeros_like(row) if self.trace.prompt_key is None else self.trace.prompt_key[row]
         self.predictor.learn(Finished(row, state.prompt[row], state.output[row], key))
         self.seen = end

@@ -11,7 +11,6 @@ at decisions of plain policies, at predictions, and when a buffer is full, and g
 from __future__ import annotations
 
 from evenstep.compiled import F1, F2, I1, I2, INT, ROUTE_TYPE, declared, jit
-from evenstep.routing.view import GROUP
 from evenstep.sim.arrivals_kernel import reveal
 from evenstep.sim.cluster_layout import *
 from evenstep.sim.events_kernel import (
@@ -29,7 +28,7 @@ from evenstep.sim.step_kernel import sample, start_step
 @jit
 def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f, free_stack, buckets,
          waiting_i, waiting_f, worker, heap_i, heap_f, carry_i, carry_f, queue_i, queue_f, outages, leaves, memory,
-         scratch_i, scratch_f, due, due_f, projections, growth, parameters, count_power, table, local, fresh,
+         scratch_i, scratch_f, due, due_f, projections, growth, parameters, count_power, table, local, look, step_times,
          ended, step_i, step_f, decision_i, decision_f, sample_i, sample_f, sample_load, sample_running,
          prompt, output, arrival, columns, links, think, profile, law, cached, done_i, done_f):  # fmt: skip
     """Go on until the run is done or the host is needed; answers why."""
@@ -38,7 +37,7 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
         if phase == NEXT:
             status = next_event(sc, sf, group_i, group_f, heap_f, heap_i, arrival, prompt)
             if status == STUCK and sc[OUTAGES_LEFT] > 0:
-                status = apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets,
+                status = apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets,
                                        leaves, carry_i, carry_f, waiting_i, waiting_f, queue_i, queue_f, outages, columns,
                                        prompt, profile, -1)  # fmt: skip
                 sc[PHASE] = REVEAL if status == RUNNING else NEXT
@@ -48,14 +47,14 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
         if phase == COMPLETE:
             for q in range(sc[GROUPS]):
                 if group_i[BOUNDARY, q] == 1:
-                    status = complete_group(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves,
+                    status = complete_group(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves,
                                             heap_f, heap_i, links, think, prompt, output, arrival, profile,
                                             ended, done_i, done_f, q)  # fmt: skip
                     if status != RUNNING:
                         return status
                     group_i[BOUNDARY, q] = 2
                 if group_i[BOUNDARY, q] == 2 and sc[OUTAGES_LEFT] > 0:
-                    status = apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets,
+                    status = apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets,
                                            leaves, carry_i, carry_f, waiting_i, waiting_f, queue_i, queue_f, outages,
                                            columns, prompt, profile, q)  # fmt: skip
                     if status != RUNNING:
@@ -76,11 +75,11 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
                 sc[PHASE] = DECIDE
                 if sc[PREDICTION] == 2:
                     if sc[DUE_COUNT] == 0:
-                        due_predictions(sc, wi, group_i, slot_i, due)
+                        due_predictions(sc, wi, group_i, slot_i, look, due)
                         if sc[DUE_COUNT] > 0:
                             return PREDICT
-                    take_predictions(sc, wi, group_i, slot_i, leaves, due, due_f)
-                build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, leaves, prompt, profile)
+                    take_predictions(sc, wi, group_i, slot_i, look, leaves, due, due_f)
+                build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, look, leaves, prompt, profile)
                 sc[PHASE] = APPLY
                 if route is None:
                     return DECISION
@@ -96,8 +95,8 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
             ):
                 return GROW
             waiting, free = sc[WAITING], sc[FREE_TOTAL]
-            status = apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves,
-                                    carry_i, carry_f, waiting_i, waiting_f, queue_i, queue_f, fresh, worker,
+            status = apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves,
+                                    carry_i, carry_f, waiting_i, waiting_f, queue_i, queue_f, worker,
                                     output, profile)  # fmt: skip
             if status != RUNNING:
                 return status
@@ -114,10 +113,10 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
             if group_i[BUSY, q] == 1:
                 continue
             if group_i[GROUP_QUEUED, q] > 0:
-                refill_slots(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i,
-                             carry_f, queue_i, queue_f, fresh, output, profile, q)  # fmt: skip
+                refill_slots(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i,
+                             carry_f, queue_i, queue_f, output, profile, q)  # fmt: skip
             if sc[KV_LIMITED] == 1:
-                status = evict_overflow(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves,
+                status = evict_overflow(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves,
                                         carry_i, carry_f, waiting_i, waiting_f, columns, prompt, profile, q)  # fmt: skip
                 if status != RUNNING:
                     return status
@@ -128,15 +127,10 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
                 return FLUSH
             if q == 0 and sc[STRIDE] > 0 and group_i[STEP, 0] % sc[STRIDE] == 0:
                 sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_running)
-            start_step(sc, sf, wi, load, group_i, group_f, slot_i, buckets, output, profile, local, count_power, table, law,
+            start_step(sc, sf, wi, load, group_i, group_f, step_times, slot_i, buckets, output, profile, local, count_power, table, law,
                        step_i, step_f, q)  # fmt: skip
             if q == 0 and sc[SAMPLES] > 0 and sample_i[sc[SAMPLES] - 1] == group_i[STEP, 0]:
                 sample_f[sc[SAMPLES] - 1, 1] = group_f[END, 0] - sf[NOW]
-        for i in range(sc[FRESH_COUNT]):
-            slot = fresh[i]
-            if slot_i[slot, ROW] >= 0 and slot_f[slot, FIRST_TOKEN] < 0.0:
-                slot_f[slot, FIRST_TOKEN] = group_f[END, wi[GROUP, slot // sc[SLOTS_MAX]]]
-        sc[FRESH_COUNT] = 0
         sc[PHASE] = NEXT
 
 
@@ -169,7 +163,7 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
         ints[at_i[WORKER_INTS] : at_i[WORKER_INTS] + 4 * G].reshape((4, G)),
         ints[at_i[GROUP_INTS] : at_i[GROUP_INTS] + 9 * NG].reshape((9, NG)),
         floats[at_f[GROUP_FLOATS] : at_f[GROUP_FLOATS] + 3 * NG].reshape((3, NG)),
-        ints[at_i[SLOT_INTS] : at_i[SLOT_INTS] + 12 * S].reshape((S, 12)),
+        ints[at_i[SLOT_INTS] : at_i[SLOT_INTS] + 8 * S].reshape((S, 8)),
         floats[at_f[SLOT_FLOATS] : at_f[SLOT_FLOATS] + 4 * S].reshape((S, 4)),
         ints[at_i[FREE_STACK] : at_i[FREE_STACK] + S].reshape((G, B)),
         ints[at_i[BUCKETS] : at_i[BUCKETS] + NG * ring].reshape((NG, ring)),
@@ -194,8 +188,9 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
         floats[at_f[PARAMETERS] : at_f[PARAMETERS + 1]],
         floats[at_f[COUNT_POWER] : at_f[COUNT_POWER + 1]],
         floats[at_f[ROOT_TABLE] : at_f[ROOT_TABLE] + sc[ROOT_SIZE]],
-        floats[at_f[BUSY_LOCAL] : at_f[BUSY_LOCAL] + 2 * G].reshape((2, G)),
-        ints[at_i[FRESH] : at_i[FRESH + 1]],
+        floats[at_f[LOCAL_S] : at_f[LOCAL_S] + G],
+        ints[at_i[LOOK] : at_i[LOOK] + sc[LOOK_ROWS] * 4].reshape((sc[LOOK_ROWS], 4)),
+        floats[at_f[STEP_TIMES] : at_f[STEP_TIMES] + 2 * NG * ring].reshape((2, NG, ring)),
         ints[at_i[ENDED] : at_i[ENDED] + rows],
         ints[at_i[STEP_OUT_I] : at_i[STEP_OUT_I] + 6 * rows].reshape((6, rows)),
         floats[at_f[STEP_OUT_F] : at_f[STEP_OUT_F] + 9 * rows].reshape((9, rows)),

@@ -19,14 +19,14 @@ from evenstep.request import F8, I8
 (
     SCALARS_I, WORKERS_I, LOADS, WORKER_INTS, GROUP_INTS, SLOT_INTS, FREE_STACK, BUCKETS, WAITING_I, WORKER_OUT,
     HEAP_I, CARRY_I, QUEUE_I, OUTAGES, LEAVES, MEMORY, SCRATCH_I, DUE, ENDED, STEP_OUT_I, DECISION_OUT_I, SAMPLE_I,
-    SAMPLE_RUNNING, FRESH,
+    SAMPLE_RUNNING, LOOK,
 ) = range(24)  # fmt: skip
 # Sections of the float buffer.
 (
     SCALARS_F, WORKERS_F, GROUP_FLOATS, SLOT_FLOATS, WAITING_F, HEAP_F, CARRY_F, QUEUE_F, PROJECTIONS, GROWTH,
     PARAMETERS, SCRATCH_F, DUE_F, COUNT_POWER, ROOT_TABLE, STEP_OUT_F, DECISION_OUT_F, SAMPLE_F,
-    SAMPLE_LOAD, BUSY_LOCAL,
-) = range(20)  # fmt: skip
+    SAMPLE_LOAD, LOCAL_S, STEP_TIMES,
+) = range(21)  # fmt: skip
 
 # Scalars, int.
 (
@@ -35,9 +35,9 @@ from evenstep.request import F8, I8
     CURSOR, FIRST, WAITING, FREE_TOTAL, COMPLETED, RUNNING_ALL, DECISIONS, STEPS, HEAP_SIZE, HEAP_SEQUENCE, CARRIED,
     QUEUE_FREE, QUEUED_ALL, OUTAGES_LEFT, ADMITTED_NOW, WAITS, LOAD_STEPS, ACTIVE_STEPS, OUTPUT_TOKENS, RESTARTS, OVERLOADED,
     REQUEST_ROWS, STEP_ROWS, DECISION_ROWS, SAMPLES, DUE_COUNT, ERROR_WORKER, ERROR_KIND, SLOTS_MAX, SESSIONS_NEXT,
-    REFRESH_EVERY, ERROR_AT, FRESH_COUNT, POOL_ROOM, HEAP_ROOM, CARRY_ROOM, QUEUE_ROOM, OUTAGE_ROWS, RECORD_ROOM,
+    REFRESH_EVERY, ERROR_AT, POOL_ROOM, HEAP_ROOM, CARRY_ROOM, QUEUE_ROOM, OUTAGE_ROWS, RECORD_ROOM,
     DECISION_ROOM, SAMPLE_ROOM, MEMORY_WORDS, PROJECTED, ROOT_SIZE,
-    OVERLOADED_NOW, KEEP,
+    OVERLOADED_NOW, KEEP, LOOK_ROWS,
 ) = range(69)  # fmt: skip
 # Scalars, float.
 (
@@ -59,15 +59,22 @@ END, OVERHEAD, STARTED = range(3)
 # Rows of WORKER_INTS.
 SLOTS_OF, UP, QUEUE_HEAD, QUEUE_TAIL = range(4)
 # Columns of SLOT_INTS; SLOT_FLOATS.
-ROW, FOLLOWER, FINISH, ADMIT, LOAD0, DONE0, SLOT_RESTARTS, LEAVE, PREDICTED, IN_WINDOW, ON = range(11)
-VISIBLE, ADMITTED, FIRST_TOKEN = range(3)
+ROW, FOLLOWER, FINISH, ADMIT, LOAD0, DONE0, SLOT_RESTARTS, ON = range(8)  # one cache line
+VISIBLE, ADMITTED, FIRST_TOKEN = range(3)  # the latter two only of a request that restarted, else -1
+# Columns of LOOK, written where somebody looks ahead.
+LEAVE, PREDICTED, IN_WINDOW = range(3)
+# Rows of STEP_TIMES, a ring by step.
+BEGAN, ENDED_AT = range(2)
 # Columns of CARRY_I; CARRY_F: what a request that went back to the pool keeps.
 C_ROW, C_DONE, C_RESTARTS = range(3)
 C_ADMITTED, C_FIRST_TOKEN = range(2)
 # Columns of QUEUE_I.
 Q_ROW, Q_NEXT, Q_LOAD = range(3)
 
-DONE_INTS, DONE_FLOATS = 4, 4
+# Columns of the records of completed requests: one cache line each, integers first.
+D_WORKER, D_ADMITTED_STEP, D_FINISHED_STEP, D_RESTARTS, D_VISIBLE, D_ADMITTED, D_FIRST_TOKEN, D_FINISHED = (
+    range(8)
+)
 STEP_INTS, STEP_FLOATS = 6, 9
 NEVER = 1 << 60
 ROOT_CELLS = 512  # cells of the root table in one octave
@@ -77,11 +84,15 @@ ROOT_OCTAVES = (-40, 24)  # powers of two it spans, in seconds
 class Buffer:
     """One array with named sections; `window(k)` is section k in its shape, `sealed(k)` the same read-only."""
 
-    def __init__(self, kind: Any, shapes: Mapping[int, tuple[int, ...]]) -> None:
+    def __init__(self, kind: Any, shapes: Mapping[int, tuple[int, ...]], unset: tuple[int, ...] = ()) -> None:
         self.shapes = dict(shapes)
         starts = np.cumsum([0, *(_length(self.shapes[k]) for k in sorted(self.shapes))])
         self.offsets: I8 = starts.astype(np.int64)
-        self.data: Any = np.zeros(int(starts[-1]), dtype=kind)
+        self.data: Any = np.empty(int(starts[-1]), dtype=kind)
+        for section in set(shapes) - set(
+            unset
+        ):  # records are written before they are read: their memory waits till then
+            self.data[starts[section] : starts[section + 1]] = 0
 
     def window(self, section: int) -> Any:
         start = int(self.offsets[section])

@@ -27,6 +27,8 @@ from evenstep.sim.drift import GRAIN, Drift, cumulated
 ANY_DEPTH = 1 << 40  # queue depth "any number"
 # Rows of a record buffer between two visits of the host; a visit costs as much as a thousand steps.
 KEPT_ROWS, PASSING_ROWS = 1 << 16, 1 << 14
+INT_RECORDS = (at.ENDED, at.STEP_OUT_I, at.DECISION_OUT_I, at.SAMPLE_I, at.SAMPLE_RUNNING)
+FLOAT_RECORDS = (at.STEP_OUT_F, at.DECISION_OUT_F, at.SAMPLE_F, at.SAMPLE_LOAD)
 _NO_COLUMNS = np.zeros((0, 0), np.int64)
 _NO_INTS = np.zeros(0, np.int64)
 _NO_FLOATS = np.zeros(0, np.float64)
@@ -67,7 +69,8 @@ class State:
         }
         ints, floats = _shapes(scalars, rooms, _scratch(policy, scalars, rooms[at.POOL_ROOM]))
         old_nodes = int(scalars[at.QUEUE_ROOM])
-        self.ints, self.floats = _moved(self.ints, ints), _moved(self.floats, floats)
+        self.ints = _moved(self.ints, ints, INT_RECORDS)
+        self.floats = _moved(self.floats, floats, FLOAT_RECORDS)
         scalars = self.ints.window(at.SCALARS_I)
         self.ints.window(at.WORKER_OUT)[int(scalars[at.POOL_ROOM]) :] = -1
         for name, room in rooms.items():
@@ -76,8 +79,8 @@ class State:
         scalars[at.QUEUE_FREE] = old_nodes
 
 
-def _moved(old: Buffer, shapes: dict[int, tuple[int, ...]]) -> Buffer:
-    new = Buffer(old.data.dtype, shapes)
+def _moved(old: Buffer, shapes: dict[int, tuple[int, ...]], unset: tuple[int, ...]) -> Buffer:
+    new = Buffer(old.data.dtype, shapes, unset)
     for section, shape in old.shapes.items():
         new.window(section)[tuple(slice(0, n) for n in shape)] = old.window(section)
     return new
@@ -114,7 +117,7 @@ def _shapes(
         at.LOADS: (G,),
         at.WORKER_INTS: (4, G),
         at.GROUP_INTS: (9, NG),
-        at.SLOT_INTS: (S, 12),
+        at.SLOT_INTS: (S, 8),
         at.FREE_STACK: (G, B),
         at.BUCKETS: (NG, ring),
         at.WAITING_I: (3, cap),
@@ -132,7 +135,7 @@ def _shapes(
         at.DECISION_OUT_I: (decisions, 4),
         at.SAMPLE_I: (samples,),
         at.SAMPLE_RUNNING: (samples, G),
-        at.FRESH: (S,),
+        at.LOOK: (S if H > 0 else 0, 4),
     }
     floats: dict[int, tuple[int, ...]] = {
         at.SCALARS_F: (32,),
@@ -154,7 +157,8 @@ def _shapes(
         at.DECISION_OUT_F: (decisions, 2),
         at.SAMPLE_F: (samples, 2),
         at.SAMPLE_LOAD: (samples, G),
-        at.BUSY_LOCAL: (2, G),
+        at.LOCAL_S: (G,),
+        at.STEP_TIMES: (2, NG, ring),
     }
     return ints, floats
 
@@ -219,6 +223,7 @@ def prepared(
     sc[at.PROJECTED] = horizon + 1 if horizon > 0 else 0
     table = at.root_table(1.0 - power.gamma) if power is not None else _NO_FLOATS
     sc[at.ROOT_SIZE] = table.size
+    sc[at.LOOK_ROWS] = G * B if horizon > 0 else 0
     users = cluster.users or sum(slots)
     pool_room = max(256, 4 * cluster.pool) if cluster.arrivals == "saturated" else 1024
     rooms = {
@@ -231,9 +236,10 @@ def prepared(
         sc[name] = room
     ints, floats = _shapes(sc, rooms, _scratch(policy, sc, pool_room))
     law = step_time.table()
+    done = np.empty((len(trace) if records else rows, 8), np.int64)
     state = State(
-        ints=Buffer(np.int64, ints),
-        floats=Buffer(np.float64, floats),
+        ints=Buffer(np.int64, ints, INT_RECORDS),
+        floats=Buffer(np.float64, floats, FLOAT_RECORDS),
         prompt=np.ascontiguousarray(trace.prompt_tokens, np.int64),
         output=np.ascontiguousarray(trace.output_tokens, np.int64),
         arrival=trace.arrival_s
@@ -245,8 +251,8 @@ def prepared(
         profile=_profile(drift, kind, scale, longest + horizon + 1),
         law=np.ascontiguousarray(np.vstack([law.load[None, :], law.seconds])),
         cached=np.zeros((0, 0)),
-        done_i=np.zeros((at.DONE_INTS, len(trace) if records else rows), np.int64),
-        done_f=np.empty((at.DONE_FLOATS, len(trace) if records else rows)),
+        done_i=done,
+        done_f=done.view(np.float64),
     )
     linear = law.load.size == 2 and law.seconds.shape[0] == 1 and law.load[0] == 0 and law.seconds[0, 0] == 0
     sc[at.LAW_KIND] = not linear

@@ -78,7 +78,8 @@ class Drift:
             InputError: profiles that do not fit the trace.
         """
         if self.profiles is None:
-            return -(-trace.output_tokens // self.tokens_per_step)
+            made = self.tokens_per_step
+            return trace.output_tokens if made == 1 else -(-trace.output_tokens // made)
         steps = np.diff(self.profiles.offsets)
         if steps.size != len(trace):
             raise InputError("drift", "profiles", f"{steps.size} rows", f"one a request, {len(trace)}")

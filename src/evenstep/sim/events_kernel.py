@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from evenstep.compiled import inlined, jit
-from evenstep.routing.view import FREE_SLOTS, GROUP, HOLD, ID, KV_FREE, QUEUED, SINCE_S, WAITING_LOAD
+from evenstep.routing.view import FREE_SLOTS, GROUP, HOLD, ID, KV_FREE, LOAD, QUEUED, SINCE_S, WAITING_LOAD
 from evenstep.routing.view import RUNNING as ON_WORKER
 from evenstep.sim.arrivals_kernel import follow_up, follow_ups, next_visible
 from evenstep.sim.cluster_layout import *
@@ -18,6 +18,8 @@ from evenstep.sim.pool_kernel import carried, remove_sent
 from evenstep.sim.slots_kernel import (
     dequeue,
     enqueue,
+    first_admitted,
+    first_token,
     seat,
     send_back,
     send_queue_back,
@@ -28,7 +30,7 @@ from evenstep.sim.slots_kernel import (
 
 
 @inlined
-def complete_group(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves,
+def complete_group(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves,
                    heap_f, heap_i, links, think, prompt, output, arrival, profile, ended, done_i, done_f, q):  # fmt: skip
     """A group's step ends: growth, completions, the next step number. FLUSH or GROW when a buffer is full."""
     status = RUNNING
@@ -39,18 +41,25 @@ def complete_group(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_sta
     if group_i[GROWN, q] == 0:
         group_i[GROWN, q] = 1
         if kind == 0:
-            loads, running = load[low:high], wi[ON_WORKER, low:high]
+            loads, running, shown, unit = (
+                load[low:high],
+                wi[ON_WORKER, low:high],
+                wf[LOAD, low:high],
+                sf[UNIT],
+            )
             for g in range(loads.size):
                 loads[g] += running[g] * delta
+                shown[g] = loads[g] * unit
         else:
             for slot in range(low * B, high * B):
                 row = slot_i[slot, ROW]
                 if row >= 0:
                     age = slot_i[slot, DONE0] + step - slot_i[slot, ADMIT]
                     base = prompt[row] * sc[SCALE]
-                    load[slot // B] += weight(kind, row, age + 1, base, delta, profile) - weight(
-                        kind, row, age, base, delta, profile
-                    )
+                    g = slot_i[slot, ON]
+                    after = weight(kind, row, age + 1, base, delta, profile)
+                    load[g] += after - weight(kind, row, age, base, delta, profile)
+                    wf[LOAD, g] = load[g] * sf[UNIT]
     bucket = step & sc[RING_MASK]
     slot = buckets[q, bucket]
     keep = sc[KEEP] == 1
@@ -75,16 +84,17 @@ def complete_group(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_sta
         else:
             done = mine[DONE0] + step + 1 - mine[ADMIT]
             units = weight(kind, row, done, prompt[row] * sc[SCALE], delta, profile)
-        done_i[0, kept], done_i[1, kept], done_i[2, kept] = g, mine[ADMIT], step
-        if mine[SLOT_RESTARTS] > 0 or not keep:  # memory that is never written is never paid for
-            done_i[3, kept] = mine[SLOT_RESTARTS]
-        done_f[0, kept] = arrival[r] if sc[ARRIVALS] == TIMED else times[VISIBLE]
-        done_f[1, kept], done_f[2, kept], done_f[3, kept] = times[ADMITTED], times[FIRST_TOKEN], now
+        ints, floats = done_i[kept], done_f[kept]
+        ints[D_WORKER], ints[D_ADMITTED_STEP], ints[D_FINISHED_STEP] = g, mine[ADMIT], step
+        ints[D_RESTARTS] = mine[SLOT_RESTARTS]
+        floats[D_VISIBLE] = arrival[r] if sc[ARRIVALS] == TIMED else times[VISIBLE]
+        floats[D_ADMITTED] = first_admitted(sc, mine, times, step_times, q)
+        floats[D_FIRST_TOKEN], floats[D_FINISHED] = first_token(sc, mine, times, step_times, q), now
         ended[np.uintp(at)] = row
         at += 1
         tokens += output[r]
         following = mine[FOLLOWER]
-        unseat(sc, wi, load, step, slot_i, free_stack, worker_i, leaves, slot, units)
+        unseat(sc, sf, wi, wf, load, step, slot_i, look, free_stack, worker_i, leaves, slot, units)
         left += 1
         if worker_i[UP, worker] == 1:  # what is running and queued never exceeds slots and depth
             wi[FREE_SLOTS, worker] += 1
@@ -101,12 +111,12 @@ def complete_group(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_sta
     if status == RUNNING:
         group_i[STEP, q] = step + 1
         if sc[HORIZON] > 0 and kind == 0:
-            advance_window(sc, group_i, slot_i, buckets, leaves, q, low, high)
+            advance_window(sc, group_i, slot_i, look, buckets, leaves, q, low, high)
     return status
 
 
 @jit
-def apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
+def apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves, carry_i, carry_f,
                   waiting_i, waiting_f, queue_i, queue_f, outages, columns, prompt, profile, q):  # fmt: skip
     """Outages due in group q (q = -1: the earliest pending ones, wherever). GROW when the pool has no room."""
     B = sc[SLOTS_MAX]
@@ -128,7 +138,7 @@ def apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free_
                 return GROW
             for slot in range(g * B, (g + 1) * B):
                 if slot_i[slot, ROW] >= 0:
-                    send_back(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i,
+                    send_back(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves, carry_i,
                               carry_f, waiting_i, waiting_f, columns, slot, profile, prompt)  # fmt: skip
             send_queue_back(sc, sf, wi, wf, worker_i, group_i, queue_i, queue_f, carry_i, carry_f,
                             waiting_i, waiting_f, columns, g)  # fmt: skip
@@ -140,15 +150,15 @@ def apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free_
 
 
 @inlined
-def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
-                   waiting_i, waiting_f, queue_i, queue_f, fresh, worker, output, profile):  # fmt: skip
+def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i, carry_f,
+                   waiting_i, waiting_f, queue_i, queue_f, worker, output, profile):  # fmt: skip
     """Carry out the answer in `worker`: start or queue what is sent. BROKEN, and what, when it breaks the contract."""
     status = RUNNING
     first = sc[FIRST]
     offered = 1 if sc[INSTANT] == 1 else sc[WAITING]
     possible = min(offered, sc[FREE_TOTAL])
     sent, last = 0, -1
-    seated, waited, waits = sc[FRESH_COUNT], sf[WAIT_SUM], sc[WAITS]
+    waited, waits = sf[WAIT_SUM], sc[WAITS]
     for i in range(offered):
         g = worker[np.uintp(i)]
         if g == HOLD:
@@ -175,9 +185,7 @@ def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free
             waited += sf[NOW] - since
             waits += 1
         if group_i[BUSY, q] == 0 and wi[QUEUED, w] == 0 and wi[ON_WORKER, w] < worker_i[SLOTS_OF, w]:
-            fresh[np.uintp(seated)] = free_stack[w, np.uintp(worker_i[SLOTS_OF, w] - wi[ON_WORKER, w] - 1)]
-            seated += 1
-            seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
+            seat(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i, carry_f,
                  row, g, units, since, output, profile)  # fmt: skip
         else:
             enqueue(sc, sf, wi, wf, worker_i, group_i, queue_i, queue_f, row, g, units, since)
@@ -193,7 +201,7 @@ def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free
                 sc[ERROR_KIND], sc[ERROR_WORKER], sc[ERROR_AT] = OVER_SLOTS, beyond, i + 1
                 status = BROKEN
             break
-    sc[FRESH_COUNT], sf[WAIT_SUM], sc[WAITS] = seated, waited, waits
+    sf[WAIT_SUM], sc[WAITS] = waited, waits
     sc[FREE_TOTAL] -= sent
     if sent > 0 and status == RUNNING:
         remove_sent(sc, waiting_i, waiting_f, worker, last)
@@ -202,20 +210,18 @@ def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free
 
 
 @jit
-def refill_slots(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
-                 queue_i, queue_f, fresh, output, profile, q):  # fmt: skip
+def refill_slots(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i, carry_f,
+                 queue_i, queue_f, output, profile, q):  # fmt: skip
     """Queues of a group's workers move up into free slots."""
     for g in range(group_i[GROUP_FIRST, q], group_i[GROUP_FIRST, q] + group_i[GROUP_SIZE, q]):
         while wi[QUEUED, g] > 0 and wi[ON_WORKER, g] < worker_i[SLOTS_OF, g]:
             node = dequeue(sc, sf, wi, wf, worker_i, group_i, queue_i, g)
-            fresh[sc[FRESH_COUNT]] = free_stack[g, worker_i[SLOTS_OF, g] - wi[ON_WORKER, g] - 1]
-            sc[FRESH_COUNT] += 1
-            seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
+            seat(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i, carry_f,
                  queue_i[node, Q_ROW], g, queue_i[node, Q_LOAD], queue_f[node], output, profile)  # fmt: skip
 
 
 @jit
-def evict_overflow(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
+def evict_overflow(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves, carry_i, carry_f,
                    waiting_i, waiting_f, columns, prompt, profile, q):  # fmt: skip
     """Workers beyond their KV memory send their newest requests back. GROW when the pool has no room."""
     B = sc[SLOTS_MAX]
@@ -235,13 +241,13 @@ def evict_overflow(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_sta
                 ):
                     newest = slot
             group_i[GROUP_ADMITTED, q] -= slot_i[newest, ADMIT] == group_i[STEP, q]  # it never ran
-            send_back(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i,
+            send_back(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves, carry_i,
                       carry_f, waiting_i, waiting_f, columns, newest, profile, prompt)  # fmt: skip
             set_free(sc, wi, worker_i, g)
     return RUNNING
 
 
-@jit
+@inlined
 def next_event(sc, sf, group_i, group_f, heap_f, heap_i, arrival, prompt):
     """Move time to the next event and name the groups at their boundary. DONE or STUCK when there is none."""
     end, idle = math.inf, False

@@ -16,7 +16,7 @@ from evenstep.sim.slots_kernel import weight, window_add
 
 
 @jit
-def project(sc, sf, wi, load, group_i, slot_i, leaves, projections, prompt, profile):
+def project(sc, sf, wi, load, group_i, slot_i, look, leaves, projections, prompt, profile):
     """Projected load of the running requests, [G, H+1], from the windows of departures."""
     G, H, delta, unit = sc[WORKERS], sc[HORIZON], sc[DELTA], sf[UNIT]
     B = sc[SLOTS_MAX]
@@ -41,12 +41,12 @@ def project(sc, sf, wi, load, group_i, slot_i, leaves, projections, prompt, prof
             if row >= 0:
                 age = slot_i[slot, DONE0] + step - slot_i[slot, ADMIT]
                 base = prompt[row] * sc[SCALE]
-                for h in range(min(H + 1, slot_i[slot, LEAVE] - step)):
+                for h in range(min(H + 1, look[slot, LEAVE] - step)):
                     projections[g, h] += weight(sc[PROFILE_KIND], row, age + h, base, delta, profile) * unit
 
 
 @jit
-def due_predictions(sc, wi, group_i, slot_i, due):
+def due_predictions(sc, wi, group_i, slot_i, look, due):
     """List the slots whose prediction is missing, old or overtaken, by worker; they are answered in `due`."""
     count = 0
     B = sc[SLOTS_MAX]
@@ -57,12 +57,12 @@ def due_predictions(sc, wi, group_i, slot_i, due):
         for slot in range(g * B, (g + 1) * B):
             if slot_i[slot, ROW] < 0:
                 continue
-            predicted = slot_i[slot, PREDICTED]
+            predicted = look[slot, PREDICTED]
             every = sc[REFRESH_EVERY]
             if (
                 predicted < 0
                 or (step - predicted) * sc[TOKENS_PER_STEP] >= every
-                or slot_i[slot, LEAVE] <= step
+                or look[slot, LEAVE] <= step
             ):
                 due[count] = slot
                 count += 1
@@ -70,25 +70,25 @@ def due_predictions(sc, wi, group_i, slot_i, due):
 
 
 @jit
-def take_predictions(sc, wi, group_i, slot_i, leaves, due, answer):
+def take_predictions(sc, wi, group_i, slot_i, look, leaves, due, answer):
     """Enter the host's answers: `answer[i]` is the slot's steps left, or a negative number for "not in the window"."""
     for i in range(sc[DUE_COUNT]):
         slot = due[i]
         step = group_i[STEP, wi[GROUP, slot // sc[SLOTS_MAX]]]
-        if slot_i[slot, IN_WINDOW] == 1 and slot_i[slot, LEAVE] > step:
-            window_add(sc, slot_i, leaves, slot, sc[DELTA], -1)
-        slot_i[slot, IN_WINDOW] = 0
-        slot_i[slot, PREDICTED] = step
-        slot_i[slot, LEAVE] = NEVER
+        if look[slot, IN_WINDOW] == 1 and look[slot, LEAVE] > step:
+            window_add(sc, slot_i, look, leaves, slot, sc[DELTA], -1)
+        look[slot, IN_WINDOW] = 0
+        look[slot, PREDICTED] = step
+        look[slot, LEAVE] = NEVER
         if answer[i] >= 0.0:
-            slot_i[slot, LEAVE] = step + max(np.int64(1), np.int64(math.ceil(answer[i])))
+            look[slot, LEAVE] = step + max(np.int64(1), np.int64(math.ceil(answer[i])))
             if sc[PROFILE_KIND] == 0:
-                window_add(sc, slot_i, leaves, slot, sc[DELTA], 1)
+                window_add(sc, slot_i, look, leaves, slot, sc[DELTA], 1)
     sc[DUE_COUNT] = 0
 
 
 @jit
-def advance_window(sc, group_i, slot_i, buckets, leaves, q, low, high):
+def advance_window(sc, group_i, slot_i, look, buckets, leaves, q, low, high):
     """The windows of departures of a group move on by one step."""
     step = group_i[STEP, q]
     if (
@@ -96,8 +96,8 @@ def advance_window(sc, group_i, slot_i, buckets, leaves, q, low, high):
     ):  # the oracle: who leaves just inside the new end of the window stands in one bucket
         slot = buckets[q, (step + sc[HORIZON] - 1) & sc[RING_MASK]]
         while slot >= 0:
-            if slot_i[slot, LEAVE] == step + sc[HORIZON] and slot_i[slot, IN_WINDOW] == 0:
-                window_add(sc, slot_i, leaves, slot, sc[DELTA], 1)
+            if look[slot, LEAVE] == step + sc[HORIZON] and look[slot, IN_WINDOW] == 0:
+                window_add(sc, slot_i, look, leaves, slot, sc[DELTA], 1)
             slot = slot_i[slot, FOLLOWER]
     else:  # who was expected to have left by now and has not is out of the window until predicted anew
         column = step & sc[WINDOW_MASK]
@@ -106,7 +106,7 @@ def advance_window(sc, group_i, slot_i, buckets, leaves, q, low, high):
             leaves[1, g, column] = 0
 
 
-@jit
+@inlined
 def overloaded(sc, waiting_f):
     """BF-IO's Definition 1: without its most frequent load the pool still fills all free slots."""
     W, C = sc[WAITING], sc[FREE_TOTAL]
@@ -145,11 +145,8 @@ def overloaded(sc, waiting_f):
 
 
 @inlined
-def build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, leaves, prompt, profile):
+def build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, look, leaves, prompt, profile):
     """Bring what the policy sees up to date."""
-    unit = sf[UNIT]
-    for g in range(sc[WORKERS]):
-        wf[LOAD, g] = load[g] * unit
     if sc[KV_LIMITED] == 1:
         for g in range(sc[WORKERS]):
             used = wf[LOAD, g] + wf[QUEUED_LOAD, g] + sf[KV_RESERVE] * (wi[ON_WORKER, g] + wi[QUEUED, g])
@@ -157,4 +154,4 @@ def build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, leaves, promp
     if sc[WAITS] > 0:
         sf[MEAN_WAIT] = sf[WAIT_SUM] / sc[WAITS]
     if sc[HORIZON] > 0:
-        project(sc, sf, wi, load, group_i, slot_i, leaves, projections, prompt, profile)
+        project(sc, sf, wi, load, group_i, slot_i, look, leaves, projections, prompt, profile)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import inlined, jit
-from evenstep.routing.view import FREE_SLOTS, GROUP, QUEUED, QUEUED_LOAD
+from evenstep.routing.view import FREE_SLOTS, GROUP, LOAD, QUEUED, QUEUED_LOAD
 from evenstep.routing.view import RUNNING as ON_WORKER
 from evenstep.sim.cluster_layout import *
 from evenstep.sim.pool_kernel import carried, drop_carry, push
@@ -43,18 +43,18 @@ def set_free(sc, wi, worker_i, g):
 
 
 @jit
-def window_add(sc, slot_i, leaves, slot, delta, sign):
+def window_add(sc, slot_i, look, leaves, slot, delta, sign):
     """Enter (or take back) a slot's departure in its worker's window of departures."""
-    g = slot // sc[SLOTS_MAX]
-    leave = slot_i[slot, LEAVE]
+    g = slot_i[slot, ON]
+    leave = look[slot, LEAVE]
     column = leave & sc[WINDOW_MASK]
     leaves[0, g, column] += sign
     leaves[1, g, column] += sign * (slot_i[slot, LOAD0] + (leave - slot_i[slot, ADMIT]) * delta)
-    slot_i[slot, IN_WINDOW] = 1 if sign > 0 else 0
+    look[slot, IN_WINDOW] = 1 if sign > 0 else 0
 
 
 @inlined
-def seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
+def seat(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i, carry_f,
          row, g, units, since, output, profile):  # fmt: skip
     """A request starts on worker g at its group's coming step."""
     w = np.uintp(g)  # unsigned indices: numba then makes no allowance for negative ones
@@ -63,49 +63,66 @@ def seat(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, bucket
     mine, times = slot_i[np.uintp(slot)], slot_f[np.uintp(slot)]
     step = group_i[STEP, q]
     done, restarts = 0, 0
-    times[VISIBLE], times[ADMITTED], times[FIRST_TOKEN] = since, sf[NOW], -1.0
+    times[VISIBLE] = since
     if sc[CARRIED] > 0:
         at = carried(sc, carry_i, row)
         if at >= 0:
             done, restarts = carry_i[at, C_DONE], carry_i[at, C_RESTARTS]
-            if carry_f[at, C_ADMITTED] >= 0.0:
-                times[ADMITTED] = carry_f[at, C_ADMITTED]
-            times[FIRST_TOKEN] = carry_f[at, C_FIRST_TOKEN]
+            times[ADMITTED], times[FIRST_TOKEN] = carry_f[at, C_ADMITTED], carry_f[at, C_FIRST_TOKEN]
             drop_carry(sc, carry_i, carry_f, at)
     finish = step + steps_of(sc, np.uintp(row), output, profile) - done - 1
     bucket = np.uintp(finish & sc[RING_MASK])
     mine[ROW], mine[ON], mine[FINISH], mine[ADMIT] = row, g, finish, step
     mine[LOAD0], mine[DONE0], mine[SLOT_RESTARTS] = units, done, restarts
-    mine[PREDICTED], mine[IN_WINDOW], mine[LEAVE] = -1, 0, NEVER
     mine[FOLLOWER] = buckets[q, bucket]
     buckets[q, bucket] = slot
-    load[w] += units
+    loaded = load[w] + units
+    load[w], wf[LOAD, w] = loaded, loaded * sf[UNIT]
     wi[ON_WORKER, w] += 1
     group_i[GROUP_RUNNING, q] += 1
     group_i[GROUP_ADMITTED, q] += 1
     sc[RUNNING_ALL] += 1
-    if sc[PREDICTION] == 1:
-        slot_i[slot, LEAVE] = finish + 1
-        if sc[PROFILE_KIND] == 0 and finish + 1 <= step + sc[HORIZON]:
-            window_add(sc, slot_i, leaves, slot, sc[DELTA], 1)
+    if sc[HORIZON] > 0:
+        look[slot, PREDICTED], look[slot, IN_WINDOW], look[slot, LEAVE] = -1, 0, NEVER
+        if sc[PREDICTION] == 1:
+            look[slot, LEAVE] = finish + 1
+            if sc[PROFILE_KIND] == 0 and finish + 1 <= step + sc[HORIZON]:
+                window_add(sc, slot_i, look, leaves, slot, sc[DELTA], 1)
 
 
 @inlined
-def unseat(sc, wi, load, step, slot_i, free_stack, worker_i, leaves, slot, units):
+def unseat(sc, sf, wi, wf, load, step, slot_i, look, free_stack, worker_i, leaves, slot, units):
     """A slot falls free: its worker's sums, free slots and window of departures; the group's sums are the caller's."""
     mine = slot_i[np.uintp(slot)]
     g = np.uintp(mine[ON])
-    load[g] -= units
+    loaded = load[g] - units
+    load[g], wf[LOAD, g] = loaded, loaded * sf[UNIT]
     running = wi[ON_WORKER, g] - 1
     wi[ON_WORKER, g] = running
     free_stack[g, np.uintp(worker_i[SLOTS_OF, g] - running - 1)] = slot
     mine[ROW] = -1
-    if mine[IN_WINDOW] == 1 and mine[LEAVE] > step:
-        window_add(sc, slot_i, leaves, slot, sc[DELTA], -1)
+    if sc[HORIZON] > 0 and look[slot, IN_WINDOW] == 1 and look[slot, LEAVE] > step:
+        window_add(sc, slot_i, look, leaves, slot, sc[DELTA], -1)
+
+
+@inlined
+def first_admitted(sc, mine, times, step_times, q):
+    """When the request in a slot first began to decode."""
+    if mine[SLOT_RESTARTS] > 0 and times[ADMITTED] >= 0.0:
+        return times[ADMITTED]
+    return step_times[BEGAN, q, np.uintp(mine[ADMIT] & sc[RING_MASK])]
+
+
+@inlined
+def first_token(sc, mine, times, step_times, q):
+    """When the first decode step of the request in a slot ended."""
+    if mine[SLOT_RESTARTS] > 0 and times[FIRST_TOKEN] >= 0.0:
+        return times[FIRST_TOKEN]
+    return step_times[ENDED_AT, q, np.uintp(mine[ADMIT] & sc[RING_MASK])]
 
 
 @jit
-def send_back(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, buckets, leaves, carry_i, carry_f,
+def send_back(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves, carry_i, carry_f,
               waiting_i, waiting_f, columns, slot, profile, prompt):  # fmt: skip
     """A running request goes back to the pool with what it produced."""
     g = slot // sc[SLOTS_MAX]
@@ -126,13 +143,15 @@ def send_back(sc, sf, wi, worker_i, load, group_i, slot_i, slot_f, free_stack, b
     carry_i[at, C_ROW] = row
     carry_i[at, C_DONE] = done
     carry_i[at, C_RESTARTS] = slot_i[slot, SLOT_RESTARTS] + 1
-    # a request sent back before its first step has not been admitted
-    started = done > 0
-    carry_f[at, C_ADMITTED] = slot_f[slot, ADMITTED] if started else -1.0
-    carry_f[at, C_FIRST_TOKEN] = slot_f[slot, FIRST_TOKEN]
+    mine, times = slot_i[slot], slot_f[slot]
+    carry_f[at, C_ADMITTED] = first_admitted(sc, mine, times, step_times, q)
+    carry_f[at, C_FIRST_TOKEN] = first_token(sc, mine, times, step_times, q)
+    if group_i[STEP, q] == mine[ADMIT]:  # sent back before its step began
+        carry_f[at, C_ADMITTED] = times[ADMITTED] if mine[SLOT_RESTARTS] > 0 else -1.0
+        carry_f[at, C_FIRST_TOKEN] = times[FIRST_TOKEN] if mine[SLOT_RESTARTS] > 0 else -1.0
     sc[RESTARTS] += 1
     push(sc, waiting_i, waiting_f, columns, row, units * sf[UNIT], slot_f[slot, VISIBLE])
-    unseat(sc, wi, load, group_i[STEP, q], slot_i, free_stack, worker_i, leaves, slot, units)
+    unseat(sc, sf, wi, wf, load, group_i[STEP, q], slot_i, look, free_stack, worker_i, leaves, slot, units)
     group_i[GROUP_RUNNING, q] -= 1
     sc[RUNNING_ALL] -= 1
 

@@ -21,22 +21,22 @@ def root(x, table):
     return table[cell] + part * (table[cell + np.uintp(1)] - table[cell])
 
 
-@jit
-def energy(running, load, local, law_kind, slope, overhead, duration, count_power, table, busy):
+@inlined
+def energy(running, load, local, law_kind, slope, overhead, duration, count_power, table):
     """Joules of one step of a group beyond idle power, without the factor `SPAN_W`: (busy/idle, step average).
 
-    The arrays are the group's own parts; `busy` is working space. No branch inside, so that the loop runs in lanes.
+    The arrays are the group's own parts. A worker busy for x seconds costs ``min(x, power * x ** exponent)``. Sums are
+    kept in whole multiples of 2^-40 s: unlike sums of floats they need not wait for each other.
     """
+    grain = 1099511627776.0
     whole = root(duration, table)
-    for g in range(running.size):
-        seconds = slope * load[g] if law_kind == 0 else local[g]
-        x = overhead + seconds
-        busy[g] = min(x, count_power[np.uintp(running[g])] * root(x, table))
-    worked, average = 0.0, 0.0
-    for g in range(running.size):
-        worked += busy[g]
-        average += min(duration, count_power[np.uintp(running[g])] * whole)
-    return worked, average
+    worked, average = np.int64(0), np.int64(0)
+    for g in range(load.size):
+        x = overhead + (slope * load[g] if law_kind == 0 else local[g])
+        power = count_power[np.uintp(running[g])]
+        worked += np.int64(min(x, power * root(x, table)) * grain)
+        average += np.int64(min(duration, power * whole) * grain)
+    return worked / grain, average / grain
 
 
 @jit
@@ -53,7 +53,7 @@ def local_times(load, unit, law, local, low, high):
         row = 1 + g % rows
         slope = (law[row, cell + 1] - law[row, cell]) / (law[0, cell + 1] - law[0, cell])
         seconds = law[row, cell] + slope * (tokens - law[0, cell])
-        local[0, g] = seconds
+        local[g] = seconds
         total += seconds
         if g == low or seconds > largest:
             largest = seconds
@@ -109,7 +109,7 @@ def tokens_made(sc, group_i, slot_i, buckets, output, profile, q, low, high):
 
 
 @inlined
-def start_step(sc, sf, wi, load, group_i, group_f, slot_i, buckets, output, profile, local, count_power, table, law,
+def start_step(sc, sf, wi, load, group_i, group_f, step_times, slot_i, buckets, output, profile, local, count_power, table, law,
                out_i, out_f, q):  # fmt: skip
     """Measure a group that has running requests and start its step. The caller has seen to a free row in the records."""
     low = group_i[GROUP_FIRST, q]
@@ -130,14 +130,16 @@ def start_step(sc, sf, wi, load, group_i, group_f, slot_i, buckets, output, prof
     duration = overhead + largest
     at = sc[STEP_ROWS]
     sc[STEP_ROWS] = at + 1
-    tokens = tokens_made(sc, group_i, slot_i, buckets, output, profile, q, low, high)
+    tokens = group_i[GROUP_RUNNING, q]
+    if sc[TOKENS_PER_STEP] > 1 or sc[PROFILE_KIND] == 2:
+        tokens = tokens_made(sc, group_i, slot_i, buckets, output, profile, q, low, high)
     out_i[0, at], out_i[1, at], out_i[2, at] = q, group_i[STEP, q], group_i[GROUP_RUNNING, q]
     out_i[3, at], out_i[4, at], out_i[5, at] = sc[RUNNING_ALL], group_i[GROUP_ADMITTED, q], tokens
     out_f[0, at], out_f[1, at], out_f[2, at], out_f[3, at] = sf[NOW], duration, top * unit, total * unit
     out_f[4, at], out_f[5, at], out_f[6, at] = bottom * unit, largest, summed
     if sc[ENERGY] == 1:
-        busy, average = energy(wi[ON_WORKER, low:high], loads, local[0, low:high], sc[LAW_KIND], sf[SLOPE] * unit, overhead,
-                               duration, count_power, table, local[1, low:high])  # fmt: skip
+        busy, average = energy(wi[ON_WORKER, low:high], loads, local[low:high], sc[LAW_KIND], sf[SLOPE] * unit, overhead,
+                               duration, count_power, table)  # fmt: skip
         idle = sf[IDLE_W] * duration * group_i[GROUP_SIZE, q]
         out_f[7, at], out_f[8, at] = idle + sf[SPAN_W] * busy, idle + sf[SPAN_W] * average
     sc[LOAD_STEPS] += total
@@ -147,4 +149,7 @@ def start_step(sc, sf, wi, load, group_i, group_f, slot_i, buckets, output, prof
     group_i[GROUP_ADMITTED, q] = 0
     group_i[GROWN, q] = 0
     group_i[BUSY, q] = 1
-    group_f[END, q] = sf[NOW] + duration
+    end = sf[NOW] + duration
+    group_f[END, q] = end
+    ring = np.uintp(group_i[STEP, q] & sc[RING_MASK])
+    step_times[BEGAN, q, ring], step_times[ENDED_AT, q, ring] = sf[NOW], end
