@@ -37,7 +37,8 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
         if phase == NEXT:
             status = next_event(sc, sf, group_i, group_f, heap_f, heap_i, arrival, prompt)
             if status == STUCK and sc[OUTAGES_LEFT] > 0:
-                status = apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets,
+                status = apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times,
+                                       free_stack, buckets,
                                        leaves, carry_i, carry_f, waiting_i, waiting_f, queue_i, queue_f, outages, columns,
                                        prompt, profile, -1)  # fmt: skip
                 sc[PHASE] = REVEAL if status == RUNNING else NEXT
@@ -47,14 +48,16 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
         if phase == COMPLETE:
             for q in range(sc[GROUPS]):
                 if group_i[BOUNDARY, q] == 1:
-                    status = complete_group(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves,
+                    status = complete_group(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look,
+                                            step_times, free_stack, buckets, leaves,
                                             heap_f, heap_i, links, think, prompt, output, arrival, profile,
                                             ended, done_i, done_f, q)  # fmt: skip
                     if status != RUNNING:
                         return status
                     group_i[BOUNDARY, q] = 2
                 if group_i[BOUNDARY, q] == 2 and sc[OUTAGES_LEFT] > 0:
-                    status = apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets,
+                    status = apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times,
+                                           free_stack, buckets,
                                            leaves, carry_i, carry_f, waiting_i, waiting_f, queue_i, queue_f, outages,
                                            columns, prompt, profile, q)  # fmt: skip
                     if status != RUNNING:
@@ -95,8 +98,8 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
             ):
                 return GROW
             waiting, free = sc[WAITING], sc[FREE_TOTAL]
-            status = apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves,
-                                    carry_i, carry_f, waiting_i, waiting_f, queue_i, queue_f, worker,
+            status = apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack,
+                                    buckets, leaves, carry_i, carry_f, waiting_i, waiting_f, queue_i, queue_f, worker,
                                     output, profile)  # fmt: skip
             if status != RUNNING:
                 return status
@@ -113,10 +116,11 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
             if group_i[BUSY, q] == 1:
                 continue
             if group_i[GROUP_QUEUED, q] > 0:
-                refill_slots(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i,
-                             carry_f, queue_i, queue_f, output, profile, q)  # fmt: skip
+                refill_slots(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets,
+                             leaves, carry_i, carry_f, queue_i, queue_f, output, profile, q)  # fmt: skip
             if sc[KV_LIMITED] == 1:
-                status = evict_overflow(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves,
+                status = evict_overflow(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times,
+                                        free_stack, buckets, leaves,
                                         carry_i, carry_f, waiting_i, waiting_f, columns, prompt, profile, q)  # fmt: skip
                 if status != RUNNING:
                     return status
@@ -127,8 +131,8 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
                 return FLUSH
             if q == 0 and sc[STRIDE] > 0 and group_i[STEP, 0] % sc[STRIDE] == 0:
                 sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_running)
-            start_step(sc, sf, wi, load, group_i, group_f, step_times, slot_i, buckets, output, profile, local, count_power, table, law,
-                       step_i, step_f, q)  # fmt: skip
+            start_step(sc, sf, wi, load, group_i, group_f, step_times, slot_i, buckets, output, profile, local,
+                       count_power, table, law, step_i, step_f, q)  # fmt: skip
             if q == 0 and sc[SAMPLES] > 0 and sample_i[sc[SAMPLES] - 1] == group_i[STEP, 0]:
                 sample_f[sc[SAMPLES] - 1, 1] = group_f[END, 0] - sf[NOW]
         sc[PHASE] = NEXT

@@ -116,7 +116,8 @@ def complete_group(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look
 
 
 @jit
-def apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves, carry_i, carry_f,
+def apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets,
+                  leaves, carry_i, carry_f,
                   waiting_i, waiting_f, queue_i, queue_f, outages, columns, prompt, profile, q):  # fmt: skip
     """Outages due in group q (q = -1: the earliest pending ones, wherever). GROW when the pool has no room."""
     B = sc[SLOTS_MAX]
@@ -138,7 +139,8 @@ def apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look,
                 return GROW
             for slot in range(g * B, (g + 1) * B):
                 if slot_i[slot, ROW] >= 0:
-                    send_back(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves, carry_i,
+                    send_back(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack,
+                              buckets, leaves, carry_i,
                               carry_f, waiting_i, waiting_f, columns, slot, profile, prompt)  # fmt: skip
             send_queue_back(sc, sf, wi, wf, worker_i, group_i, queue_i, queue_f, carry_i, carry_f,
                             waiting_i, waiting_f, columns, g)  # fmt: skip
@@ -150,8 +152,8 @@ def apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look,
 
 
 @inlined
-def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i, carry_f,
-                   waiting_i, waiting_f, queue_i, queue_f, worker, output, profile):  # fmt: skip
+def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves,
+                   carry_i, carry_f, waiting_i, waiting_f, queue_i, queue_f, worker, output, profile):  # fmt: skip
     """Carry out the answer in `worker`: start or queue what is sent. BROKEN, and what, when it breaks the contract."""
     status = RUNNING
     first = sc[FIRST]
@@ -185,8 +187,8 @@ def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look
             waited += sf[NOW] - since
             waits += 1
         if group_i[BUSY, q] == 0 and wi[QUEUED, w] == 0 and wi[ON_WORKER, w] < worker_i[SLOTS_OF, w]:
-            seat(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i, carry_f,
-                 row, g, units, since, output, profile)  # fmt: skip
+            seat(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i,
+                 carry_f, row, g, units, since, output, profile)  # fmt: skip
         else:
             enqueue(sc, sf, wi, wf, worker_i, group_i, queue_i, queue_f, row, g, units, since)
         wi[FREE_SLOTS, w] -= 1
@@ -210,19 +212,19 @@ def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look
 
 
 @jit
-def refill_slots(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i, carry_f,
-                 queue_i, queue_f, output, profile, q):  # fmt: skip
+def refill_slots(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i,
+                 carry_f, queue_i, queue_f, output, profile, q):  # fmt: skip
     """Queues of a group's workers move up into free slots."""
     for g in range(group_i[GROUP_FIRST, q], group_i[GROUP_FIRST, q] + group_i[GROUP_SIZE, q]):
         while wi[QUEUED, g] > 0 and wi[ON_WORKER, g] < worker_i[SLOTS_OF, g]:
             node = dequeue(sc, sf, wi, wf, worker_i, group_i, queue_i, g)
-            seat(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i, carry_f,
-                 queue_i[node, Q_ROW], g, queue_i[node, Q_LOAD], queue_f[node], output, profile)  # fmt: skip
+            seat(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i,
+                 carry_f, queue_i[node, Q_ROW], g, queue_i[node, Q_LOAD], queue_f[node], output, profile)  # fmt: skip
 
 
 @jit
-def evict_overflow(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves, carry_i, carry_f,
-                   waiting_i, waiting_f, columns, prompt, profile, q):  # fmt: skip
+def evict_overflow(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets,
+                   leaves, carry_i, carry_f, waiting_i, waiting_f, columns, prompt, profile, q):  # fmt: skip
     """Workers beyond their KV memory send their newest requests back. GROW when the pool has no room."""
     B = sc[SLOTS_MAX]
     for g in range(group_i[GROUP_FIRST, q], group_i[GROUP_FIRST, q] + group_i[GROUP_SIZE, q]):
@@ -241,8 +243,8 @@ def evict_overflow(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look
                 ):
                     newest = slot
             group_i[GROUP_ADMITTED, q] -= slot_i[newest, ADMIT] == group_i[STEP, q]  # it never ran
-            send_back(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves, carry_i,
-                      carry_f, waiting_i, waiting_f, columns, newest, profile, prompt)  # fmt: skip
+            send_back(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets,
+                      leaves, carry_i, carry_f, waiting_i, waiting_f, columns, newest, profile, prompt)  # fmt: skip
             set_free(sc, wi, worker_i, g)
     return RUNNING
 

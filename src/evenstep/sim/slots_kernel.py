@@ -122,8 +122,8 @@ def first_token(sc, mine, times, step_times, q):
 
 
 @jit
-def send_back(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves, carry_i, carry_f,
-              waiting_i, waiting_f, columns, slot, profile, prompt):  # fmt: skip
+def send_back(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves,
+              carry_i, carry_f, waiting_i, waiting_f, columns, slot, profile, prompt):  # fmt: skip
     """A running request goes back to the pool with what it produced."""
     g = slot // sc[SLOTS_MAX]
     q = wi[GROUP, g]

@@ -109,8 +109,8 @@ def tokens_made(sc, group_i, slot_i, buckets, output, profile, q, low, high):
 
 
 @inlined
-def start_step(sc, sf, wi, load, group_i, group_f, step_times, slot_i, buckets, output, profile, local, count_power, table, law,
-               out_i, out_f, q):  # fmt: skip
+def start_step(sc, sf, wi, load, group_i, group_f, step_times, slot_i, buckets, output, profile, local, count_power,
+               table, law, out_i, out_f, q):  # fmt: skip
     """Measure a group that has running requests and start its step. The caller has seen to a free row in the records."""
     low = group_i[GROUP_FIRST, q]
     high = low + group_i[GROUP_SIZE, q]
