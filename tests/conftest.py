@@ -13,7 +13,9 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--no-skips", action="store_true", help="a skipped test fails: nothing is left out silently")
+    parser.addoption(
+        "--no-skips", action="store_true", help="a skipped test fails: nothing is left out silently"
+    )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -318,13 +318,25 @@ def traces(
             if number >= 0:
                 after[row] = last.get(number, -1)
                 last[number] = row
-        columns |= {"session": session, "after": after, "think_s": random.integers(0, 8, count) / 8 * (after >= 0)}
-    for name, high in (("request_class", 3), ("max_tokens", 500), ("prompt_key", 9), ("output_low", 2), ("output_high", 900)):
+        columns |= {
+            "session": session,
+            "after": after,
+            "think_s": random.integers(0, 8, count) / 8 * (after >= 0),
+        }
+    for name, high in (
+        ("request_class", 3),
+        ("max_tokens", 500),
+        ("prompt_key", 9),
+        ("output_low", 2),
+        ("output_high", 900),
+    ):
         if draw(st.booleans()):
             columns[name] = random.integers(0, high, count)
     if draw(st.booleans()) if blocks is None else blocks:
         offsets = np.concatenate([[0], np.cumsum(random.integers(0, 5, count))]).astype(np.int64)
         ids = random.integers(0, 40, int(offsets[-1]))
-        columns["prefix_blocks"] = PrefixBlocks(ids, offsets, 16, draw(st.sampled_from(["session", "global"])))
+        columns["prefix_blocks"] = PrefixBlocks(
+            ids, offsets, 16, draw(st.sampled_from(["session", "global"]))
+        )
     notes = tuple(draw(st.lists(st.text(max_size=12), max_size=2)))
     return Trace(**columns, name="made up", format="made-up", notes=notes)

@@ -118,16 +118,20 @@ if numba is not None:
     _drop_stale_caches()
     # Functions as values are what a compiled policy is here; numba calls the feature experimental at every use.
     warnings.filterwarnings("ignore", category=numba.NumbaExperimentalFeatureWarning)
-    _I0, _F0 = numba.types.int64, numba.types.float64
-    I1, F1 = numba.types.Array(_I0, 1, "C"), numba.types.Array(_F0, 1, "C")
-    I2, F2 = numba.types.Array(_I0, 2, "C"), numba.types.Array(_F0, 2, "C")
-    #: Signature of every compiled routing policy; `routing.view` documents the arguments.
-    ROUTE = _F0(_I0, _I0, _F0, _F0, _I0, _I0, I2, F2, I2, F2, F2, F1, F2, I1, F1, I1, F1, I1)
-    ROUTE_TYPE = numba.types.FunctionType(ROUTE)
-else:
-    I1 = F1 = I2 = F2 = ROUTE = ROUTE_TYPE = _I0 = _F0 = None
 
-INT, FLOAT = _I0, _F0
+
+def _types() -> tuple[Any, ...]:
+    """Scalars, arrays and the policies' signature as numba knows them; all None without numba."""
+    if numba is None:
+        return (None,) * 8
+    i, f, array = numba.types.int64, numba.types.float64, numba.types.Array
+    i1, f1, i2, f2 = array(i, 1, "C"), array(f, 1, "C"), array(i, 2, "C"), array(f, 2, "C")
+    route = f(i, i, f, f, i, i, i2, f2, i2, f2, f2, f1, f2, i1, f1, i1, f1, i1)
+    return i, f, i1, f1, i2, f2, route, numba.types.FunctionType(route)
+
+
+#: `ROUTE` is the signature of every compiled routing policy; `routing.view` documents the arguments.
+INT, FLOAT, I1, F1, I2, F2, ROUTE, ROUTE_TYPE = _types()
 route_kernel = declared(ROUTE)
 
 

@@ -63,7 +63,9 @@ def find(room: str, name: str) -> Any:
     is_own = own.exists() and name == _name(own.stem) and _binds(own, word)
     if is_own + len(others) > 1:
         owners = [f"evenstep.{room}"] * is_own + [e.value for e in others]
-        raise InputError(room, "name", name, "one owner", f"It is claimed by {' and '.join(owners)}; name one in full.")
+        raise InputError(
+            room, "name", name, "one owner", f"It is claimed by {' and '.join(owners)}; name one in full."
+        )
     if is_own:
         return _member(room, importlib.import_module(f"evenstep.{room}.{own.stem}"), word, name)
     if others:
@@ -78,7 +80,7 @@ def parse(text: str) -> dict[str, str]:
         InputError: an option without ``=`` or given twice.
     """
     name, colon, tail = text.partition(":")
-    if colon and "=" not in tail.partition(":")[0].partition(",")[0]:  # mine.py:Thing or package.module:Thing, maybe with options
+    if colon and "=" not in tail.partition(":")[0].partition(",")[0]:  # mine.py:Thing, maybe with options
         thing, _, tail = tail.partition(":")
         name = f"{name}:{thing}"
     spec = {"name": name}
@@ -112,11 +114,15 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
         if options:
             raise InputError(where, "option", next(iter(options)), "no options", f"{where} takes none.")
         if not isinstance(kind, type):
-            raise InputError(where, "thing", repr(kind), "a class", "Bind the class itself, not what it makes.")
+            raise InputError(
+                where, "thing", repr(kind), "a class", "Bind the class itself, not what it makes."
+            )
         try:
             return kind()
         except TypeError as error:
-            raise InputError(where, "class", kind.__name__, "one that is made without arguments", f"{error}.") from error
+            raise InputError(
+                where, "class", kind.__name__, "one that is made without arguments", f"{error}."
+            ) from error
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
     unknown = [key for key in options if key not in fields]
     if unknown:
@@ -131,7 +137,9 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
 
 
 def _noun(room: str) -> str:
-    return {"routing": "policy", "predict": "predictor", "cost": "law", "workload": "trace format"}.get(room, room)
+    return {"routing": "policy", "predict": "predictor", "cost": "law", "workload": "trace format"}.get(
+        room, room
+    )
 
 
 def _name(stem: str) -> str:
@@ -185,5 +193,7 @@ def _load_file(place: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise InputError(place, "file", place, "a Python file that loads", f"{type(error).__name__}: {error}.") from error
+        raise InputError(
+            place, "file", place, "a Python file that loads", f"{type(error).__name__}: {error}."
+        ) from error
     return module

@@ -1,3 +1,4 @@
+# pyright: basic
 """Compiled twin of `streams.uniform`, for kernels: the stream is given by its number."""
 
 from __future__ import annotations

@@ -188,7 +188,9 @@ def test_a_cluster_names_the_field_that_is_out_of_range(options, field):
 
 
 def test_a_changed_copy_of_a_run_measures_the_same():
-    run = simulate(Trace(np.array([3, 5]), np.array([4, 1])), FCFS(), cluster=Cluster(workers=1, slots=2), step_time=ONE)
+    run = simulate(
+        Trace(np.array([3, 5]), np.array([4, 1])), FCFS(), cluster=Cluster(workers=1, slots=2), step_time=ONE
+    )
     first = run.summary
     assert dataclasses.replace(run, trace=None).summary == first
     assert first["energy_busy_idle_j"] == pytest.approx(run.steps.energy_busy_idle_j.sum())

@@ -162,7 +162,8 @@ def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:
     """
     worker = decision.worker
     waiting, workers = view.waiting_id.size, view.load.size
-    if not isinstance(worker, np.ndarray) or worker.shape != (waiting,):
+    is_array = isinstance(worker, np.ndarray)  # pyright: ignore[reportUnnecessaryIsInstance] - a guest may differ
+    if not is_array or worker.shape != (waiting,):
         return f"worker has shape {np.shape(worker)}; expected ({waiting},), one entry a waiting request"
     if worker.dtype != np.int64:
         return f"worker has dtype {worker.dtype}; expected int64"
