@@ -23,10 +23,19 @@ def _mix(state, word):
 
 
 @jit
+def head(seed, stream_number):
+    """What all draws of one asker share, as uint64: the first half of the mixing, done once a decision."""
+    return _mix(_mix(_ZERO, np.uint64(seed)), np.uint64(stream_number))
+
+
+@jit
+def uniform_from(head, request_id, draw):
+    """`uniform` for the asker whose `head` it is."""
+    z = _mix(_mix(head, np.uint64(request_id)), np.uint64(draw))
+    return np.float64(z >> _S11) * 2.0**-53
+
+
+@jit
 def uniform(seed, stream_number, request_id, draw):
     """A number in [0, 1); equals `streams.uniform` in bits. All four arguments are int64."""
-    z = _mix(_ZERO, np.uint64(seed))
-    z = _mix(z, np.uint64(stream_number))
-    z = _mix(z, np.uint64(request_id))
-    z = _mix(z, np.uint64(draw))
-    return np.float64(z >> _S11) * 2.0**-53
+    return uniform_from(head(seed, stream_number), request_id, draw)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import inlined, route_kernel
-from evenstep.routing.filling_kernel import close, open_workers
+from evenstep.routing.filling_kernel import close, open_workers, unlimited
 from evenstep.routing.view import WAITING_LOAD
 
 
@@ -43,10 +43,7 @@ def route_into(
     index, slots, kv = scratch_i[:G], scratch_i[G : 2 * G], scratch_f[:G]
     by_index = parameters[0] == 1.0
     n = open_workers(workers_i, workers_f, index, slots, kv)
-    limited = False
-    for j in range(n):
-        limited |= kv[j] < np.inf
-    if not limited and not by_index:
+    if not by_index and unlimited(n, kv):
         _by_levels(n, index, slots, waiting, worker)
         return np.nan
     for i in range(waiting):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from evenstep.compiled import jit
 from evenstep.routing.view import FREE_SLOTS, KV_FREE, SINCE_S
 
@@ -26,6 +28,15 @@ def open_workers(workers_i, workers_f, index, slots, kv):
         kv[n] = workers_f[KV_FREE, g]
         n += free > 0
     return n
+
+
+@jit
+def unlimited(n, kv):
+    """Whether KV memory limits none of the n listed workers: then no request has to be asked whether it fits."""
+    limited = 0
+    for j in range(n):
+        limited += kv[j] < np.inf
+    return limited == 0
 
 
 @jit

@@ -7,7 +7,7 @@ from evenstep.compiled import route_kernel
 from evenstep.routing.filling_kernel import close_keyed, open_workers
 from evenstep.routing.view import ID, QUEUED, RUNNING, WAITING_LOAD
 from evenstep.streams import stream_number
-from evenstep.streams_kernel import uniform
+from evenstep.streams_kernel import head, uniform_from
 
 _STREAM = stream_number("power-of-d")
 
@@ -24,6 +24,7 @@ def route_into(
     scratch_i, scratch_f, worker,
 ):  # fmt: skip
     G = workers_i.shape[1]
+    dice = head(seed, _STREAM)
     index, slots, queue, kv = scratch_i[:G], scratch_i[G : 2 * G], scratch_i[2 * G : 3 * G], scratch_f[:G]
     urn = scratch_i[3 * G : 4 * G]  # places of the list to draw from
     d = int(parameters[0])
@@ -42,7 +43,7 @@ def route_into(
             continue
         best = -1
         for draw in range(min(d, left)):
-            place = int(uniform(seed, _STREAM, waiting_i[ID, first + i], draw) * left)
+            place = int(uniform_from(dice, waiting_i[ID, first + i], draw) * left)
             j = urn[place]
             left -= 1
             urn[place] = urn[left]

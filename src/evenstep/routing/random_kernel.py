@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from evenstep.compiled import route_kernel
-from evenstep.routing.filling_kernel import close, open_workers
+from evenstep.routing.filling_kernel import close, open_workers, unlimited
 from evenstep.routing.view import ID, WAITING_LOAD
 from evenstep.streams import stream_number
-from evenstep.streams_kernel import uniform
+from evenstep.streams_kernel import head, uniform_from
 
 _STREAM = stream_number("random")
 
@@ -24,18 +24,27 @@ def route_into(
     scratch_i, scratch_f, worker,
 ):  # fmt: skip
     G = workers_i.shape[1]
+    dice = head(seed, _STREAM)
     index, slots, kv = scratch_i[:G], scratch_i[G : 2 * G], scratch_f[:G]
     n = open_workers(workers_i, workers_f, index, slots, kv)
+    free = unlimited(n, kv)
     for i in range(waiting):
         if n == 0:
             break
+        if free:  # every listed worker will do
+            best = int(uniform_from(dice, waiting_i[ID, first + i], 0) * n)
+            worker[i] = index[best]
+            slots[best] -= 1
+            if slots[best] == 0:
+                n = close(best, n, index, slots, kv)
+            continue
         size = waiting_f[WAITING_LOAD, first + i]
         fits = 0
         for j in range(n):
             fits += kv[j] >= size
         if fits == 0:
             continue
-        skip = int(uniform(seed, _STREAM, waiting_i[ID, first + i], 0) * fits)
+        skip = int(uniform_from(dice, waiting_i[ID, first + i], 0) * fits)
         best = -1
         while skip >= 0:
             best += 1
