@@ -1,6 +1,6 @@
 """What one routing decision costs: p50, p99 and maximum over many moments of a saturated fleet.
 
-It cannot show cache misses of a busy host, nor the host's own work (keeping projections, pool and loads): views are
+It cannot show cache misses of a busy host, nor the host's work of keeping pool and loads: views are
 made beforehand and each decision is repeated, so its data are warm. The distribution is over decisions, not over
 noise: a decision's time is the best of five means of its repeats, called from
 compiled code as the simulator does. One call from Python costs some microseconds more; the last column shows it.
@@ -23,13 +23,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import decision_views
 from evenstep import compiled, names
+from evenstep.predict import window_kernel
 from evenstep.routing.doors import KernelCall, kernel_call
 from evenstep.routing.view import horizon_of
 
 VIEWS, REPEATS, ROUNDS = 300, 50, 5
 
 
-@compiled.jit
+@compiled.declared(
+    None if compiled.INT is None else compiled.INT(compiled.INT, compiled.ROUTE_TYPE, *compiled.ROUTE.args)
+)
 def _repeat(
     repeats, route_into, a, b, c, d, e, f, workers_i, workers_f, waiting_i, waiting_f, projections, growth, cached,
     memory, parameters, scratch_i, scratch_f, worker,
@@ -39,6 +42,7 @@ def _repeat(
             a, b, c, d, e, f, workers_i, workers_f, waiting_i, waiting_f, projections, growth, cached, memory,
             parameters, scratch_i, scratch_f, worker,
         )  # fmt: skip
+    return repeats
 
 
 def seconds(call: KernelCall) -> float:
@@ -53,6 +57,28 @@ def seconds(call: KernelCall) -> float:
         full.append(middle - start)
         empty.append(time.perf_counter() - middle)
     return max(0.0, min(full) - min(empty)) / REPEATS
+
+
+@compiled.jit
+def _project_all(repeats, load, running, mask, counts, loads, projected):
+    for _ in range(repeats):
+        for g in range(load.size):
+            window_kernel.project(load[g], running[g], 0, 1, 1.0, mask, counts[g], loads[g], projected[g])
+
+
+def projection_s(workers: int, horizon: int) -> float:
+    """Seconds of reading all workers' projections from their windows of departures; 0 without a horizon."""
+    if horizon == 0:
+        return 0.0
+    rng = np.random.default_rng(0)
+    mask = (1 << horizon.bit_length()) - 1
+    counts = rng.poisson(decision_views.COMPLETIONS, (workers, mask + 1)).astype(np.int64)
+    loads, projected = counts * 800, np.zeros((workers, horizon + 1))
+    load, running = np.full(workers, 60_000), np.full(workers, decision_views.SLOTS)
+    _project_all(1, load, running, mask, counts, loads, projected)
+    start = time.perf_counter()
+    _project_all(200, load, running, mask, counts, loads, projected)
+    return (time.perf_counter() - start) / 200
 
 
 def from_python(calls: list[KernelCall]) -> float:
@@ -74,7 +100,7 @@ def main() -> None:
     versions = f"{compiled.mode()}; numpy {np.__version__}; {platform.machine()}"
     print(f"# {' '.join(sys.argv)}; {versions}")
     print(
-        f"{'policy':32} {'G':>4} {'pool':>5} {'admit':>6} {'p50 us':>8} {'p99 us':>8} {'max us':>8} {'python us':>9}"
+        f"{'policy':32} {'G':>4} {'pool':>5} {'admit':>6} {'p50 us':>8} {'p99 us':>8} {'max us':>8} {'ahead us':>9} {'python us':>9}"
     )
     for G in options.workers:
         for W in options.waiting:
@@ -94,12 +120,13 @@ def row(text: str, G: int, W: int) -> None:
     calls = [call for view in views if (call := kernel_call(policy, view)) is not None]
     if not calls:
         raise SystemExit(f"{text} has no kernel")
-    taken = 1e6 * np.array([seconds(call) for call in calls])
+    ahead = projection_s(G, horizon_of(policy))
+    taken = 1e6 * (ahead + np.array([seconds(call) for call in calls]))
     admitted = np.mean([min(int(view.free_slots.sum()), W) for view in views])
     p50, p99 = np.percentile(taken, [50, 99])
     python = 1e6 * from_python(calls)
     print(
-        f"{text:32} {G:4} {W:5} {admitted:6.1f} {p50:8.3f} {p99:8.3f} {taken.max():8.3f} {python:9.2f}",
+        f"{text:32} {G:4} {W:5} {admitted:6.1f} {p50:8.3f} {p99:8.3f} {taken.max():8.3f} {1e6 * ahead:9.3f} {python:9.2f}",
         flush=True,
     )
 

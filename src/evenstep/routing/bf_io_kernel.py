@@ -27,7 +27,7 @@ from evenstep.routing.view import FREE_SLOTS, SINCE_S
 HORIZON, DISCOUNT, TIE_WEIGHT, STARTS, EXACT, WINDOW, MOVES, AGE_LIMIT = range(8)
 
 #: Times the best plan is fitted to another level, as long as that gains.
-ROUNDS = 3
+ROUNDS = 2
 
 
 def scratch(workers, waiting, horizon, parameters):

@@ -17,9 +17,9 @@ from evenstep.routing.view import HOLD
 #: Gains up to this many tokens are rounding, not progress.
 TOLERANCE = 1e-6
 #: Levels tried around the envelope of a plan, at most and for each slot.
-LEVELS, LEVELS_A_SLOT = 64, 4
+LEVELS, LEVELS_A_SLOT = 32, 4
 #: Times the best plan is fitted to another level, as long as that gains.
-ROUNDS = 3
+ROUNDS = 2
 
 
 def decide(moment: Moment, starts: int, moves: int) -> I8:

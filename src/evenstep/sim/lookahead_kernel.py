@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from evenstep.compiled import inlined, jit
+from evenstep.predict.window_kernel import project as project_worker
 from evenstep.routing.view import GROUP, KV_FREE, LOAD, QUEUED, QUEUED_LOAD, WAITING_LOAD
 from evenstep.routing.view import RUNNING as ON_WORKER
 from evenstep.sim.cluster_layout import *
@@ -24,13 +25,9 @@ def project(sc, sf, wi, load, group_i, slot_i, look, leaves, projections, prompt
         mask = sc[WINDOW_MASK]
         for g in range(G):
             step = group_i[STEP, wi[GROUP, g]]
-            units, count = load[g], wi[ON_WORKER, g]
-            projections[g, 0] = units * unit
-            for h in range(1, H + 1):
-                column = (step + h) & mask
-                units += count * delta - leaves[1, g, column]
-                count -= leaves[0, g, column]
-                projections[g, h] = units * unit
+            project_worker(
+                load[g], wi[ON_WORKER, g], step, delta, unit, mask, leaves[0, g], leaves[1, g], projections[g]
+            )
         return
     for g in range(G):
         step = group_i[STEP, wi[GROUP, g]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import inlined, jit
+from evenstep.predict.window_kernel import enter
 from evenstep.routing.view import FREE_SLOTS, GROUP, LOAD, QUEUED, QUEUED_LOAD
 from evenstep.routing.view import RUNNING as ON_WORKER
 from evenstep.sim.cluster_layout import *
@@ -48,8 +49,9 @@ def window_add(sc, slot_i, look, leaves, slot, delta, sign):
     g = slot_i[slot, ON]
     leave = look[slot, LEAVE]
     column = leave & sc[WINDOW_MASK]
-    leaves[0, g, column] += sign
-    leaves[1, g, column] += sign * (slot_i[slot, LOAD0] + (leave - slot_i[slot, ADMIT]) * delta)
+    enter(
+        leaves[0, g], leaves[1, g], column, slot_i[slot, LOAD0] + (leave - slot_i[slot, ADMIT]) * delta, sign
+    )
     look[slot, IN_WINDOW] = 1 if sign > 0 else 0
 
 

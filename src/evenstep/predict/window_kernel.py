@@ -1,0 +1,38 @@
+# pyright: basic
+"""Projected loads kept incrementally: per worker a ring of departures by step, so nothing is rebuilt from requests.
+
+A running request of load w that is expected to leave before step t stands in column ``t & mask`` of its worker's ring:
+as one departure and as the load it would have had at t. Entering or taking it back is O(1), a token costs nothing because load and
+count grow by themselves, and a decision reads H + 1 columns a worker, whatever the number of requests.
+"""
+
+from __future__ import annotations
+
+from evenstep.compiled import jit
+
+
+@jit
+def enter(counts, loads, column, load, sign):
+    """Enter (sign 1) or take back (sign -1) one departure in a worker's ring: int64 `counts` and load units `loads`."""
+    counts[column] += sign
+    loads[column] += sign * load
+
+
+@jit
+def project(load, running, step, delta, unit, mask, counts, loads, projected):
+    """Projected load of one worker h = 0..H steps ahead, written to `projected`, float64[H+1].
+
+    Args:
+        load, running: its load in units and its running requests now.
+        step: the coming step.
+        delta: units every request gains a step.
+        unit: KV tokens of one unit.
+        mask: length of the ring less one, a power of two less one, at least H.
+        counts, loads: int64[mask + 1], the worker's ring of departures.
+    """
+    projected[0] = load * unit
+    for h in range(1, projected.size):
+        column = (step + h) & mask
+        load += running * delta - loads[column]
+        running -= counts[column]
+        projected[h] = load * unit
