@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from evenstep.cli.main import main
+from evenstep.config import read_yaml
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -70,14 +71,14 @@ def test_generated_pages_are_what_the_code_says():
     assert not stale, f"run make reference: {stale}"
 
 
-SETTINGS = {"compare": "compare.yaml", "simulate": "simulate.yaml"}
+SETTINGS = [("compare", "compare.yaml"), ("compare", "fleet.yaml"), ("simulate", "simulate.yaml")]
 
 
-@pytest.mark.parametrize(("schema", "example"), SETTINGS.items())
+@pytest.mark.parametrize(("schema", "example"), SETTINGS)
 def test_an_example_of_settings_fits_its_schema_and_runs(schema, example, capsys, monkeypatch):
     monkeypatch.chdir(ROOT / "examples")
     published = json.loads((DOCS / "reference" / "schemas" / f"{schema}.json").read_text())
-    jsonschema.validate(yaml.safe_load((ROOT / "examples" / example).read_text()), published)
+    jsonschema.validate({"version": 1, **read_yaml(example).values}, published)
     assert main([schema, "--config", example, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["version"] == 1
 
@@ -87,7 +88,7 @@ def test_an_example_of_settings_fits_its_schema_and_runs(schema, example, capsys
 )
 def test_an_example_of_a_workload_fits_its_schema_and_runs(example, capsys):
     published = json.loads((DOCS / "reference" / "schemas" / "workload.json").read_text())
-    jsonschema.validate(yaml.safe_load(example.read_text()), published)
+    jsonschema.validate({"version": 1, **read_yaml(example).values}, published)
     assert (
         main(
             ["compare", str(example), "--limit", "200", "--seeds", "1", "--policy", "jsq", "--format", "json"]

@@ -290,7 +290,8 @@ def _worded(message: str, values: Mapping[str, Any], where: str | Document) -> I
 #: msgspec's words for a type, in ours.
 _WORDS = {
     "int": "an integer", "float": "a number", "str": "text", "bool": "true or false", "array": "a list",
-    "object": "a mapping", "int | null": "an integer", "float | null": "a number", "str | null": "text",
+    "object": "a mapping", "int | array": "an integer or a list of integers", "float | str": "a number or text",
+    "int | null": "an integer", "float | null": "a number", "str | null": "text",
 }  # fmt: skip
 
 

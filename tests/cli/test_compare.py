@@ -70,6 +70,37 @@ def test_the_report_says_where_every_setting_comes_from(capsys, tmp_path):
     assert settings["overhead_s"] == {"value": 0.0049, "origin": "default"}
 
 
+def test_every_part_of_the_fleet_matters(capsys):
+    asked = ["--policy", "br-0", "--seeds", "1"]
+    plain = compare(capsys, *asked)["policies"][0]["digest"]
+    seen = {plain}
+    for words in (
+        ["--law", "piecewise:knots=0:0/4000:0.003/11000:0.012"],
+        ["--law", "per-worker:speed=1/0.5"],
+        ["--sync-s", "0.001"],
+        ["--drift", "growth=0.25"],
+        ["--drift", "growth=3,tokens_per_step=3"],
+        ["--drift", "sequence=1/1/0.5"],
+        ["--outage", "100:1", "--outage", "300:1:back"],
+        ["--kv-tokens", "9000"],
+        ["--kv-tokens", "9000", "--kv-reserve", "500"],
+        ["--slots", "8,8,4,2"],
+    ):
+        seen.add(compare(capsys, *asked, *words)["policies"][0]["digest"])
+    assert len(seen) == 11
+    assert compare(capsys, *asked, "--law", "linear")["policies"][0]["digest"] == plain
+    assert compare(capsys, *asked, "--slots", "8,8,8,8")["policies"][0]["digest"] == plain
+
+
+def test_a_load_is_of_the_slots_there_are(capsys):
+    def rate(*words):
+        found = compare(capsys, "--policy", "jsq", "--seeds", "1", "--load", "0.05", *words)
+        return found["policies"][0]["makespan_s"]
+
+    assert rate("--slots", "8,8,8,8") == rate("--slots", "8")
+    assert rate("--slots", "8,8,4,4") > 1.2 * rate("--slots", "8")
+
+
 def test_the_table_has_a_row_a_policy_differences_and_digests(capsys):
     assert (
         main(["compare", "sample:azure-conv", *SMALL, "--policy", "jsq", "--policy", "fcfs", "--seeds", "2"])
@@ -121,6 +152,13 @@ def test_report_and_records_are_written_and_said(capsys, tmp_path):
         (["--sedes", "2"], "Did you mean --seeds"),
         (["--config", "nowhere.yaml"], "expected a readable file"),
         (["--format-name", "azuer"], "Did you mean azure"),
+        (["--law", "piecewis"], "Did you mean piecewise?"),
+        (["--drift", "grow=1"], "Did you mean growth?"),
+        (["--outage", "5"], "expected STEP:WORKER"),
+        (["--outage", "5:16"], "a worker in 0..15"),
+        (["--slots", "72,36"], "or 16 of them"),
+        (["--sync-s", "-1"], "sync_s is -1"),
+        (["--kv-reserve", "-1"], "--kv-reserve is -1"),
     ],
 )
 def test_bad_input_is_exit_2_and_one_line(capsys, words, message):

@@ -23,6 +23,8 @@ class Settings:
         order: which first.
         fast: be quick.
         name: text.
+        slots: one, or one a worker.
+        outages: when.
     """
 
     workers: int = 16
@@ -31,6 +33,8 @@ class Settings:
     order: Literal["size", "fit"] = "size"
     fast: bool = False
     name: str = "none"
+    slots: int | list[int] = 72
+    outages: list[str] = field(default_factory=list, metadata={"shape": "STEP:WORKER"})
 
 
 def parse(*words: str):
@@ -44,6 +48,15 @@ def test_a_flag_is_the_field_with_dashes_and_converts_to_its_type():
     assert found.value == Settings(4, 2.0, [1, 3], "fit", True)
     assert found.origin["think_s"] == "command line"
     assert found.origin["name"] == "default"
+
+
+def test_a_list_of_texts_is_a_flag_given_many_times():
+    found = parse("--outage", "1:2", "--outage", "3:2:back", "--slots", "8,4")
+    assert (found.value.outages, found.value.slots) == (["1:2", "3:2:back"], [8, 4])
+    assert parse("--slots", "8").value.slots == 8
+    parser = argparse.ArgumentParser()
+    add_flags(parser, Settings)
+    assert "--outage STEP:WORKER" in parser.format_help()
 
 
 def test_what_is_not_given_keeps_its_default():
@@ -65,6 +78,7 @@ def test_flags_win_over_the_file(tmp_path):
         (["--workers", "many"], "command line: --workers is 'many'; expected an integer."),
         (["--think-s", "long"], "command line: --think-s is 'long'; expected a number."),
         (["--groups", "1,x"], "command line: --groups is '1,x'; expected integers with commas between"),
+        (["--slots", "x"], "command line: --slots is 'x'; expected an integer or a list of integers."),
         (
             ["--order", "sise"],
             "command line: --order is 'sise'; expected one of size, fit. Did you mean size?",

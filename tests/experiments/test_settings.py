@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from evenstep.config import Layer, meaning, settle
+from evenstep.cost.linear import Linear
+from evenstep.cost.piecewise import Piecewise
 from evenstep.errors import InputError
 from evenstep.experiments.settings import CompareSettings, FleetSettings, check_fits, checked
 from evenstep.request import Trace
@@ -35,7 +37,8 @@ def test_every_field_says_what_it_means():
         ("workers", 0), ("slots", 0), ("pool", 0), ("seeds", 0), ("limit", 0), ("users", -1), ("think_s", -1.0),
         ("sessions", -1), ("queue_depth", -2), ("overhead_s", -0.1), ("per_token_s", math.inf), ("load", 0.0),
         ("rate", math.nan), ("kv_tokens", 0.0), ("model_params", -1.0), ("peak_flops", 0.0), ("processes", 0),
-        ("prefill_base_s", -1.0), ("groups", [4, 4]), ("seed", -1),
+        ("prefill_base_s", -1.0), ("groups", [4, 4]), ("seed", -1), ("kv_reserve", -1.0), ("slots", [8, 8]),
+        ("slots", [8] * 15 + [0]),
     ],
 )  # fmt: skip
 def test_a_field_out_of_range_is_named_as_its_layer_writes_it(name, value):
@@ -83,6 +86,28 @@ def test_users_think_and_sessions_become_a_cluster():
     assert (replayed.users, replayed.think_s) == (7, None)
     assert checked(settled(users=5, think_s=2.0)).cluster().users == 5
     assert CompareSettings().cluster().kv_tokens == math.inf
+
+
+def test_a_fleet_may_have_slots_drift_outages_and_a_law_of_its_own():
+    fleet = settled(
+        workers=2,
+        slots=[8, 4],
+        kv_reserve=10.0,
+        drift="growth=0.5",
+        outages=["5:1"],
+        law="piecewise:knots=0:0/9:1",
+    )
+    cluster = checked(fleet).cluster()
+    assert (cluster.slots, cluster.kv_reserve, cluster.drift.growth) == ((8, 4), 10.0, 0.5)
+    assert [(one.step, one.worker, one.back) for one in cluster.outages] == [(5, 1, False)]
+    assert isinstance(fleet.value.step_time(), Piecewise)
+    assert isinstance(CompareSettings(sync_s="2:0.1").step_time(), Linear)
+
+
+@pytest.mark.parametrize("name", ["overhead_s", "per_token_s", "sync_s"])
+def test_a_law_has_its_own_overhead(name):
+    with pytest.raises(InputError, match=r"none beside a law.*linear:"):
+        checked(settled(law="linear", **{name: 0.001}))
 
 
 def test_a_trace_must_have_what_its_arrivals_need():

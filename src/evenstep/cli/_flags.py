@@ -20,6 +20,9 @@ ORIGIN = "command line"
 def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple[str, ...] = ()) -> None:
     """One kebab-case flag for each field, its help from the docstring; and ``--config`` for a file of them.
 
+    A list of texts is a flag without the plural's s that may be given many times; the ``shape`` in a field's metadata
+    is what help shows for its value.
+
     Args:
         parser: takes the flags; a flag that is not given leaves no attribute behind.
         kind: the settings dataclass.
@@ -38,7 +41,19 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
             continue
         default = f"{field.default:g}" if isinstance(field.default, float) else field.default
         shown = "" if field.default in (None, dataclasses.MISSING) else f" (default {default})"
-        metavar = _metavar(hints[field.name])
+        metavar = field.metadata.get("shape") or _metavar(hints[field.name])
+        if hints[field.name] == list[str]:
+            said_often = text + "; may be given many times"
+            flag = flag.removesuffix("s")
+            parser.add_argument(
+                flag,
+                dest=field.name,
+                action="append",
+                default=argparse.SUPPRESS,
+                metavar=metavar,
+                help=said_often,
+            )
+            continue
         parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)
     parser.add_argument("--config", metavar="FILE", help="read settings from a YAML file; flags win over it")
 
@@ -58,7 +73,7 @@ def settled(args: argparse.Namespace, kind: type[T]) -> Settled[T]:
     given = {f.name: getattr(args, f.name) for f in dataclasses.fields(kind) if hasattr(args, f.name)}  # type: ignore[arg-type]
     hints = get_type_hints(kind)
     for name, value in given.items():
-        if hints[name] == list[int]:
+        if hints[name] == list[int] or (list[int] in get_args(hints[name]) and "," in value):
             given[name] = _integers(name, value)
     layers.append(Layer(ORIGIN, given, text=True))
     return settle(kind, *layers)

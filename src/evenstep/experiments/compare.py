@@ -112,7 +112,8 @@ def opened(
     Args:
         source: a trace, something that draws traces, or a path.
         cluster, step_time: the fleet, for `load`.
-        rate, load: see `compare`; they win over what a workload file says.
+        rate, load: see `compare`; they win over what a workload file says. A fleet with fewer slots on some workers can
+            do its share of slots of what one with the most on all of them can.
         limit: first rows of a trace, or requests to draw.
         skip_bad_rows: leave out rows that cannot be read.
         format_name: the trace's format and its options, e.g. ``mooncake:ticks=keep``; None = recognise it.
@@ -139,12 +140,13 @@ def opened(
     if load is not None and not isinstance(step_time, Linear):
         hint = "Give a rate, in requests a second."
         raise InputError("compare", "load", load, "a linear step-time law to scale to a load", hint)
+    most = max(cluster.slots_of)
     return rescaled(
         found.source,
         requests_per_s=rate,
-        load=load,
+        load=load * (sum(cluster.slots_of) / (most * cluster.workers)) if load is not None else None,
         workers=cluster.workers,
-        slots=max(cluster.slots_of),
+        slots=most,
         overhead_s=step_time.overhead_seconds(max(cluster.group_sizes)),
         per_token_s=step_time.per_token_s if isinstance(step_time, Linear) else 0.0,
         seed=seed,

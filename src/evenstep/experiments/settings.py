@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from evenstep.config import Settled
-from evenstep.cost.linear import Linear
 from evenstep.cost.power import Power
+from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
+from evenstep.experiments.notation import drift_of, law_of, outages_of
 from evenstep.request import Trace
 from evenstep.sim.cluster import Cluster
 from evenstep.workload.replicate import Source
@@ -31,7 +32,7 @@ class FleetSettings:
 
     Args:
         workers: data-parallel decode ranks, G.
-        slots: concurrent requests a worker, B.
+        slots: concurrent requests a worker, B; one number, or one a worker, e.g. 72,72,36.
         groups: sizes of the barrier groups, e.g. 4,4,8; one group of all workers when left out.
         arrivals: saturated (the pool is kept full), timed (the trace's times), closed (users, or the trace's sessions).
         pool: requests the waiting pool is topped up to when saturated.
@@ -43,10 +44,15 @@ class FleetSettings:
         dispatch: pool (requests wait in one place) or instant (a queue on every worker).
         queue_depth: requests a worker may be sent beyond its slots; -1 = any number.
         kv_tokens: KV tokens a worker holds; only slots limit when left out.
+        kv_reserve: KV tokens of growth a policy sees set aside for every request on a worker.
         prefill_base_s: seconds of prefill before a timed request becomes visible.
         prefill_per_token_s: seconds of prefill a prompt token.
         overhead_s: seconds of a decode step whatever the load, C.
         per_token_s: seconds of a decode step a resident KV token of the heaviest worker, t_l.
+        sync_s: seconds of synchronisation added to C, or pairs of group size and seconds, e.g. 8:0.0002/64:0.0009.
+        law: step-time law in place of these three, e.g. piecewise:knots=0:0/40000:0.003/110000:0.012; table:path=h100.csv.
+        drift: how loads grow, 1 token a step when left out: growth=0.25; growth=3,tokens_per_step=3; sequence=1/1/0.5.
+        outages: workers lost and returned, STEP:WORKER or STEP:WORKER:back, in steps of the worker's group.
         model_params: parameters of the served model, for energy.
         peak_flops: peak of one worker in operations a second, for energy.
         limit: use only the first rows of the trace, or draw only so many requests.
@@ -56,7 +62,7 @@ class FleetSettings:
     """
 
     workers: int = 16
-    slots: int = 72
+    slots: int | list[int] = field(default=72, metadata={"shape": "N[,N,...]"})
     groups: list[int] = field(default_factory=list[int])
     arrivals: Literal["saturated", "timed", "closed"] = "saturated"
     pool: int = 128
@@ -68,10 +74,15 @@ class FleetSettings:
     dispatch: Literal["pool", "instant"] = "pool"
     queue_depth: int = 0
     kv_tokens: float | None = None
+    kv_reserve: float = 0.0
     prefill_base_s: float = 0.0
     prefill_per_token_s: float = 0.0
     overhead_s: float = 0.0049
     per_token_s: float = 1.1e-7
+    sync_s: float | str = field(default=0.0, metadata={"shape": "X|N:X/N:X"})
+    law: str | None = field(default=None, metadata={"shape": "NAME[:KEY=VALUE,...]"})
+    drift: str | None = field(default=None, metadata={"shape": "KEY=VALUE[,...]"})
+    outages: list[str] = field(default_factory=list[str], metadata={"shape": "STEP:WORKER[:back]"})
     model_params: float = 8e9
     peak_flops: float = 312e12
     limit: int | None = None
@@ -84,7 +95,7 @@ class FleetSettings:
         replayed = self.arrivals == "closed" and self.users == 0 and self.think_s is None
         return Cluster(
             workers=self.workers,
-            slots=self.slots,
+            slots=tuple(self.slots) if isinstance(self.slots, list) else self.slots,
             groups=tuple(self.groups),
             arrivals=self.arrivals,
             pool=self.pool,
@@ -97,11 +108,15 @@ class FleetSettings:
             kv_tokens=math.inf if self.kv_tokens is None else self.kv_tokens,
             prefill_base_s=self.prefill_base_s,
             prefill_per_token_s=self.prefill_per_token_s,
+            kv_reserve=self.kv_reserve,
+            drift=drift_of(self.drift),
+            outages=outages_of(self.outages, self.workers),
         )
 
-    def step_time(self) -> Linear:
+    def step_time(self) -> StepTime:
         """What a step costs."""
-        return Linear(overhead_s=self.overhead_s, per_token_s=self.per_token_s)
+        linear = {"overhead_s": self.overhead_s, "per_token_s": self.per_token_s}
+        return law_of(self.law, **linear, sync_s=self.sync_s)
 
     def power(self) -> Power:
         """The power law of a worker."""
@@ -147,7 +162,7 @@ class SimulateSettings(FleetSettings):
 #: Lowest value of each number; the ones in `_ABOVE_ZERO` must be greater than 0.
 _AT_LEAST = {
     "workers": 1, "slots": 1, "pool": 1, "users": 0, "think_s": 0, "sessions": 0, "queue_depth": -1,
-    "prefill_base_s": 0, "prefill_per_token_s": 0, "overhead_s": 0, "per_token_s": 0,
+    "kv_reserve": 0, "prefill_base_s": 0, "prefill_per_token_s": 0, "overhead_s": 0, "per_token_s": 0,
     "limit": 1, "seeds": 1, "processes": 1, "seed": 0, "samples": 1,
 }  # fmt: skip
 _ABOVE_ZERO = ("load", "rate", "kv_tokens", "model_params", "peak_flops")
@@ -162,7 +177,9 @@ def checked(settled: Settled[Any]) -> Any:
     value = settled.value
     for name, low in _AT_LEAST.items():
         number = getattr(value, name, None)
-        if number is not None and not (math.isfinite(number) and number >= low):
+        if isinstance(number, list):
+            _check_slots(settled)
+        elif number is not None and not (math.isfinite(number) and number >= low):
             kind = "an integer" if isinstance(number, int) else "a finite number"
             raise refusal(settled, name, f"{kind} >= {low}")
     for name in _ABOVE_ZERO:
@@ -173,7 +190,17 @@ def checked(settled: Settled[Any]) -> Any:
         raise refusal(settled, "groups", f"sizes >= 1 that add up to {value.workers} workers")
     if value.load is not None and value.rate is not None:
         raise refusal(settled, "load", "not both a load and a rate")
+    for name in ("overhead_s", "per_token_s", "sync_s"):
+        if value.law is not None and settled.origin[name] != "default":
+            hint = f"Give it to the law, e.g. linear:{name.replace('_', '-')}=..."
+            raise refusal(settled, name, "none beside a law", hint)
     return _with_arrivals(settled)
+
+
+def _check_slots(settled: Settled[Any]) -> None:
+    value = settled.value
+    if len(value.slots) not in (1, value.workers) or min(value.slots) < 1:
+        raise refusal(settled, "slots", f"an integer >= 1, or {value.workers} of them, one a worker")
 
 
 def check_fits(settled: Settled[Any], source: Source) -> None:

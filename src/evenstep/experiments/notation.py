@@ -1,0 +1,95 @@
+"""Parts of a fleet as a person writes them in one word: its drift, its outages, its step-time law.
+
+On a command line commas part options, so a list inside an option is written with slashes (see `evenstep.cost.knots`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evenstep import names
+from evenstep.cost.knots import numbers_of
+from evenstep.cost.linear import Linear
+from evenstep.cost.view import StepTime
+from evenstep.errors import InputError, nearest
+from evenstep.sim.cluster import Outage
+from evenstep.sim.drift import Drift
+
+_DRIFT = ("growth", "tokens_per_step", "sequence")
+
+
+def drift_of(text: str | None) -> Drift:
+    """The drift that ``growth=0.25``, ``growth=3,tokens_per_step=3`` or ``sequence=1/1/0.5`` means; None = +1 a step.
+
+    Raises:
+        InputError: an unknown option, a value out of range, or both a growth and a sequence.
+    """
+    if text is None:
+        return Drift()
+    if "=" not in text.partition(",")[0]:
+        raise InputError("drift", "option", text, "key=value", f"Keys: {', '.join(_DRIFT)}.")
+    spec = {key: value for key, value in names.parse(f"drift:{text}").items() if key != "name"}
+    for key in spec:
+        if key not in _DRIFT:
+            raise InputError("drift", "option", key, "a known option", nearest(key, _DRIFT))
+    if "sequence" in spec and "growth" in spec:
+        raise InputError(
+            "drift", "growth", spec["growth"], "none beside a sequence, which stands in its place"
+        )
+    made: dict[str, Any] = {key: _number(key, value) for key, value in spec.items() if key != "sequence"}
+    if "sequence" in spec:
+        made["sequence"] = numbers_of("drift", "sequence", spec["sequence"])
+    return Drift(**made)
+
+
+def outages_of(texts: Sequence[str], workers: int) -> tuple[Outage, ...]:
+    """Outages from ``STEP:WORKER`` (lost) and ``STEP:WORKER:back``, by step.
+
+    Raises:
+        InputError: a text that is not of this form, an unknown worker, one that is lost twice, or one that comes back
+            without having been lost.
+    """
+    found = sorted((_outage(text, workers) for text in texts), key=lambda one: one.step)
+    lost: set[int] = set()
+    for one in found:
+        if one.back == (one.worker not in lost):
+            text = f"{one.step}:{one.worker}" + (":back" if one.back else "")
+            now = "a worker that is lost by then" if one.back else "a worker that is not lost already"
+            raise InputError("outages", "outage", text, now)
+        lost ^= {one.worker}
+    return tuple(found)
+
+
+def law_of(text: str | None, *, overhead_s: float, per_token_s: float, sync_s: float | str) -> StepTime:
+    """The step-time law of this name and these options; None = the linear law with the other three.
+
+    Raises:
+        InputError: an unknown law or option, or a value out of range.
+    """
+    if text is None:
+        return Linear(overhead_s=overhead_s, per_token_s=per_token_s, sync_s=sync_s)
+    law = names.build("cost", names.parse(text))
+    if not isinstance(law, StepTime):
+        hint = "It needs local_seconds, table and overhead_seconds."
+        raise InputError("law", "law", text, "a step-time law", hint)
+    return law
+
+
+def _outage(text: str, workers: int) -> Outage:
+    step, _, rest = text.partition(":")
+    worker, colon, back = rest.partition(":")
+    if not (step.isdecimal() and worker.isdecimal() and (back == "back" if colon else True)):
+        raise InputError("outages", "outage", text, "STEP:WORKER or STEP:WORKER:back, e.g. 2000:3")
+    if int(worker) >= workers:
+        raise InputError("outages", "outage", text, f"a worker in 0..{workers - 1}")
+    return Outage(int(step), int(worker), bool(colon))
+
+
+def _number(key: str, text: str) -> float | int:
+    whole = key == "tokens_per_step"
+    try:
+        return int(text) if whole else float(text)
+    except ValueError:
+        expected = "an integer" if whole else "a number"
+        raise InputError("drift", key, text, expected) from None

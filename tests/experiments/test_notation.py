@@ -1,0 +1,115 @@
+"""Drift, outages and laws as a person writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenstep.cost.linear import Linear
+from evenstep.errors import InputError
+from evenstep.experiments.notation import drift_of, law_of, outages_of
+from evenstep.sim.cluster import Outage
+from evenstep.sim.drift import Drift
+
+LINEAR = {"overhead_s": 0.001, "per_token_s": 2e-7, "sync_s": 0.0}
+
+
+def parts(drift: Drift) -> tuple[float, int, tuple[float, ...]]:
+    return drift.growth, drift.tokens_per_step, drift.sequence
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        (None, (1.0, 1, ())),
+        ("growth=0", (0.0, 1, ())),
+        ("growth=0.25", (0.25, 1, ())),
+        ("growth=3,tokens_per_step=3", (3.0, 3, ())),
+        ("tokens-per-step=2", (1.0, 2, ())),
+        ("sequence=1/1/0.5", (1.0, 1, (1.0, 1.0, 0.5))),
+        ("sequence=2*1/-1", (1.0, 1, (1.0, 1.0, -1.0))),
+    ],
+)
+def test_a_drift_is_what_it_says(text, meant):
+    assert parts(drift_of(text)) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected key=value"),
+        ("0.25", "expected key=value"),
+        ("grow=1", "Did you mean growth?"),
+        ("growth=-1", "growth is -1.0"),
+        ("growth=x", "growth is 'x'; expected a number"),
+        ("growth=nan", "growth is nan"),
+        ("tokens_per_step=1.5", "tokens_per_step is '1.5'; expected an integer"),
+        ("tokens_per_step=0", "tokens_per_step is 0"),
+        ("sequence=1/a", "sequence is 'a'"),
+        ("growth=1,sequence=1", "none beside a sequence"),
+        ("growth=1,growth=2", "each option once"),
+    ],
+)
+def test_a_drift_that_means_nothing_is_refused(text, message):
+    with pytest.raises(InputError) as caught:
+        drift_of(text)
+    assert message in str(caught.value)
+
+
+def test_outages_are_put_in_order_of_their_steps():
+    assert outages_of(["900:3:back", "20:3", "20:0"], 4) == (
+        Outage(20, 3),
+        Outage(20, 0),
+        Outage(900, 3, True),
+    )
+    assert outages_of([], 4) == ()
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["3"], "STEP:WORKER"),
+        (["3:"], "STEP:WORKER"),
+        (["-3:1"], "STEP:WORKER"),
+        (["3:1:gone"], "STEP:WORKER"),
+        (["3:1:"], "STEP:WORKER"),
+        (["3:4"], "a worker in 0..3"),
+        (["3:1", "9:1"], "not lost already"),
+        (["3:1:back"], "lost by then"),
+    ],
+)
+def test_outages_that_cannot_be_are_refused(texts, message):
+    with pytest.raises(InputError) as caught:
+        outages_of(texts, 4)
+    assert message in str(caught.value)
+
+
+def test_without_a_name_the_law_is_linear():
+    assert law_of(None, **LINEAR) == Linear(0.001, 2e-7)
+    synchronised = law_of(None, **{**LINEAR, "sync_s": "8:0.0002/64:0.0009"})
+    assert synchronised.overhead_seconds(8) == pytest.approx(0.0012)
+    assert synchronised.overhead_seconds(64) == pytest.approx(0.0019)
+
+
+def test_a_law_has_its_own_options(tmp_path):
+    assert law_of("linear:overhead-s=0.5", **LINEAR).overhead_seconds(4) == 0.5
+    assert law_of("piecewise:knots=0:0/10:1/20:3", **LINEAR).table().seconds.tolist() == [[0.0, 1.0, 3.0]]
+    assert law_of("per-worker:speed=1/0.5", **LINEAR).table().seconds.shape == (2, 2)
+    measured = tmp_path / "h100.csv"
+    measured.write_text("load,seconds\n0,0.005\n1000,0.006\n")
+    assert law_of(f"table:path={measured}", **LINEAR).overhead_seconds(4) == pytest.approx(0.005)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("piecewis", "Did you mean piecewise?"),
+        ("linear:overhead=1", "Did you mean overhead_s?"),
+        ("table:path=nowhere.csv", "nowhere.csv"),
+        ("piecewise:knots=0:0", "two knots or more"),
+        ("evenstep.errors:InputError", "expected"),
+    ],
+)
+def test_a_law_that_is_none_is_refused(text, message):
+    with pytest.raises(InputError) as caught:
+        law_of(text, **LINEAR)
+    assert message in str(caught.value)
