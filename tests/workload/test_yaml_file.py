@@ -65,19 +65,27 @@ def test_a_trace_file_is_found_beside_the_yaml_and_scaled(write, samples):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("version: 1", "version: 2", r"version is 2; expected 1"),
+        ("version: 1", "version: 2", r"w\.yaml line 1: version is 2; expected 1"),
         ("version: 1\n", "", r"version is 'missing'"),
-        ("sigma", "sigmaa", r"synthetic\.prompt\.sigmaa is 1\.15; expected a known key\. Did you mean sigma"),
+        (
+            "sigma",
+            "sigmaa",
+            r"w\.yaml line 4: synthetic\.prompt\.sigmaa is 1\.15; expected a known key\. Did you mean sigma",
+        ),
         ("lognormal", "lognorml", r"synthetic\.prompt\.law is 'lognorml'.*Did you mean lognormal"),
-        ("law: gamma, ", "", r"synthetic\.output is .*expected a mapping with `law`"),
+        ("law: gamma, ", "", r"w\.yaml line 5: synthetic\.output is .*expected a mapping with `law`"),
         ("12000", "many", r"synthetic\.requests is 'many'; expected a value of type int"),
-        ("12000", "0", r"w\.yaml: synthetic\.requests is 0"),
+        ("12000", "0", r"w\.yaml line 3: synthetic\.requests is 0"),
         ("1.15", "-1", r"synthetic\.prompt\.sigma is -1"),
         ("1.15", "1e-1x", r"synthetic\.prompt\.sigma is '1e-1x'"),
         ("  requests: 12000\n", "", r"synthetic\.requests is 'missing'"),
         ("synthetic:", "synthetc:", r"synthetc is .*Did you mean synthetic"),
-        ("low: 1,", "low: 1, low: 2,", r"w\.yaml:5: key is 'low'; expected each key once"),
-        ("{law", "[law", r"w\.yaml:\d+: content is 'no YAML'"),
+        (
+            "low: 1,",
+            "low: 1, low: 2,",
+            r"w\.yaml line 5: key is 'synthetic\.output\.low'; expected each key once",
+        ),
+        ("{law", "[law", r"w\.yaml line \d+: text is .*expected YAML"),
         ("version: 1", "version: 1\nrequests_per_s: 1\nload: 1", "requests_per_s and load is 'both'"),
         ("version: 1", "version: 1\ntrace: {file: x}", "synthetic and trace is 'both'"),
     ],
@@ -86,6 +94,11 @@ def test_a_mistake_is_named_with_its_place(write, old, new, message):
     assert old in BURST
     with pytest.raises(InputError, match=message):
         load(write("w.yaml", BURST.replace(old, new)))
+
+
+def test_numbers_are_those_of_yaml_1_2(write):
+    source = load(write("w.yaml", BURST.replace("1.15", "1e-1").replace("6.1", "61e-1"))).source
+    assert source.prompt == laws.Lognormal(0.1, mu=6.1, low=4, high=4096)
 
 
 @pytest.mark.parametrize("text", ["", "- 1\n", "version: 1\n", "5\n", "version: 1\n? [a]\n: b\n", "\x00"])

@@ -20,13 +20,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from evenstep import config
 from evenstep.errors import InputError, nearest
 from evenstep.request import Trace
-from evenstep.workload import arrivals, files, laws, reading
+from evenstep.workload import arrivals, laws, reading
 from evenstep.workload.replicate import Source, rescaled
 from evenstep.workload.synthetic import Recurring, Synthetic
 
-VERSION = 1
+VERSION = config.VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,25 +128,19 @@ def load(path: Path) -> Workload:
         InputError: no YAML, another version, an unknown key (with the nearest), or a value that does not fit; each
             names its place as ``section.key``.
     """
-    content = _parsed(path)
-    if not isinstance(content, dict):
-        raise InputError(path.name, "content", type(content).__name__, "a mapping with `version: 1`")
-    if content.get("version") != VERSION or isinstance(content.get("version"), bool):
-        raise InputError(
-            path.name, "version", content.get("version", "missing"), str(VERSION), "Write `version: 1`."
-        )
-    document: Document = _Reading(path).made(Document, content, "")
+    file = config.read_yaml(path)
+    document: Document = _Reading(path, file).made(Document, {"version": VERSION, **file.values}, "")
     if (document.synthetic is None) == (document.trace is None):
         found = "both" if document.trace else "neither"
-        raise InputError(path.name, "synthetic and trace", found, "one of the two")
+        raise InputError(file.path, "synthetic and trace", found, "one of the two")
     if document.requests_per_s is not None and document.load is not None:
-        raise InputError(path.name, "requests_per_s and load", "both", "one of the two, or neither")
+        raise InputError(file.path, "requests_per_s and load", "both", "one of the two, or neither")
     name = document.name or path.name
-    source = _trace(path, document.trace) if document.trace else _synthetic(path, document.synthetic, name)
+    source = _trace(path, document.trace) if document.trace else _synthetic(file, document.synthetic, name)
     return Workload(source, document.requests_per_s, document.load, document.description)
 
 
-def _synthetic(path: Path, section: SyntheticSection | None, name: str) -> Synthetic:
+def _synthetic(file: config.Document, section: SyntheticSection | None, name: str) -> Synthetic:
     assert section is not None
     values = (
         section.requests,
@@ -158,9 +153,8 @@ def _synthetic(path: Path, section: SyntheticSection | None, name: str) -> Synth
     try:
         return Synthetic(*values, name)
     except InputError as error:
-        raise InputError(
-            path.name, f"synthetic.{error.field}", error.value, error.expected, error.hint
-        ) from None
+        field = f"synthetic.{error.field}"
+        raise InputError(file.where(field), field, error.value, error.expected, error.hint) from None
 
 
 def _trace(path: Path, section: TraceFile) -> Source:
@@ -172,55 +166,29 @@ def _trace(path: Path, section: TraceFile) -> Source:
     ).source  # fmt: skip
 
 
-def _parsed(path: Path) -> Any:
-    import yaml
-
-    class Strict(yaml.SafeLoader):
-        """A loader that refuses a key given twice."""
-
-    def mapping(loader: Strict, node: yaml.MappingNode) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = loader.construct_object(key_node)
-            if key in seen:
-                line = key_node.start_mark.line + 1
-                raise InputError(f"{path.name}:{line}", "key", str(key), "each key once")
-            seen.add(key)
-        return loader.construct_mapping(node, deep=True)
-
-    Strict.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
-    try:
-        return yaml.load(files.decoded(path, files.content(path)), Loader=Strict)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path.name}:{mark.line + 1}" if mark else path.name
-        problem = str(getattr(error, "problem", None) or error).splitlines()[0]
-        raise InputError(where, "content", "no YAML", "a YAML mapping", f"{problem}.") from None
-    except TypeError:
-        raise InputError(path.name, "key", "a list or mapping", "keys that are plain text") from None
-
-
 class _Reading:
-    """Makes values of one file; knows the file for messages and relative paths."""
+    """Makes values of one file; knows its lines for messages and its folder for relative paths."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, file: config.Document) -> None:
+        self.path, self.file = path, file
 
     def made(self, kind: Any, content: Any, place: str) -> Any:
         """A dataclass from a mapping, every field converted by its type."""
         if not isinstance(content, Mapping):
-            raise InputError(self.path.name, place or "content", content, "a mapping of keys to values")
+            raise InputError(
+                self.file.where(place), place or "content", content, "a mapping of keys to values"
+            )
         fields = {f.name: f for f in dataclasses.fields(kind)}
         unknown = [str(key) for key in content if key not in fields]
         if unknown:
-            raise InputError(self.path.name, _join(place, unknown[0]), content.get(unknown[0], ""),
-                             "a known key", nearest(unknown[0], fields))  # fmt: skip
+            field = _join(place, unknown[0])
+            hint = nearest(unknown[0], fields)
+            raise InputError(self.file.where(field), field, content.get(unknown[0], ""), "a known key", hint)
         for name, one in fields.items():
             required = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
             if required and name not in content:
-                raise InputError(
-                    self.path.name, _join(place, name), "missing", "a value", f"Keys: {', '.join(fields)}."
-                )
+                hint = f"Keys: {', '.join(fields)}."
+                raise InputError(self.file.where(place), _join(place, name), "missing", "a value", hint)
         hints = typing.get_type_hints(kind)
         values = {
             name: self._value(hints[name], value, _join(place, name)) for name, value in content.items()
@@ -228,9 +196,8 @@ class _Reading:
         try:
             return kind(**values)
         except InputError as error:
-            raise InputError(
-                self.path.name, _join(place, error.field), error.value, error.expected, error.hint
-            ) from None
+            field = _join(place, error.field)
+            raise InputError(self.file.where(field), field, error.value, error.expected, error.hint) from None
 
     def _value(self, kind: Any, value: Any, place: str) -> Any:
         import msgspec
@@ -251,21 +218,18 @@ class _Reading:
             expected = (
                 str(error).partition(" - at")[0].removeprefix("Expected ").partition(", got")[0].strip("`")
             )
-            hint = "Write 1.0e+3 for 1e3." if isinstance(value, str) and "e" in value else ""
-            raise InputError(self.path.name, place, value, f"a value of type {expected}", hint) from None
+            raise InputError(self.file.where(place), place, value, f"a value of type {expected}") from None
 
     def _named(self, known: dict[str, type], tag: str, content: Any, place: str) -> Any:
         """A law or process, chosen by the key `tag`; text alone names one without parameters."""
         options = {tag: content} if isinstance(content, str) else content
         if not isinstance(options, Mapping) or tag not in options:
-            raise InputError(
-                self.path.name, place, content, f"a mapping with `{tag}`", f"Known: {', '.join(known)}."
-            )
+            hint = f"Known: {', '.join(known)}."
+            raise InputError(self.file.where(place), place, content, f"a mapping with `{tag}`", hint)
         name = options[tag]
-        if name not in known:
-            raise InputError(
-                self.path.name, _join(place, tag), name, f"a known {tag}", nearest(str(name), known)
-            )
+        if str(name) not in known:
+            field, hint = _join(place, tag), nearest(str(name), known)
+            raise InputError(self.file.where(field), field, name, f"a known {tag}", hint)
         made = self.made(known[name], {key: value for key, value in options.items() if key != tag}, place)
         if isinstance(made, Fitted):
             values = getattr(self._read(made.file, made.format), made.column)
@@ -273,9 +237,8 @@ class _Reading:
         if isinstance(made, LikeTrace):
             times = self._read(made.file, made.format).arrival_s
             if times is None:
-                raise InputError(
-                    self.path.name, _join(place, "file"), made.file, "a trace with arrival times"
-                )
+                field = _join(place, "file")
+                raise InputError(self.file.where(field), field, made.file, "a trace with arrival times")
             return arrivals.LikeTrace(np.diff(times), made.requests_per_s)
         return made
 
