@@ -100,7 +100,8 @@ def main() -> None:
     versions = f"{compiled.mode()}; numpy {np.__version__}; {platform.machine()}"
     print(f"# {' '.join(sys.argv)}; {versions}")
     print(
-        f"{'policy':32} {'G':>4} {'pool':>5} {'admit':>6} {'p50 us':>8} {'p99 us':>8} {'max us':>8} {'ahead us':>9} {'python us':>9}"
+        f"{'policy':32} {'G':>4} {'pool':>5} {'admit':>6} {'p50 us':>8} {'p99 us':>8} {'max us':>8}"
+        f" {'ahead us':>9} {'python us':>9}"
     )
     for G in options.workers:
         for W in options.waiting:

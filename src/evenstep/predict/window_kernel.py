@@ -2,8 +2,8 @@
 """Projected loads kept incrementally: per worker a ring of departures by step, so nothing is rebuilt from requests.
 
 A running request of load w that is expected to leave before step t stands in column ``t & mask`` of its worker's ring:
-as one departure and as the load it would have had at t. Entering or taking it back is O(1), a token costs nothing because load and
-count grow by themselves, and a decision reads H + 1 columns a worker, whatever the number of requests.
+as one departure and as the load it would have had at t. Entering or taking it back is O(1), a token costs nothing because
+load and count grow by themselves, and a decision reads H + 1 columns a worker, whatever the number of requests.
 """
 
 from __future__ import annotations
