@@ -40,15 +40,16 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
 
     try:
         table = pq.read_table(pa.BufferReader(files.content(path)))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        there = table.column_names  # decodes the names
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError) as error:
         raise InputError(
             path.name, "file", "damaged", "a whole Parquet file", f"{str(error).splitlines()[0]}."
         ) from None
     about = _about(path, table.schema.metadata or {})
     for name in _NEEDED:
-        if name not in table.column_names:
-            raise InputError(path.name, "columns", ", ".join(table.column_names), f"a column {name!r}")
-    columns = {name: _values(path, table, name) for name in COLUMNS if name in table.column_names}
+        if name not in there:
+            raise InputError(path.name, "columns", ", ".join(there), f"a column {name!r}")
+    columns = {name: _values(path, table, name) for name in COLUMNS if name in there}
     rows = Table(
         path.name,
         columns,
@@ -63,7 +64,7 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
     if "arrival_s" in checked:
         rows.ascending("arrival_s", checked["arrival_s"])
     rows.require_rows()
-    if prefix_blocks and _BLOCKS in table.column_names:
+    if prefix_blocks and _BLOCKS in there:
         checked[_BLOCKS] = _blocks(path, table.column(_BLOCKS), about)
     notes = (*about.get("notes", ()), *rows.notes())
     trace = Trace(
