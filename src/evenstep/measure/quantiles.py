@@ -83,7 +83,9 @@ class AllValues:
 
     def quantiles(self, shares: F8) -> F8:
         """float64[Q] from float64[Q] shares in [0, 1], as `LogHistogram.quantiles`."""
-        values = np.sort(np.concatenate(self._parts)) if self._parts else np.zeros(0)
+        values = np.concatenate(self._parts) if self._parts else np.zeros(0)
+        self._parts = [values]
+        values.sort()
         if values.size == 0:
             return np.full(shares.shape, np.nan)
         rank = shares * (values.size - 1)

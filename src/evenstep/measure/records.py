@@ -230,10 +230,13 @@ def columns(table: Any) -> dict[str, Any]:
 
 
 def concatenate(kind: Any, parts: list[Any]) -> Any:
-    """One table from its parts, in order."""
+    """One table from its parts, in order; the list is emptied."""
     if len(parts) == 1:
         return parts[0]
-    return kind(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(kind)})
+    names = [f.name for f in fields(kind)]
+    pieces = {name: [getattr(part, name) for part in parts] for name in names}
+    parts.clear()  # so that each column's pieces are let go once they are joined
+    return kind(**{name: np.concatenate(pieces.pop(name)) for name in names})
 
 
 def copied(table: Any) -> Any:
