@@ -1,4 +1,4 @@
-"""Compile every kernel side by side, so that no test waits for one: a minute on two cores, a second when the cache has them."""
+"""Compile every kernel side by side, so that no test waits for one: a minute on two cores, a second from the cache."""
 
 from __future__ import annotations
 
