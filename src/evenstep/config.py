@@ -301,6 +301,12 @@ def _expected(said: str) -> str:
     return _WORDS.get(text.strip("`"), text)
 
 
+def expectation(said: str, hint: Any) -> str:
+    """What would have been accepted, from msgspec's message and the type of the field."""
+    choices = _choices(hint)
+    return f"one of {', '.join(choices)}" if choices else _expected(said)
+
+
 def _choices(hint: Any) -> list[str]:
     """The words a field may be, when its type is a Literal."""
     return [str(choice) for choice in get_args(hint)] if get_origin(hint) is Literal else []

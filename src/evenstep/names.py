@@ -12,14 +12,16 @@ import dataclasses
 import importlib
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
-from evenstep.errors import InputError, nearest
+from evenstep.config import expectation
+from evenstep.errors import EvenstepError, InputError, nearest
 
 #: What a member of each room binds; ``""`` means the module itself is the member.
 BINDINGS: dict[str, str] = {
@@ -56,6 +58,8 @@ def find(room: str, name: str) -> Any:
     place, _, thing = name.rpartition(":") if ":" in name else (name, "", "")
     if place.endswith(".py"):
         return _member(room, _load_file(place), thing or word, name)
+    if thing and place in members(room):
+        raise InputError(name, "option", thing, "key=value", f"Write {place}:key=value,key=value.")
     if thing:
         return _member(room, _import(place, name), thing, name)
     own = _folder(room) / f"{name.replace('-', '_')}.py"
@@ -117,23 +121,40 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
             raise InputError(
                 where, "thing", repr(kind), "a class", "Bind the class itself, not what it makes."
             )
-        try:
+        with _made(kind, where):
             return kind()
-        except TypeError as error:
-            raise InputError(
-                where, "class", kind.__name__, "one that is made without arguments", f"{error}."
-            ) from error
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
     unknown = [key for key in options if key not in fields]
     if unknown:
-        raise InputError(where, "option", ", ".join(unknown), "a known option", nearest(unknown[0], fields))
+        hint = nearest(unknown[0], fields) or f"{where} takes none."
+        raise InputError(where, "option", ", ".join(unknown), "a known option", hint)
     try:
-        return msgspec.convert(dict(options), kind, strict=False)
+        with _made(kind, where):
+            return msgspec.convert(dict(options), kind, strict=False)
     except msgspec.ValidationError as error:
-        message, _, path = str(error).partition(" - at `$")
-        field = path.strip("`.") or "options"
-        value = options.get(field, dict(options))
-        raise InputError(where, field, value, message.removeprefix("Expected ").rstrip(".")) from None
+        field = str(error).partition(" - at `$")[2].strip("`.")
+        hint = get_type_hints(kind).get(field)
+        expected = expectation(str(error), hint)
+        raise InputError(where, field or "options", options.get(field, dict(options)), expected) from None
+
+
+@contextmanager
+def _made(kind: Any, where: str) -> Generator[None]:
+    """What a class raises while it is made, as an `InputError`; what is right or wrong with options passes."""
+    import msgspec
+
+    try:
+        yield
+    except (EvenstepError, msgspec.ValidationError):
+        raise
+    except Exception as error:
+        name, said = getattr(kind, "__name__", repr(kind)), str(error) or "no reason given"
+        if isinstance(error, TypeError):
+            raise InputError(
+                where, "class", name, "one that is made without arguments", f"{said}."
+            ) from error
+        hint = f"{type(error).__name__}: {said}."
+        raise InputError(where, "class", name, "one that can be made", hint) from error
 
 
 def _noun(room: str) -> str:
@@ -192,7 +213,7 @@ def _load_file(place: str) -> ModuleType:
     sys.modules[key] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             place, "file", place, "a Python file that loads", f"{type(error).__name__}: {error}."
         ) from error

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 
 import pytest
 
 from evenstep.cli.main import main, parser_of
+from evenstep.experiments import compare as comparing
 
 SMALL = ["--workers", "4", "--slots", "8", "--pool", "32", "--limit", "300"]
 FIELDS = {
@@ -17,11 +19,6 @@ FIELDS = {
     "imbalance_spread_tokens", "tokens_per_s", "full_slot_tokens_per_s", "makespan_s", "tpot_mean_s", "tpot_p95_s",
     "ttft_p95_s", "mean_wait_s", "oldest_wait_s", "energy_busy_idle_j", "energy_step_average_j", "window", "versus_first",
 }  # fmt: skip
-
-
-def errors(text: str) -> list[str]:
-    """Lines on stderr but the one that kernels are being compiled, which a cold cache adds."""
-    return [line for line in text.splitlines() if not line.startswith("compiling kernels")]
 
 
 def compare(capsys, *words: str) -> dict:
@@ -107,7 +104,7 @@ def test_the_table_has_a_row_a_policy_differences_and_digests(capsys):
         == 0
     )
     out = capsys.readouterr().out
-    lines = out.splitlines()
+    lines = [line for line in out.splitlines() if not line.startswith("compiling kernels")]
     assert lines[0].startswith("policy") and "idle" in lines[0]
     assert lines[2].startswith("jsq") and lines[3].startswith("fcfs")
     assert "difference to jsq, replicate by replicate" in out
@@ -145,6 +142,9 @@ def test_report_and_records_are_written_and_said(capsys, tmp_path):
         (["--policy", "jqs"], "Did you mean jsq?"),
         (["--policy", "jsq:tise=lowest"], "Did you mean ties?"),
         (["--policy", "br-h:horizon=20"], "predictor=oracle"),
+        (["--policy", "jsq:ties=fair"], "ties is 'fair'; expected one of random, lowest"),
+        (["--policy", "jsq:ties"], "Write jsq:key=value"),
+        (["--policy", "bf-io:horizon=x"], "horizon is 'x'; expected an integer"),
         (["--policy", "nowhere.py"], "expected an existing Python file"),
         (["--baseline", "fcfs", "--policy", "jsq"], "expected one of the policies compared"),
         (["--arrivals", "closed"], "Give --users and --think-s"),
@@ -213,17 +213,56 @@ def test_timed_arrivals_on_a_length_list_need_a_rate(capsys, tmp_path):
     assert "Poisson" in capsys.readouterr().out
 
 
-def test_a_policy_that_breaks_its_contract_is_exit_2_and_one_line(capsys, tmp_path):
-    bad = tmp_path / "greedy.py"
+BAD_POLICIES = {
+    "greedy": ("RoutingDecision(np.zeros(view.waiting_id.size, np.int64))", "over capacity"),
+    "lost": ("RoutingDecision(np.full(view.waiting_id.size, 99))", "unknown worker 99"),
+    "holds": ("RoutingDecision(np.full(view.waiting_id.size, -1))", "expected it to admit at least one"),
+    "raises": ("1 / 0", "ZeroDivisionError"),
+    "leaves": ("sys.exit(0)", "exits Python with 0"),
+    "nothing": ("None", "'NoneType' object"),
+    "twice": (
+        "RoutingDecision(np.zeros((view.waiting_id.size, 2), np.int64))",
+        "one entry a waiting request",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize("name", BAD_POLICIES)
+def test_a_policy_that_breaks_its_contract_is_exit_2_and_one_line(capsys, tmp_path, name, form, monkeypatch):
+    monkeypatch.setattr(
+        progress, "compile_notice", lambda policies: "compiling kernels"
+    )  # as on a new machine
+    answer, message = BAD_POLICIES[name]
+    bad = tmp_path / f"{name}.py"
     bad.write_text(
-        "import numpy as np\nfrom evenstep import RoutingDecision\n"
-        "class Greedy:\n    def route(self, view):\n"
-        "        return RoutingDecision(np.zeros(view.waiting_id.size, np.int64))\n"
-        "policy = Greedy\n"
+        "import sys\nimport numpy as np\nfrom evenstep import RoutingDecision\n"
+        f"class Bad:\n    def route(self, view):\n        return {answer}\n"
+        "policy = Bad\n"
     )
-    assert main(["compare", "sample:azure-conv", "--policy", str(bad)]) == 2
+    assert main(["compare", "sample:azure-conv", *SMALL, "--policy", str(bad), "--format", form]) == 2
     seen = capsys.readouterr()
-    assert len(errors(seen.err)) == 1 and "over capacity" in seen.err
+    assert seen.err.count("\n") == 1 and message in seen.err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("class Bad:\n", "SyntaxError|IndentationError"),
+        ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
+        ("import nowhere_at_all\n", "nowhere_at_all"),
+        ("class Bad:\n    def __init__(self):\n        1 / 0\npolicy = Bad\n", "ZeroDivisionError"),
+        ("class Bad:\n    pass\npolicy = Bad\n", r"a method `route\(view\)`"),
+        ("x = 1\n", "thing is 'policy'"),
+    ],
+)
+def test_a_policy_file_that_is_none_is_exit_2_and_one_line(capsys, tmp_path, text, message):
+    bad = tmp_path / f"bad_{abs(hash(text))}.py"
+    bad.write_text(text)
+    assert main(["compare", "sample:azure-conv", *SMALL, "--policy", str(bad)]) == 2
+    seen = capsys.readouterr()
+    assert seen.out == "" and seen.err.count("\n") == 1
+    assert re.search(message, seen.err)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /dev/full")
@@ -237,7 +276,7 @@ def test_a_full_disk_is_exit_2_and_one_line(tmp_path):
                 stdout=stream, stderr=subprocess.PIPE, text=True, check=False,
             )  # fmt: skip
         assert seen.returncode == 2, seen.stderr
-        assert len(errors(seen.stderr)) == 1 and "No space left" in seen.stderr
+        assert seen.stderr.count("\n") == 1 and "No space left" in seen.stderr
 
 
 def test_help_shows_every_setting_with_its_meaning():

@@ -17,14 +17,15 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_where_stderr_is_no_terminal_only_lines_are_printed():
-    stream = io.StringIO()
-    bar = progress.Bar(stream)
-    bar.begin(3)
-    bar.advance("jsq")
-    bar.say("compiling")
-    bar.end()
-    assert stream.getvalue() == "compiling\n"
+def test_where_stderr_is_no_terminal_it_stays_empty_and_lines_go_elsewhere():
+    stream, lines = io.StringIO(), io.StringIO()
+    for bar in (progress.Bar(stream), progress.Bar(stream, lines)):
+        bar.begin(3)
+        bar.advance("jsq")
+        bar.say("compiling")
+        bar.end()
+    assert stream.getvalue() == ""
+    assert lines.getvalue() == "compiling\n"
 
 
 def test_on_a_terminal_there_is_a_bar_with_the_policy_and_the_count():

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from evenstep import __version__, compiled
 from evenstep.errors import InputError
@@ -122,6 +122,11 @@ def settings_object(settled: Settled[Any], value: Any) -> dict[str, Any]:
         changed = now != getattr(settled.value, name)
         found[name] = {"value": now, "origin": "implied" if changed else origin}
     return found
+
+
+def lines_of(form: str) -> TextIO | None:
+    """Where lines about progress go when stderr is no terminal: above the table, or nowhere beside JSON."""
+    return sys.stdout if form == "table" else None
 
 
 def print_json(found: Mapping[str, Any]) -> None:

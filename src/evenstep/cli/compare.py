@@ -96,7 +96,7 @@ def _compare(args: argparse.Namespace, found: Settled[CompareSettings], settings
         asked,
         baseline=settings.baseline,
         processes=settings.processes,
-        progress=Bar(),
+        progress=Bar(lines=outputs.lines_of(args.format)),
         on_contender=rows.add if rows is not None else None,
     )
     comparison = outputs.described(outcome, (), args.command_line)

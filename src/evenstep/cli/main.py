@@ -16,7 +16,7 @@ from typing import Protocol
 
 from evenstep import __version__, names
 from evenstep.cli._parsing import ArgumentParser
-from evenstep.errors import EvenstepError, InputError, nearest
+from evenstep.errors import EvenstepError, InputError, PolicyError, nearest
 
 FINE, CHECK_FAILED, BAD_INPUT, OUR_BUG, INTERRUPTED = 0, 1, 2, 70, 130
 
@@ -137,7 +137,10 @@ def _run(words: list[str]) -> int:
         raise InputError("evenstep", "command", words[0], "a known command", hint)
     args = parser_of(words[0]).parse_args(words[1:])
     args.command_line = shlex.join(["evenstep", *words])  # as it was typed, so that it can be typed again
-    return int(args.run(args))
+    try:
+        return int(args.run(args))
+    except SystemExit as stop:  # only a file of the user's asks for it here
+        raise PolicyError(f"a policy, or a module it imports, exits Python with {stop.code!r}") from stop
 
 
 def _say(error: Exception) -> int:

@@ -98,6 +98,7 @@ def _prepared(
     args: argparse.Namespace, found: Settled[SimulateSettings], settings: SimulateSettings
 ) -> Callable[[int], Run]:
     """The run as a function of the samples to keep: it is the same one however often it is made."""
+    from evenstep.cli import _outputs as outputs
     from evenstep.experiments.compare import opened
     from evenstep.experiments.contenders import contenders
     from evenstep.experiments.progress import Bar, compile_notice
@@ -121,7 +122,7 @@ def _prepared(
     check_fits(found, source)
     notice = compile_notice([one.build()[0]])
     if notice:
-        Bar().say(notice)
+        Bar(lines=outputs.lines_of(args.format)).say(notice)
     trace = replicate(source, 0, settings.seed)
     recorded = args.records is not None
 

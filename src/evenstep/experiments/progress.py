@@ -1,6 +1,7 @@
 """What a person sees while a comparison runs: a bar on a terminal, and a line when kernels have to be compiled.
 
-Everything goes to stderr; where stderr is no terminal there is no bar.
+The bar goes to stderr, and so do lines. Where stderr is no terminal there is no bar, and lines go elsewhere or nowhere,
+so that an error is the only line there.
 """
 
 from __future__ import annotations
@@ -52,10 +53,16 @@ class Silent:
 
 
 class Bar:
-    """A bar of runs on a terminal; only the lines elsewhere."""
+    """A bar of runs on a terminal; only the lines elsewhere.
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    Args:
+        stream: the terminal, if it is one; stderr when left out.
+        lines: takes the lines where `stream` is no terminal; None = they are not shown.
+    """
+
+    def __init__(self, stream: TextIO | None = None, lines: TextIO | None = None) -> None:
         self._stream = stream if stream is not None else sys.stderr
+        self._lines = self._stream if self._stream.isatty() else lines
         self._bar: Any = None
         self._task: Any = None
 
@@ -83,8 +90,8 @@ class Bar:
     def say(self, line: str) -> None:
         if self._bar is not None:
             self._bar.console.print(line, highlight=False, markup=False)
-        else:
-            print(line, file=self._stream, flush=True)
+        elif self._lines is not None:
+            print(line, file=self._lines, flush=True)
 
     def advance(self, label: str) -> None:
         if self._bar is not None:
