@@ -230,9 +230,8 @@ BAD_POLICIES = {
 @pytest.mark.parametrize("form", ["table", "json"])
 @pytest.mark.parametrize("name", BAD_POLICIES)
 def test_a_policy_that_breaks_its_contract_is_exit_2_and_one_line(capsys, tmp_path, name, form, monkeypatch):
-    monkeypatch.setattr(
-        progress, "compile_notice", lambda policies: "compiling kernels"
-    )  # as on a new machine
+    # as on a new machine
+    monkeypatch.setattr(comparing, "compile_notice", lambda policies: "compiling kernels")
     answer, message = BAD_POLICIES[name]
     bad = tmp_path / f"{name}.py"
     bad.write_text(
