@@ -24,10 +24,10 @@ PAGES = {
 
 
 def homes(module: Path) -> list[Path]:
-    """Where a module's tests may be: its own file, or that of the plain module it is a kernel or reference of."""
+    """Where a module's tests may be: its own file, or that of the plain module it is a part, kernel or reference of."""
     stem = module.stem.lstrip("_")
     stems = [stem]
-    if stem.endswith(("_kernel", "_reference")):
+    if stem != module.stem or stem.endswith(("_kernel", "_reference")):
         words = stem.split("_")[:-1]
         stems += ["_".join(words[:n]) for n in range(len(words), 0, -1)]
     return [ROOT / "tests" / module.parent / f"test_{name}.py" for name in stems]

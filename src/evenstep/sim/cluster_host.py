@@ -32,6 +32,7 @@ from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import horizon_of
 from evenstep.sim import cluster_layout as at
 from evenstep.sim.cluster_state import State, prepared
+from evenstep.sim.drift import rounded
 from evenstep.sim.plain_door import PlainDoor
 
 
@@ -161,7 +162,7 @@ def _check(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | None,
         )
     profiles = cluster.drift.profiles
     admission = trace.prompt_tokens if profiles is None else profiles.values[profiles.offsets[:-1]]
-    if cluster.kv_tokens < float(admission.max()):
+    if cluster.kv_tokens < rounded(float(admission.max())):  # loads are kept in whole grains
         row = int(np.argmax(admission))
         raise InputError(
             f"{trace.name or 'trace'}: request {row}", "prompt_tokens", int(admission[row]),

@@ -1,0 +1,149 @@
+"""The host of the compiled simulator: bad input is one clear error, and full buffers change nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from tests.sim.policies import Holds, Keyed, Oldest
+
+from evenstep.cost.linear import Linear
+from evenstep.errors import InputError, PolicyError
+from evenstep.measure.records import columns
+from evenstep.predict.oracle import Oracle
+from evenstep.predict.view import Prediction
+from evenstep.request import Trace
+from evenstep.sim import cluster_state
+from evenstep.sim.cluster import Cluster, simulate
+from evenstep.sim.drift import Drift, Profiles
+
+ONE = Linear(1.0, 1.0)
+TRACE = Trace(np.array([3, 5]), np.array([4, 1]), name="short")
+TIMED = dataclasses.replace(TRACE, arrival_s=np.array([0.0, 1.0]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Ahead(Oldest):
+    horizon: int = 2
+
+
+def raised(trace=TRACE, policy=None, door="auto", **cluster) -> str:
+    with pytest.raises(InputError) as error:
+        simulate(trace, policy or Oldest(), cluster=Cluster(**cluster), step_time=ONE, door=door)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_each_bad_input_names_its_place_its_field_and_what_was_expected():
+    nothing = np.zeros(0, np.int64)
+    assert "trace: requests is 0; expected one request or more" in raised(Trace(nothing, nothing))
+    assert "object: policy is 'object'; expected an object with a method route(view)" in raised(
+        policy=object()
+    )
+    assert "Ahead: predictor is 'missing'" in raised(policy=Ahead())
+    assert "Oldest: door is 'compiled'; expected auto or plain" in raised(door="compiled")
+    assert "short: arrivals is 'timed'; expected a trace with times" in raised(arrivals="timed")
+    assert "short: sessions is 'missing'; expected a trace with sessions" in raised(arrivals="closed")
+    assert "short: request 1: prompt_tokens is 5; expected at most kv_tokens, 4" in raised(kv_tokens=4.0)
+
+
+@pytest.mark.parametrize("column", ["prompt_tokens", "output_tokens"])
+def test_lengths_below_one_are_named_with_their_request(column):
+    trace = dataclasses.replace(TRACE, **{column: np.array([2, 0])})
+    assert f"short: request 1: {column} is 0; expected an integer >= 1" in raised(trace)
+
+
+@pytest.mark.parametrize("times", [[1.0, 0.5], [0.0, math.nan], [0.0, math.inf]])
+def test_times_must_be_finite_and_ascend(times):
+    trace = dataclasses.replace(TRACE, arrival_s=np.array(times))
+    assert "arrival_s is 'unsorted'; expected finite times in ascending order" in raised(
+        trace, arrivals="timed"
+    )
+
+
+def test_memory_that_holds_a_profile_to_the_grain_holds_it():
+    profiles = Profiles(np.array([11.4, 1.0]), np.array([0, 1, 2]))
+    cluster = {"drift": Drift(profiles=profiles), "kv_tokens": 11.399999618530273}  # 11.4 in whole grains
+    out = simulate(TRACE, Oldest(), cluster=Cluster(1, 1, **cluster), step_time=ONE)
+    assert out.totals.requests == 2
+    assert "at most kv_tokens, 11.3" in raised(drift=Drift(profiles=profiles), kv_tokens=11.3)
+
+
+def test_requests_that_wait_for_each_other_are_an_error_of_the_trace():
+    trace = Trace(
+        np.ones(2, np.int64), np.ones(2, np.int64),
+        session=np.zeros(2, np.int64), after=np.array([-1, 1]), think_s=np.zeros(2),
+    )  # fmt: skip
+    assert "trace: after is 'never ended for 1 requests'" in raised(trace, arrivals="closed", users=1)
+
+
+def test_a_predictor_that_answers_nonsense_is_named():
+    class Short(Keyed):
+        def predict(self, active, horizon):
+            return Prediction(np.full(active.age.size, np.nan), np.zeros(active.age.size))
+
+    trace = Trace(np.array([3, 5, 2]), np.array([4, 1, 1]))  # the third is sent while the first runs
+    with pytest.raises(PolicyError, match="predictor Short answered .* expected finite values"):
+        simulate(trace, Ahead(), cluster=Cluster(1, 2), step_time=ONE, predictor=Short())
+
+
+def test_a_policy_goes_by_the_name_it_was_asked_for():
+    with pytest.raises(
+        PolicyError, match="^policy mine.py:Holds holds 2 waiting requests while nothing runs"
+    ):
+        simulate(TRACE, Holds(), cluster=Cluster(1, 1), step_time=ONE, name="mine.py:Holds")
+
+
+def test_conditions_say_how_a_run_was_made():
+    out = simulate(
+        TIMED, Ahead(), cluster=Cluster(2, 3, arrivals="timed"), step_time=ONE, predictor=Oracle(), seed=5
+    )
+    found = out.conditions
+    assert (found.workers, found.slots, found.slots_total, found.group_sizes) == (2, 3, 6, (2,))
+    assert (found.policy, found.predictor, found.oracle, found.seed) == ("Ahead", "oracle", True, 5)
+    assert (found.arrivals, found.pool, found.overhead_s, found.seconds_per_token) == (
+        "timed",
+        0,
+        (1.0,),
+        1.0,
+    )
+
+
+@pytest.mark.parametrize("records", [True, False])
+def test_record_buffers_that_fill_up_change_nothing(monkeypatch, records):
+    random = np.random.default_rng(3)
+    trace = Trace(random.integers(1, 9, 60), random.integers(1, 9, 60))
+    runs = []
+    for rows in (1 << 14, 7):
+        monkeypatch.setattr(cluster_state, "KEPT_ROWS", rows)
+        monkeypatch.setattr(cluster_state, "PASSING_ROWS", rows)
+        runs.append(
+            simulate(
+                trace,
+                Ahead(),
+                cluster=Cluster(2, 2, pool=9),
+                step_time=ONE,
+                predictor=Keyed(),
+                records=records,
+                decisions=True,
+            )
+        )
+    whole, pieces = runs
+    assert whole.digest == pieces.digest
+    assert dataclasses.asdict(whole.totals) == dataclasses.asdict(pieces.totals)
+    for table in ("requests", "steps", "decisions"):
+        ours, theirs = getattr(whole, table), getattr(pieces, table)
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            for column, values in columns(ours).items():
+                assert np.array_equal(values, columns(theirs)[column], equal_nan=True), column
+
+
+def test_worker_samples_fill_their_table_at_a_stride():
+    out = simulate(TRACE, Oldest(), cluster=Cluster(1, 2), step_time=ONE, workers=2)
+    assert out.workers is not None
+    assert out.workers.stride == 2
+    assert out.workers.step.tolist() == [0, 2]
+    assert out.workers.load.tolist() == [[8.0], [5.0]]
