@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 PIP := $(if $(UV),$(UV) pip install --quiet --python $(PY),$(PY) -m pip install --quiet --disable-pip-version-check)
-PYTEST := $(PY) -m pytest -n auto --maxprocesses 8
+PYTEST := $(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 REPORT ?= evenstep-report.html
 
 .DEFAULT_GOAL := help
@@ -13,7 +13,7 @@ REPORT ?= evenstep-report.html
 
 help:
 	@echo "make demo      install, compare policies on a bundled real trace, say where the HTML report is"
-	@echo "make test      the fast tests"
+	@echo "make test      the fast tests; the first run compiles kernels for a minute"
 	@echo "make test-all  every test, from the lock file; a skipped test fails"
 	@echo "make check     lint, format, types, imports, spelling, docs, file sizes"
 	@echo "make bench     the speed ratios of benchmarks/"
@@ -47,10 +47,12 @@ demo: $(VENV)/.run
 	@$(BIN)/evenstep compare sample:azure-conv --report $(REPORT)
 
 test: $(VENV)/.test
+	$(PY) .ci/warm.py
 	$(PYTEST) -m "not slow and not engine and not browser"
 
 test-all: $(VENV)/.dev
-	$(PYTEST) -ra --no-skips
+	$(PY) .ci/warm.py
+	$(PYTEST) -ra --no-skips --hypothesis-profile full
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -7,9 +7,10 @@ import os
 import pytest
 from hypothesis import settings
 
-settings.register_profile("here", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "here")
+IN_CI = bool(os.environ.get("CI"))
+for name, examples in {"fast": 20, "full": 100}.items():  # make test takes fast, make test-all takes full
+    settings.register_profile(name, deadline=None, max_examples=examples, derandomize=IN_CI, print_blob=IN_CI)
+settings.load_profile("fast")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

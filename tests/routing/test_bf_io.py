@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import routing_views
 
@@ -28,7 +28,6 @@ def imbalance(view: RoutingView, policy: BFIO, worker: np.ndarray) -> float:
     return objective(instance(moment, view), worker)
 
 
-@settings(max_examples=60, deadline=None)
 @given(routing_views(kv_limited=False, horizon=2))
 def test_bf_io_fills_every_slot_it_can(view: RoutingView) -> None:
     decision = BFIO(horizon=2, discount=0.9).route(view)
@@ -36,13 +35,11 @@ def test_bf_io_fills_every_slot_it_can(view: RoutingView) -> None:
     assert (decision.worker != HOLD).sum() == min(view.waiting_id.size, view.free_slots.sum())
 
 
-@settings(max_examples=60, deadline=None)
 @given(routing_views(kv_limited=True, horizon=1))
 def test_bf_io_never_exceeds_the_kv_limit(view: RoutingView) -> None:
     assert broken_rule(view, BFIO(horizon=1).route(view)) == ""
 
 
-@settings(max_examples=60, deadline=None)
 @given(routing_views(kv_limited=False), st.sampled_from([0.5, 2.0, 8.0]))
 def test_bf_io_admits_the_overdue_before_all_others(view: RoutingView, age_limit: float) -> None:
     worker = BFIO(age_limit=age_limit).route(view).worker
@@ -54,7 +51,6 @@ def test_bf_io_admits_the_overdue_before_all_others(view: RoutingView, age_limit
     assert (worker[:must] != HOLD).all()
 
 
-@settings(max_examples=80, deadline=None)
 @given(routing_views(kv_limited=False, horizon=2, waiting=(1, 8)), st.booleans(), st.booleans(), st.data())
 def test_bf_io_is_exact_when_one_request_is_admitted(
     view: RoutingView, known: bool, alone: bool, data: st.DataObject
@@ -78,7 +74,6 @@ def test_bf_io_is_exact_when_one_request_is_admitted(
     assert found <= best + 1e-5
 
 
-@settings(max_examples=40, deadline=None)
 @given(routing_views(kv_limited=False, horizon=1, waiting=(0, 12)), st.integers(0, 6))
 def test_a_window_holds_what_is_younger(view: RoutingView, window: int) -> None:
     view = lengths_unknown(view)
@@ -88,7 +83,6 @@ def test_a_window_holds_what_is_younger(view: RoutingView, window: int) -> None:
     assert window == 0 or count == 0 or admitted.max() < max(window, count)
 
 
-@settings(max_examples=40, deadline=None)
 @given(routing_views(kv_limited=False, horizon=1))
 def test_searching_never_does_worse_than_the_greedy_fill(view: RoutingView) -> None:
     greedy, searched = BFIO(horizon=1, moves=0, age_limit=0.0), BFIO(horizon=1, age_limit=0.0)
@@ -96,7 +90,6 @@ def test_searching_never_does_worse_than_the_greedy_fill(view: RoutingView) -> N
     assert imbalance(view, searched, searched.route(view).worker) <= before + 1e-5
 
 
-@settings(max_examples=40, deadline=None)
 @given(routing_views(kv_limited=False, waiting=(2, 12)))
 def test_of_requests_alike_the_oldest_is_admitted(view: RoutingView) -> None:
     alike = replace(lengths_unknown(view), waiting_load=np.full(view.waiting_id.size, 100.0))

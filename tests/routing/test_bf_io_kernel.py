@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.routing._routed import assert_doors_agree
 from tests.strategies import routing_views
@@ -27,19 +27,16 @@ def policies(draw: st.DrawFn, horizon: int) -> BFIO:
     )
 
 
-@settings(max_examples=80, deadline=None)
 @given(routing_views(horizon=0), policies(0), st.booleans())
 def test_doors_agree_without_horizon(view: RoutingView, policy: BFIO, known: bool) -> None:
     assert_doors_agree(policy, view if known else ends_unknown(view))
 
 
-@settings(max_examples=80, deadline=None)
 @given(routing_views(horizon=6, waiting=(0, 16)), policies(6), st.booleans())
 def test_doors_agree_with_a_horizon(view: RoutingView, policy: BFIO, known: bool) -> None:
     assert_doors_agree(policy, view if known else ends_unknown(view))
 
 
-@settings(max_examples=40, deadline=None)
 @given(routing_views(horizon=3), policies(3), st.integers(0, 2**32 - 1))
 def test_doors_agree_on_loads_that_are_not_whole(view: RoutingView, policy: BFIO, seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
@@ -12,7 +12,6 @@ from evenstep.routing.br_0 import BR0
 from evenstep.routing.least_load import LeastLoad
 
 
-@settings(deadline=None, max_examples=80)
 @given(routing_views(groups=(1, 1), workers=(2, 8)))
 def test_pool_bypass_with_widest_margin_ties_is_least_load(view):
     assert BR0(bypass=True).route(view).worker.tolist() == LeastLoad().route(view).worker.tolist()
@@ -53,7 +52,6 @@ def test_an_option_out_of_range_is_named(options, message):
 def test_both_doors_agree(options):
     policy = BR0(**options)
 
-    @settings(deadline=None, max_examples=60)
     @given(routing_views())
     def agree(view):
         assert_doors_agree(policy, view)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.routing._routed import assert_doors_agree
 from tests.strategies import routing_views
 
@@ -24,7 +24,6 @@ SHARED = [
 @pytest.mark.parametrize("options", SHARED)
 @pytest.mark.parametrize("score", ["marginal", "single"])
 def test_without_horizon_it_is_br_0(options, score):
-    @settings(deadline=None, max_examples=40)
     @given(routing_views())
     def same(view):
         found = BRH(horizon=0, score=score, **options).route(view).worker
@@ -64,7 +63,6 @@ def test_an_option_out_of_range_is_named(options, message):
 def test_both_doors_agree(options):
     policy = BRH(**{"horizon": 3} | options)
 
-    @settings(deadline=None, max_examples=60)
     @given(routing_views(horizon=3))
     def agree(view):
         assert_doors_agree(policy, view)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from tests.strategies import routing_views
 
 from evenstep.routing.completion_time import route
@@ -28,7 +28,6 @@ def by_the_table(view, longest_first):
     return worker
 
 
-@settings(deadline=None, max_examples=80)
 @given(routing_views(kv_limited=False))
 def test_the_order_by_length_is_the_order_of_the_table(view):
     for longest_first in (True, False):

@@ -6,7 +6,7 @@ import itertools
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstep.routing.balance_route import discounts
@@ -47,7 +47,6 @@ def test_the_score_of_br_0_is_the_drop_of_imbalance():
     assert FScore(np.array([6.0]), np.ones(1), 1.0, 3.0).of(tokens) == drop == 9 - 3 * 3
 
 
-@settings(deadline=None, max_examples=100)
 @given(scores())
 def test_the_score_is_largest_on_its_peak(score):
     low, high = score.peak()
@@ -58,14 +57,12 @@ def test_the_score_is_largest_on_its_peak(score):
     assert np.allclose(score.of(inside), best, atol=1e-6)
 
 
-@settings(deadline=None, max_examples=100)
 @given(scores(), sizes)
 def test_the_best_single_is_as_good_as_any(score, size):
     row = best_single(score, size, np.arange(size.size))
     assert close(float(score.of(size[row])), brute_force(score, size, 1, math.inf))
 
 
-@settings(deadline=None, max_examples=100)
 @given(scores(), sizes, st.integers(1, 4), st.sampled_from([math.inf, 50.0, 80.0]))
 def test_both_subset_solvers_equal_brute_force(score, size, slots, kv_free):
     best = brute_force(score, size, slots, kv_free)

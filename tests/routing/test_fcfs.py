@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
@@ -21,7 +21,6 @@ def test_a_request_that_fits_nowhere_is_skipped_and_does_not_block_the_pool():
     assert routed(FCFS(), moment([0, 0], [2, 2], [90, 5, 5], kv_free=[10.0, 5.0])) == [-1, 0, 1]
 
 
-@settings(deadline=None, max_examples=60)
 @given(routing_views())
 def test_both_doors_agree(view):
     assert_doors_agree(FCFS(), view)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
@@ -22,13 +22,11 @@ def test_ties_by_chance_reach_every_tied_worker_and_no_other():
     assert answers == {0, 1, 2}
 
 
-@settings(deadline=None, max_examples=60)
 @given(routing_views(equal_slots=True, kv_limited=False))
 def test_with_equal_slots_and_lowest_ties_it_is_fcfs(view):
     assert JSQ(ties="lowest").route(view).worker.tolist() == FCFS().route(view).worker.tolist()
 
 
-@settings(deadline=None, max_examples=60)
 @given(routing_views())
 def test_both_doors_agree(view):
     assert_doors_agree(JSQ(), view)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
@@ -14,7 +14,6 @@ def test_the_oldest_goes_to_the_fewest_tokens_counting_what_was_sent():
     assert routed(LeastLoad(), view) == [2, 1, 2]
 
 
-@settings(deadline=None, max_examples=60)
 @given(routing_views())
 def test_both_doors_agree(view):
     assert_doors_agree(LeastLoad(), view)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
@@ -13,7 +13,6 @@ def test_the_shortest_go_first_each_to_the_lightest_worker():
     assert routed(MinMin(), moment([0, 5], [2, 1], [1, 9, 8, 2])) == [0, -1, 1, 0]
 
 
-@settings(deadline=None, max_examples=60)
 @given(routing_views())
 def test_both_doors_agree(view):
     assert_doors_agree(MinMin(), view)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
@@ -17,7 +17,6 @@ def test_it_never_takes_the_longest_queue_while_it_looks_at_two():
     assert {routed(PowerOfD(), v)[0] for v in view} == {0, 2}
 
 
-@settings(deadline=None, max_examples=60)
 @given(routing_views())
 def test_with_all_workers_sampled_it_is_jsq_with_lowest_ties(view):
     assert PowerOfD(d=99).route(view).worker.tolist() == JSQ(ties="lowest").route(view).worker.tolist()
@@ -28,7 +27,6 @@ def test_d_below_one_is_an_error_that_names_it():
         PowerOfD(d=0)
 
 
-@settings(deadline=None, max_examples=60)
 @given(routing_views())
 def test_both_doors_agree(view):
     assert_doors_agree(PowerOfD(), view)

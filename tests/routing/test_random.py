@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
@@ -21,7 +21,6 @@ def test_a_request_throws_the_same_dice_wherever_it_stands_in_the_pool():
     assert behind[1] == alone[0]
 
 
-@settings(deadline=None, max_examples=60)
 @given(routing_views())
 def test_both_doors_agree(view):
     assert_doors_agree(Random(), view)

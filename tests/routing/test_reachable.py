@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenstep.routing.f_score import FScore, best_by_bits
 from evenstep.routing.reachable_kernel import by_bits
 
 
-@settings(deadline=None, max_examples=80)
 @given(
     st.lists(st.integers(1, 200), min_size=1, max_size=9),
     st.integers(1, 5),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
@@ -20,7 +20,6 @@ def test_the_next_turn_is_kept_in_memory_by_both_doors():
     assert RoundRobin().route(view).memory.tolist() == kernel.memory.tolist() == [3]
 
 
-@settings(deadline=None, max_examples=60)
 @given(routing_views(memory=1))
 def test_both_doors_agree(view):
     assert_doors_agree(RoundRobin(), view)

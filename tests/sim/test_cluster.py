@@ -29,7 +29,7 @@ PREDICTORS = {
     "often": lambda: Keyed(2),
     "literal": lambda: Keyed(5, refresh="literal"),
 }
-quick = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+quick = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def small(policy):
@@ -56,7 +56,7 @@ def test_every_view_and_every_record_equal_those_of_the_reference(data, predicto
 
 
 @pytest.mark.parametrize("policy", policies(kernels=True))
-@settings(quick, max_examples=8)
+@settings(quick, max_examples=settings.default.max_examples // 5)  # times the policies
 @given(data=st.data(), seed=st.integers(0, 3))
 def test_both_doors_and_the_reference_decide_alike(policy, data, seed):
     trace = data.draw(small_traces())
@@ -68,7 +68,7 @@ def test_both_doors_and_the_reference_decide_alike(policy, data, seed):
     )
 
 
-@settings(quick, max_examples=40)
+@quick
 @given(st.data(), st.sampled_from([FCFS(), Oldest()]))
 def test_the_books_balance(data, policy):
     trace = data.draw(small_traces())
@@ -87,7 +87,7 @@ def test_the_books_balance(data, policy):
     assert out.totals.makespan_s >= steps + work / G
 
 
-@settings(quick, max_examples=40)
+@quick
 @given(st.data())
 def test_one_barrier_group_is_no_groups(data):
     trace = data.draw(small_traces())
@@ -99,7 +99,7 @@ def test_one_barrier_group_is_no_groups(data):
     assert runs[0].digest == runs[1].digest
 
 
-@settings(quick, max_examples=30)
+@quick
 @given(st.data())
 def test_the_digest_is_the_same_with_and_without_records(data):
     trace = data.draw(small_traces())
@@ -110,7 +110,7 @@ def test_the_digest_is_the_same_with_and_without_records(data):
     assert dataclasses.asdict(kept.totals) == dataclasses.asdict(lean.totals)
 
 
-@settings(quick, max_examples=20)
+@quick
 @given(st.data(), st.sampled_from([1.0, 3.0]))
 def test_a_large_pool_of_equal_requests_is_balanced(data, prompt):
     workers, slots = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4))

@@ -33,7 +33,6 @@ def test_an_exact_round_is_balanced_up_to_the_largest_prompt(asked: Instance) ->
     assert objective(asked, worker) <= (asked.group.size - 1) * asked.size.max()
 
 
-@settings(max_examples=60, deadline=None)
 @given(rounds())
 def test_the_fast_round_keeps_the_bound_on_the_imbalance(asked: Instance) -> None:
     waiting = asked.size.size
