@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,15 +23,18 @@ if TYPE_CHECKING:
     from evenstep.measure.comparison import Comparison, Interval
     from evenstep.measure.records import Run
 
-#: Heading, field of the summary, factor and decimals of each column of differences.
+#: Heading, unit, field of the summary, factor and decimals of each column of differences, what matters most first.
 DIFFERENCES = (
-    ("idle share, points", "idle_share", 100.0, 2),
-    ("full-slot tok/s", "full_slot_tokens_per_s", 1.0, 0),
-    ("makespan s", "makespan_s", 1.0, 1),
-    ("TPOT mean ms", "tpot_mean_s", 1e3, 2),
-    ("oldest wait s", "oldest_wait_s", 1.0, 1),
-    ("energy kJ", "energy_busy_idle_j", 1e-3, 1),
+    ("idle share", "points", "idle_share", 100.0, 2),
+    ("full slots", "tokens/s", "full_slot_tokens_per_s", 1.0, 0),
+    ("oldest wait", "s", "oldest_wait_s", 1.0, 1),
+    ("TPOT mean", "ms", "tpot_mean_s", 1e3, 2),
+    ("makespan", "s", "makespan_s", 1.0, 1),
+    ("energy", "kJ", "energy_busy_idle_j", 1e-3, 1),
 )
+
+#: Longest name of a policy in the table of differences on a terminal.
+NAME = 30
 
 
 class Rows:
@@ -54,7 +58,8 @@ class Rows:
 
     def end(self, comparison: Comparison, told: Sequence[str]) -> None:
         """Print differences to the baseline, then everything a reader has to know."""
-        for line in differences(comparison):
+        wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        for line in differences(comparison, wide):
             print(line)
         print()
         self._table.foot(comparison)
@@ -64,29 +69,55 @@ class Rows:
 
 def overload(comparison: Comparison) -> str:
     """Whether BF-IO's Definition 1 held: the papers' bounds assume it."""
-    kept = [p for p in comparison.policies if p.mean("overloaded")]
-    if len(kept) == len(comparison.policies):
-        return "Overload (BF-IO Definition 1: no slot left free after a decision) held at every step."
+    said = (
+        "Overload (BF-IO Definition 1: even without the requests of its most frequent prompt length, "
+        "the pool still fills every free slot)"
+    )
+    if all(p.mean("overloaded") for p in comparison.policies):
+        return f"{said} held at every step."
     first = comparison.policies[0].summaries[0]
     at = f"{first['overloaded_steps']} of {first['steps']} steps of {comparison.policies[0].policy}"
-    return f"Overload (BF-IO Definition 1: no slot left free after a decision) held at {at}, first replicate."
+    return f"{said} held at {at}, first replicate; the papers' bounds assume it at every step."
 
 
-def differences(comparison: Comparison) -> list[str]:
-    """Paired differences to the baseline, one line a policy; nothing for a single policy."""
+def differences(comparison: Comparison, width: int | None = None) -> list[str]:
+    """Paired differences to the baseline, one line a policy; nothing for a single policy.
+
+    Args:
+        comparison: what to say.
+        width: columns of the terminal: names are cut, and the last columns left out, to fit; None = all of it.
+    """
     others = [p for i, p in enumerate(comparison.policies) if i != comparison.baseline]
     if not others:
         return []
     base = comparison.policies[comparison.baseline].policy
     many = len(comparison.seeds) > 1
-    width = max(len(p.policy) for p in others)
     heading = f"difference to {base}, replicate by replicate" + (", ± half a 95 % interval" if many else "")
-    lines = ["", heading, "  ".join(["".ljust(width), *(h.rjust(18) for h, *_ in DIFFERENCES)])]
-    for result in others:
-        found = (result.versus if comparison.baseline else result.versus_first) or {}
-        cells = [_interval(found.get(field), f, d).rjust(18) for _, field, f, d in DIFFERENCES]
-        lines.append("  ".join([result.policy.ljust(width), *cells]))
-    return lines
+    names = [p.policy if width is None else shortened(p.policy, NAME) for p in others]
+    columns = [["", "", *names]]
+    for name, unit, field, factor, decimals in DIFFERENCES:
+        found = [(p.versus if comparison.baseline else p.versus_first) or {} for p in others]
+        column = [name, unit, *(_interval(one.get(field), factor, decimals) for one in found)]
+        if width is not None and sum(_width(c) + 2 for c in columns) + _width(column) > width:
+            break
+        columns.append(column)
+    first, *rest = columns
+    rows = zip(first, *rest, strict=True)
+    wide = [_width(column) for column in columns]
+    lines = [
+        "  ".join([cells[0].ljust(wide[0]), *(c.rjust(w) for c, w in zip(cells[1:], wide[1:], strict=True))])
+        for cells in rows
+    ]
+    return ["", heading, *lines]
+
+
+def shortened(name: str, most: int) -> str:
+    """A name of at most so many letters."""
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def _width(column: Sequence[str]) -> int:
+    return max(map(len, column))
 
 
 def _interval(found: Interval | None, factor: float, decimals: int) -> str:

@@ -95,9 +95,9 @@ class ComparisonTable:
         )
 
     def foot(self, comparison: Comparison) -> None:
-        """Print what the figures are, and the digests."""
+        """Print what the figures are, and the digests; wrapped at words on a terminal."""
         for line in foot_lines(comparison):
-            self._console.print(Text(line, style="dim"))
+            self._console.print(Text(line, style="dim"), soft_wrap=not self._console.is_terminal)
 
     def _line(self, name: str, cells: Sequence[str], style: str) -> None:
         if len(name) > self._name_width:
