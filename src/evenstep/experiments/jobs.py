@@ -99,7 +99,7 @@ def replicates(plan: Plan) -> list[Trace]:
                 "seeds",
                 plan.seeds,
                 f"replicates that differ; replicates {seen[key]} and {index} are the same requests in the same order",
-                "Use 1 seed, or a longer trace.",
+                "Use one seed (--seeds 1) or a longer trace.",
             )
         seen[key] = index
     return traces

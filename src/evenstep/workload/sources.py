@@ -27,7 +27,8 @@ def open_source(
 
     Args:
         path, format, skip_bad_rows, limit, seed, options: as `reading.read_trace`; a path ending in ``.yaml`` or
-            ``.yml`` is a workload file, of which `limit` cuts the requests and to which nothing else applies.
+            ``.yml`` is a workload file, of which `limit` cuts the requests and to which nothing else applies but
+            ``prefix_blocks=False``.
 
     Raises:
         InputError: as `read_trace` and `yaml_file.load`.
@@ -36,7 +37,7 @@ def open_source(
     if limit is not None and limit < 1:
         raise InputError("--limit", "limit", limit, "a whole number >= 1")
     if place.suffix in {".yaml", ".yml"} and format is None:
-        return _cut(load(place), limit)
+        return _cut(load(place, prefix_blocks=bool(options.get("prefix_blocks", True))), limit)
     name, module, known = reading.chosen(place, format, options)
     if hasattr(module, "source"):
         known.pop("prefix_blocks", None)

@@ -121,8 +121,12 @@ PROCESSES: dict[str, type] = {
 }  # fmt: skip
 
 
-def load(path: Path) -> Workload:
+def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
     """Read a workload file.
+
+    Args:
+        path: the file.
+        prefix_blocks: keep the block ids of a trace file, unless its own options say otherwise.
 
     Raises:
         InputError: no YAML, another version, an unknown key (with the nearest), or a value that does not fit; each
@@ -136,7 +140,7 @@ def load(path: Path) -> Workload:
     if document.requests_per_s is not None and document.load is not None:
         raise InputError(file.path, "requests_per_s and load", "both", "one of the two, or neither")
     name = document.name or path.name
-    source = _trace(path, document.trace) if document.trace else _synthetic(file, document.synthetic, name)
+    source = _trace(path, document.trace, prefix_blocks) if document.trace else _synthetic(file, document.synthetic, name)
     return Workload(source, document.requests_per_s, document.load, document.description)
 
 
@@ -157,12 +161,13 @@ def _synthetic(file: config.Document, section: SyntheticSection | None, name: st
         raise InputError(file.where(field), field, error.value, error.expected, error.hint) from None
 
 
-def _trace(path: Path, section: TraceFile) -> Source:
+def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
     from evenstep.workload.sources import open_source
 
+    options = section.options if prefix_blocks else {"prefix_blocks": False, **section.options}
     return open_source(
         _beside(path, section.file), section.format, skip_bad_rows=section.skip_bad_rows, limit=section.limit,
-        seed=section.seed, **section.options,
+        seed=section.seed, **options,
     ).source  # fmt: skip
 
 
