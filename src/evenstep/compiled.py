@@ -116,7 +116,9 @@ def _drop_stale_caches() -> None:
 
 if numba is None:
     # compiled 64-bit integers wrap silently; as plain scalars they do the same and say so at every draw
-    warnings.filterwarnings("ignore", "overflow encountered in scalar", RuntimeWarning, r"evenstep\.streams_kernel")
+    warnings.filterwarnings(
+        "ignore", "overflow encountered in scalar", RuntimeWarning, r"evenstep\.streams_kernel"
+    )
 if numba is not None:
     _drop_stale_caches()
     # Functions as values are what a compiled policy is here; numba calls the feature experimental at every use.

@@ -154,7 +154,7 @@ def test_a_broken_contract_names_policy_decision_and_rule(answer, said):
 
 
 @pytest.mark.parametrize("answer", [3, "worker 0", RoutingDecision([0, 1, -1])])  # type: ignore[arg-type]
-def test_what_is_no_decision_is_the_policys_error(answer):
+def test_what_is_no_decision_is_an_error_of_the_policy(answer):
     with pytest.raises(PolicyError, match="policy Does raised AttributeError at decision 0: "):
         run(lambda view: answer)
 

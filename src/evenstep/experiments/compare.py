@@ -128,7 +128,9 @@ def opened(
     if isinstance(source, str | Path):
         options: dict[str, Any] = {**parse(format_name)} if format_name is not None else {}
         name = options.pop("name", None)
-        options |= {"prefix_blocks": False}  # no view of the simulator shows cached tokens, and blocks are most of a file
+        options |= {
+            "prefix_blocks": False
+        }  # no view of the simulator shows cached tokens, and blocks are most of a file
         found = open_source(source, name, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options)
     elif limit is not None and not isinstance(source, Trace):
         raise InputError(

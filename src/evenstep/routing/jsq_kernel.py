@@ -62,7 +62,19 @@ def route_into(
     for j in range(n):
         queue[j] = workers_i[RUNNING, index[j]] + workers_i[QUEUED, index[j]]
     if unlimited(n, kv):
-        _by_length(dice, first, waiting, waiting_i, by_chance, n, index, slots, queue, scratch_i[3 * G : 4 * G], worker)
+        _by_length(
+            dice,
+            first,
+            waiting,
+            waiting_i,
+            by_chance,
+            n,
+            index,
+            slots,
+            queue,
+            scratch_i[3 * G : 4 * G],
+            worker,
+        )
         return np.nan
     for i in range(waiting):
         if n == 0:

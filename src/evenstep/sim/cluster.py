@@ -45,6 +45,9 @@ from evenstep.routing.view import RoutingPolicy
 from evenstep.sim.drift import Drift
 
 
+_MOST_SLOTS = 4_000_000  # each takes some hundred bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Outage:
     """Worker `worker` is lost (or comes back) when its group has done `step` steps."""
@@ -106,6 +109,9 @@ class Cluster:
         sizes = self.slots if isinstance(self.slots, tuple) else (self.slots,)
         if len(sizes) not in (1, self.workers) or not all(b == int(b) and b >= 1 for b in sizes):
             raise InputError("cluster", "slots", self.slots, f"an integer >= 1, or {self.workers} of them")
+        total = self.workers * sizes[0] if len(sizes) == 1 else sum(sizes)
+        if total > _MOST_SLOTS:
+            raise InputError("cluster", "workers x slots", total, f"at most {_MOST_SLOTS:,} slots in all")
         if self.groups and (sum(self.groups) != self.workers or min(self.groups) < 1):
             raise InputError(
                 "cluster", "groups", self.groups, f"sizes >= 1 that add up to {self.workers} workers"

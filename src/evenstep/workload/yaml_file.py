@@ -140,7 +140,11 @@ def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
     if document.requests_per_s is not None and document.load is not None:
         raise InputError(file.path, "requests_per_s and load", "both", "one of the two, or neither")
     name = document.name or path.name
-    source = _trace(path, document.trace, prefix_blocks) if document.trace else _synthetic(file, document.synthetic, name)
+    source = (
+        _trace(path, document.trace, prefix_blocks)
+        if document.trace
+        else _synthetic(file, document.synthetic, name)
+    )
     return Workload(source, document.requests_per_s, document.load, document.description)
 
 
