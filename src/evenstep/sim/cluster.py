@@ -44,7 +44,6 @@ from evenstep.request import Trace
 from evenstep.routing.view import RoutingPolicy
 from evenstep.sim.drift import Drift
 
-
 _MOST_SLOTS = 4_000_000  # each takes some hundred bytes
 
 
