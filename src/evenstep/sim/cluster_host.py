@@ -36,6 +36,10 @@ from evenstep.sim.drift import rounded
 from evenstep.sim.plain_door import PlainDoor
 
 
+_MOST_PROJECTED = 20_000_000  # cells of the table of projections
+_MOST_STEPS = 50_000_000  # length of the calendars of completions
+
+
 def run(
     trace: Trace,
     policy: Any,
@@ -143,6 +147,18 @@ def _check(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | None,
             raise InputError(
                 f"{trace.name or 'trace'}: request {row}", column, int(values[row]), "an integer >= 1"
             )
+    horizon, longest = horizon_of(policy), int(cluster.drift.steps(trace).max())
+    if cluster.workers * (horizon + 1) > _MOST_PROJECTED:
+        raise InputError(
+            name,
+            "horizon",
+            horizon,
+            f"at most {_MOST_PROJECTED // cluster.workers - 1:,} with {cluster.workers} workers",
+        )
+    if longest * len(cluster.group_sizes) > _MOST_STEPS:
+        raise InputError(
+            trace.name or "trace", "output_tokens", longest, f"at most {_MOST_STEPS:,} decode steps a request"
+        )
     if cluster.arrivals == "timed":
         if trace.arrival_s is None:
             raise InputError(

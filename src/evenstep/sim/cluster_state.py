@@ -224,8 +224,8 @@ def prepared(
     table = at.root_table(1.0 - power.gamma) if power is not None else _NO_FLOATS
     sc[at.ROOT_SIZE] = table.size
     sc[at.LOOK_ROWS] = G * B if horizon > 0 else 0
-    users = cluster.users or sum(slots)
-    pool_room = max(256, 4 * cluster.pool) if cluster.arrivals == "saturated" else 1024
+    users = min(cluster.users or sum(slots), len(trace))
+    pool_room = max(256, 4 * min(cluster.pool, len(trace))) if cluster.arrivals == "saturated" else 1024
     rooms = {
         at.POOL_ROOM: pool_room,
         at.HEAP_ROOM: max(64, 2 * users),
