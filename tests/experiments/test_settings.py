@@ -100,6 +100,7 @@ def test_a_fleet_may_have_slots_drift_outages_and_a_law_of_its_own():
     cluster = checked(fleet).cluster()
     assert (cluster.slots, cluster.kv_reserve, cluster.drift.growth) == ((8, 4), 10.0, 0.5)
     assert [(one.step, one.worker, one.back) for one in cluster.outages] == [(5, 1, False)]
+    assert checked(settled(workers=3, slots=[8])).cluster().slots_of == (8, 8, 8)
     assert isinstance(fleet.value.step_time(), Piecewise)
     assert isinstance(CompareSettings(sync_s="2:0.1").step_time(), Linear)
 

@@ -95,7 +95,7 @@ class FleetSettings:
         replayed = self.arrivals == "closed" and self.users == 0 and self.think_s is None
         return Cluster(
             workers=self.workers,
-            slots=tuple(self.slots) if isinstance(self.slots, list) else self.slots,
+            slots=_slots(self.slots),
             groups=tuple(self.groups),
             arrivals=self.arrivals,
             pool=self.pool,
@@ -195,6 +195,13 @@ def checked(settled: Settled[Any]) -> Any:
             hint = f"Give it to the law, e.g. linear:{name.replace('_', '-')}=..."
             raise refusal(settled, name, "none beside a law", hint)
     return _with_arrivals(settled)
+
+
+def _slots(given: int | list[int]) -> int | tuple[int, ...]:
+    """One number for all, or one a worker; a list of one is for all."""
+    if isinstance(given, int):
+        return given
+    return tuple(given) if len(given) > 1 else given[0]
 
 
 def _check_slots(settled: Settled[Any]) -> None:
