@@ -35,7 +35,6 @@ from evenstep.sim.cluster_state import State, prepared
 from evenstep.sim.drift import rounded
 from evenstep.sim.plain_door import PlainDoor
 
-
 _MOST_PROJECTED = 20_000_000  # cells of the table of projections
 _MOST_STEPS = 50_000_000  # length of the calendars of completions
 
