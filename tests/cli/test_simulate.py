@@ -49,6 +49,16 @@ def test_records_and_chrome_trace_are_written(capsys, tmp_path):
     assert "chrome trace:" in capsys.readouterr().out
 
 
+def test_a_chrome_trace_of_several_groups_says_which_it_shows(capsys, tmp_path):
+    words = ["--groups", "3,1", "--chrome-trace", str(tmp_path / "run.json")]
+    assert main([*SMALL, *words]) == 0
+    assert "steps of the first barrier group, 3 workers" in capsys.readouterr().out
+    events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    slices = [e for e in events if e["ph"] == "X"]
+    assert {e["tid"] for e in slices} == {1, 2, 3}
+    assert all(e["dur"] >= 0 for e in slices)
+
+
 def test_a_run_too_long_for_a_chrome_trace_says_so(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MOST_SAMPLED", 10)
     assert main([*SMALL, "--chrome-trace", str(tmp_path / "run.json")]) == 2
