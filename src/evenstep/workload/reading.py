@@ -19,6 +19,27 @@ _SAMPLE = "sample:"
 _SAMPLES = Path(__file__).parent / "samples"
 
 
+def source_of(path: Path, format: str | None = None, *, limit: int | None = None, **options: Any) -> Any:
+    """What replicates of a file are taken of: a recorded trace, or the generator a format describes (ServeGen).
+
+    Args:
+        path, format, limit, options: as `read_trace`.
+
+    Returns:
+        A `Trace`, or what the format's ``source`` answers, which draws.
+
+    Raises:
+        InputError: as `read_trace`.
+    """
+    bare = {key: value for key, value in options.items() if key not in ("skip_bad_rows", "seed")}
+    name, module, known = chosen(path, format, bare)
+    if hasattr(module, "source"):
+        known.pop("prefix_blocks", None)
+        return module.source(path, limit=limit, **known)
+    kept = {key: value for key, value in options.items() if key not in bare}
+    return read_trace(path, name, limit=limit, **kept, **known)
+
+
 def read_trace(
     path: str | Path,
     format: str | None = None,

@@ -38,12 +38,8 @@ def open_source(
         raise InputError("--limit", "limit", limit, "a whole number >= 1")
     if place.suffix in {".yaml", ".yml"} and format is None:
         return _cut(load(place, prefix_blocks=bool(options.get("prefix_blocks", True))), limit)
-    name, module, known = reading.chosen(place, format, options)
-    if hasattr(module, "source"):
-        known.pop("prefix_blocks", None)
-        return Workload(module.source(place, limit=limit, **known))
     return Workload(
-        reading.read_trace(place, name, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **known)
+        reading.source_of(place, format, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options)
     )
 
 

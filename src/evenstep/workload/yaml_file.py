@@ -166,13 +166,22 @@ def _synthetic(file: config.Document, section: SyntheticSection | None, name: st
 
 
 def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
-    from evenstep.workload.sources import open_source
-
     options = section.options if prefix_blocks else {"prefix_blocks": False, **section.options}
-    return open_source(
-        _beside(path, section.file), section.format, skip_bad_rows=section.skip_bad_rows, limit=section.limit,
-        seed=section.seed, **options,
-    ).source  # fmt: skip
+    file = reading.file_of(_beside(path, section.file))
+    if file.suffix in {".yaml", ".yml"} and section.format is None:
+        raise InputError(
+            str(path), "trace.file", section.file, "a trace file", "A workload file cannot name another."
+        )
+    if section.limit is not None and section.limit < 1:
+        raise InputError(str(path), "trace.limit", section.limit, "a whole number >= 1")
+    return reading.source_of(
+        file,
+        section.format,
+        skip_bad_rows=section.skip_bad_rows,
+        limit=section.limit,
+        seed=section.seed,
+        **options,
+    )
 
 
 class _Reading:
