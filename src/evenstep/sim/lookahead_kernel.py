@@ -122,6 +122,13 @@ def overloaded(sc, waiting_f):
             if W - same < C:
                 return False
         return True
+    # Two at a time: if no pair is of one class, a majority has one of each pair and the request left over.
+    twins = 0
+    for i in range(first, first + span - 1, 2):
+        twins += waiting_f[WAITING_LOAD, i] == waiting_f[WAITING_LOAD, i + 1]
+    over = waiting_f[WAITING_LOAD, first + span - 1]
+    if twins == 0 and C > 1 and over != waiting_f[WAITING_LOAD, first] and over != waiting_f[WAITING_LOAD, first + 1]:
+        return True
     candidate, votes = 0.0, 0
     for i in range(first, first + span):
         value = waiting_f[WAITING_LOAD, i]
