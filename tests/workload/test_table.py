@@ -15,7 +15,26 @@ def table(values: object, *, skip: bool = False, fast: bool = False, field: str 
 
 
 @pytest.mark.parametrize(
-    "value", ["1.5", "nan", "inf", "-3", "0", "", "x", "1_000", "²", None, MISSING, True, 2.5, 2**60]
+    "value",
+    [
+        "1.5",
+        "nan",
+        "inf",
+        "-3",
+        "0",
+        "",
+        "x",
+        "1_000",
+        "²",
+        "++7",
+        "18\x1c",
+        "9" * 5000,
+        None,
+        MISSING,
+        True,
+        2.5,
+        2**60,
+    ],
 )
 def test_a_bad_whole_number_names_file_line_field_and_value(value):
     with pytest.raises(InputError) as caught:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -180,12 +181,10 @@ class Table:
 
 def _as_whole(value: Any) -> int | None:
     """A whole number from text or JSON (``"12"``, 12 and 12.0, never 12.5, True or nan), or None."""
-    if (
-        isinstance(value, str)
-        and value.strip().lstrip("+-").isascii()
-        and value.strip().lstrip("+-").isdigit()
-    ):
-        value = int(value)
+    digits = value.strip().lstrip("+-") if isinstance(value, str) else ""
+    if digits.isascii() and digits.isdigit():
+        with suppress(ValueError):  # two signs, a control character beside them, thousands of digits
+            value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         number = _as_number(value)
         if number is None or not number.is_integer():
