@@ -127,7 +127,12 @@ def overloaded(sc, waiting_f):
     for i in range(first, first + span - 1, 2):
         twins += waiting_f[WAITING_LOAD, i] == waiting_f[WAITING_LOAD, i + 1]
     over = waiting_f[WAITING_LOAD, first + span - 1]
-    if twins == 0 and C > 1 and over != waiting_f[WAITING_LOAD, first] and over != waiting_f[WAITING_LOAD, first + 1]:
+    if (
+        twins == 0
+        and C > 1
+        and over != waiting_f[WAITING_LOAD, first]
+        and over != waiting_f[WAITING_LOAD, first + 1]
+    ):
         return True
     candidate, votes = 0.0, 0
     for i in range(first, first + span):
