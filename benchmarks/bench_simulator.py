@@ -88,7 +88,7 @@ def ratios(rounds: int, requests: int) -> None:
         ours(trace.head(3000), text, G, B)
         found, plain_s, our_s, scaled = [], [], [], []
         for _ in range(rounds):
-            yard = plain_step_s(trace, plain_numpy.fcfs, 16, 72, 0, 500)
+            yard = plain_step_s(trace, plain_numpy.fcfs, 16, 72, 0, 1500)
             baseline = plain_step_s(trace, plain, G, B, horizon, steps)
             seconds, run = ours(trace, text, G, B)
             step = seconds / run.totals.steps
@@ -124,11 +124,11 @@ class PlainFirstCome:
 
 
 def plain_door(rounds: int) -> None:
-    trace = burst(10_000)
+    trace = burst(60_000)  # long enough for what a run costs once not to count
     simulate(trace.head(2000), PlainFirstCome(), cluster=Cluster())
     shares = []
     for _ in range(rounds):
-        yard = plain_step_s(trace, plain_numpy.fcfs, 16, 72, 0, 500)
+        yard = plain_step_s(trace, plain_numpy.fcfs, 16, 72, 0, 1500)
         policy = PlainFirstCome()
         start = time.perf_counter()
         run = simulate(trace, policy, cluster=Cluster())

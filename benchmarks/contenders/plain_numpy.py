@@ -1,7 +1,7 @@
 """The decode cluster in plain NumPy, slot by slot: the yardstick every speed of the simulator is a ratio to.
 
 Same model and same answers as `evenstep.simulate` (saturated arrivals, one group, linear step time, +1 drift, per-request
-and per-step records). Policies: FCFS, BR-0 as printed, and BF-IO by greedy fill and local search.
+and per-step records, both energies among them). Policies: FCFS, BR-0 as printed, and BF-IO by greedy fill and local search.
 """
 
 from __future__ import annotations
@@ -107,6 +107,16 @@ def bf_io(projected, free, pool_load, rounds=200):
     return answer
 
 
+def joules(running, local_s, overhead_s, duration):
+    """Energy of one step under both accountings (BF-IO eqs. 10, 11, D44-D47), as our records hold it."""
+    idle_w, span_w, per_token = 100.0, 300.0, 6.0 * 8e9 / 312e12 / 0.45
+    busy = overhead_s + local_s
+    worked = (busy * np.minimum(1.0, running * per_token / busy) ** 0.7).sum()
+    average = (duration * np.minimum(1.0, running * per_token / duration) ** 0.7).sum()
+    idle = idle_w * duration * running.size
+    return idle + span_w * worked, idle + span_w * average
+
+
 def simulate(
     prompt, output, G, B, pool, policy, overhead_s=0.0049, per_token_s=1.1e-7, horizon=0, limit=None
 ):
@@ -150,7 +160,8 @@ def simulate(
         load = size.sum(axis=1)
         duration = overhead_s + per_token_s * load.max()
         active = row >= 0
-        steps.append((clock, duration, load.max(), load.sum(), load.min(), active.sum()))
+        energy = joules(active.sum(axis=1), per_token_s * load, overhead_s, duration)
+        steps.append((clock, duration, load.max(), load.sum(), load.min(), active.sum(), *energy))
         clock += duration
         left[active] -= 1
         size[active] += 1.0

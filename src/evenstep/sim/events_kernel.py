@@ -195,12 +195,14 @@ def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look
         sent += 1
         last = i
         if sent == possible:
-            beyond = np.int64(HOLD)
+            most, least = np.int64(HOLD), np.int64(HOLD)
             rest = worker[i + 1 : offered]
             for j in range(rest.size):
-                beyond = max(beyond, rest[j])
-            if beyond > HOLD:
-                sc[ERROR_KIND], sc[ERROR_WORKER], sc[ERROR_AT] = OVER_SLOTS, beyond, i + 1
+                most, least = max(most, rest[j]), min(least, rest[j])
+            if most > HOLD or least < HOLD:
+                unknown = least < HOLD or most >= sc[WORKERS]
+                sc[ERROR_KIND], sc[ERROR_AT] = UNKNOWN_WORKER if unknown else OVER_SLOTS, i + 1
+                sc[ERROR_WORKER] = least if least < HOLD else most
                 status = BROKEN
             break
     sf[WAIT_SUM], sc[WAITS] = waited, waits
