@@ -31,7 +31,7 @@ from evenstep.routing.bf_io_plan_kernel import (
 from evenstep.routing.bf_io_search_kernel import rank_beyond, rank_from, waiting_below, waiting_from
 
 #: Levels tried around the envelope of a plan.
-LEVELS = 32
+LEVELS = 20
 
 
 @borrowing

@@ -17,7 +17,7 @@ from evenstep.routing.view import HOLD
 #: Gains up to this many tokens are rounding, not progress.
 TOLERANCE = 1e-6
 #: Levels tried around the envelope of a plan, at most and for each slot.
-LEVELS, LEVELS_A_SLOT = 32, 4
+LEVELS, LEVELS_A_SLOT = 20, 4
 #: Times the best plan is fitted to another level, as long as that gains.
 ROUNDS = 2
 
