@@ -130,6 +130,7 @@ def _run(
     tally.add_requests(request_table)
     workers = WorkerTable(
         step_table.step,
+        step_table.group,
         step_table.start_s,
         step_table.duration_s,
         np.array([s[0] for s in samples], np.float64),

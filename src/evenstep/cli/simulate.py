@@ -159,10 +159,7 @@ def _chrome_trace(again: Callable[[int], Run], run: Run, settings: SimulateSetti
     whole = run.workers if run.workers.stride == 1 else again(run.totals.steps + 1).workers
     assert whole is not None
     steps = write_chrome_trace(path, whole, settings.step_time(), run.conditions)
-    sizes = run.conditions.group_sizes
     shown = f"the first {steps} of {run.totals.steps} steps"
-    if len(sizes) > 1:  # other groups keep clocks of their own, which the samples do not hold
-        shown = f"the first {steps} steps of the first barrier group, {sizes[0]} workers"
     return f"chrome trace: {path}, {shown}; open it in https://ui.perfetto.dev"
 
 

@@ -83,10 +83,11 @@ class StepTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkerTable:
-    """Samples of every worker, every `stride`-th step of group 0's clock (the stride doubles as a run grows); S rows.
+    """Samples of every worker at every `stride`-th step of each group (the stride doubles as a run grows); S rows.
 
     Args:
         step: int64[S], the step sampled.
+        group: int64[S], the barrier group whose step it is; workers of other groups are shown as they stand.
         start_s, duration_s: float64[S], seconds.
         load: float64[S, G], KV tokens.
         running: int64[S, G], requests.
@@ -94,6 +95,7 @@ class WorkerTable:
     """
 
     step: I8
+    group: I8
     start_s: F8
     duration_s: F8
     load: F8

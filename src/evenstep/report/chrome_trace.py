@@ -27,9 +27,8 @@ def write_chrome_trace(
 ) -> int:
     """Write some steps of a run in the Trace Event Format.
 
-    Each worker of the first barrier group has a track with two kinds of slices: ``decode``, overhead and local work,
-    and ``barrier wait``, the rest of the step. Counters show the envelope, the imbalance and the idle share. Other
-    groups keep their own clocks, which the samples do not hold.
+    Each worker has a track with two kinds of slices: ``decode``, overhead and local work, and ``barrier wait``, the rest
+    of its group's step. Counters show envelope, imbalance and idle share, of each barrier group where there are several.
 
     Args:
         path: the file, JSON.
@@ -60,13 +59,12 @@ def write_chrome_trace(
     if not 0 <= first < workers.step.size:
         raise InputError("chrome trace", "first", first, f"a step in 0..{workers.step.size - 1}")
     last = min(first + limit, workers.step.size)
-    size = conditions.group_sizes[0]
-    head = _names(conditions, size)
+    head = _names(conditions, conditions.workers)
     with replacing(path) as out:
         out.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
         out.write(b",\n".join(orjson.dumps(event) for event in head))
         for row in range(first, last):
-            for event in _step_events(workers, row, law, size):
+            for event in _step_events(workers, row, law, conditions.group_sizes):
                 out.write(b",\n")
                 out.write(orjson.dumps(event))
         out.write(b"\n]}\n")
@@ -100,16 +98,21 @@ def _names(conditions: Conditions, size: int) -> list[dict[str, Any]]:
     return events
 
 
-def _step_events(workers: WorkerTable, row: int, law: StepTime, size: int) -> list[dict[str, Any]]:
-    """Slices and counters of one step."""
-    load, running = workers.load[row, :size], workers.running[row, :size]
+def _step_events(
+    workers: WorkerTable, row: int, law: StepTime, sizes: tuple[int, ...]
+) -> list[dict[str, Any]]:
+    """Slices and counters of one step of one group."""
+    group = int(workers.group[row])
+    first, size = sum(sizes[:group]), sizes[group]
+    part = slice(first, first + size)
+    load, running = workers.load[row, part], workers.running[row, part]
     start, duration = float(workers.start_s[row]), float(workers.duration_s[row])
     busy = np.minimum(
-        law.overhead_seconds(size) + law.table().local_seconds(workers.load[row])[:size], duration
+        law.overhead_seconds(size) + law.table().local_seconds(workers.load[row])[part], duration
     )
     events: list[dict[str, Any]] = []
     for worker in range(size):
-        common = {"ph": "X", "pid": _PROCESS, "tid": worker + 1}
+        common = {"ph": "X", "pid": _PROCESS, "tid": first + worker + 1}
         args = {"step": int(workers.step[row]), "load": float(load[worker]), "running": int(running[worker])}
         events.append(
             {
@@ -128,5 +131,6 @@ def _step_events(workers: WorkerTable, row: int, law: StepTime, size: int) -> li
     idle = 1.0 - float(load.mean()) / top if top > 0 else 0.0
     counters = {"envelope": top, "imbalance": size * top - float(load.sum()), "idle share": idle}
     for name, value in counters.items():
+        name = name if len(sizes) == 1 else f"{name}, group {group}"
         events.append({"ph": "C", "pid": _PROCESS, "name": name, "ts": start * _MICRO, "args": {name: value}})
     return events

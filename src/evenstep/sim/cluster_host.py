@@ -413,8 +413,10 @@ def _samples(state: State) -> WorkerTable:
     sc = state.ints.window(at.SCALARS_I)
     rows = int(sc[at.SAMPLES])
     times: F8 = state.floats.window(at.SAMPLE_F)[:rows]
+    steps = state.ints.window(at.SAMPLE_I)[:rows]
     return WorkerTable(
-        step=state.ints.window(at.SAMPLE_I)[:rows].copy(),
+        step=steps[:, 0].copy(),
+        group=steps[:, 1].copy(),
         start_s=times[:, 0].copy(),
         duration_s=times[:, 1].copy(),
         load=state.floats.window(at.SAMPLE_LOAD)[:rows].copy(),

@@ -129,12 +129,13 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
                 continue
             if sc[STEP_ROWS] == step_i.shape[1]:
                 return FLUSH
-            if q == 0 and sc[STRIDE] > 0 and group_i[STEP, 0] % sc[STRIDE] == 0:
-                sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_running)
+            if sc[STRIDE] > 0 and group_i[STEP, q] % sc[STRIDE] == 0:
+                sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_running, q)
             start_step(sc, sf, wi, load, group_i, group_f, step_times, slot_i, buckets, output, profile, local,
                        count_power, table, law, step_i, step_f, q)  # fmt: skip
-            if q == 0 and sc[SAMPLES] > 0 and sample_i[sc[SAMPLES] - 1] == group_i[STEP, 0]:
-                sample_f[sc[SAMPLES] - 1, 1] = group_f[END, 0] - sf[NOW]
+            newest = sc[SAMPLES] - 1
+            if newest >= 0 and sample_i[newest, 0] == group_i[STEP, q] and sample_i[newest, 1] == q:
+                sample_f[newest, 1] = group_f[END, q] - sf[NOW]
         sc[PHASE] = NEXT
 
 
@@ -200,7 +201,7 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
         floats[at_f[STEP_OUT_F] : at_f[STEP_OUT_F] + 9 * rows].reshape((9, rows)),
         ints[at_i[DECISION_OUT_I] : at_i[DECISION_OUT_I] + 4 * decisions].reshape((decisions, 4)),
         floats[at_f[DECISION_OUT_F] : at_f[DECISION_OUT_F] + 2 * decisions].reshape((decisions, 2)),
-        ints[at_i[SAMPLE_I] : at_i[SAMPLE_I] + samples],
+        ints[at_i[SAMPLE_I] : at_i[SAMPLE_I] + 2 * samples].reshape((samples, 2)),
         floats[at_f[SAMPLE_F] : at_f[SAMPLE_F] + 2 * samples].reshape((samples, 2)),
         floats[at_f[SAMPLE_LOAD] : at_f[SAMPLE_LOAD] + samples * G].reshape((samples, G)),
         ints[at_i[SAMPLE_RUNNING] : at_i[SAMPLE_RUNNING] + samples * G].reshape((samples, G)),

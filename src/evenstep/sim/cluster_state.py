@@ -133,7 +133,7 @@ def _shapes(
         at.ENDED: (rows,),
         at.STEP_OUT_I: (at.STEP_INTS, rows),
         at.DECISION_OUT_I: (decisions, 4),
-        at.SAMPLE_I: (samples,),
+        at.SAMPLE_I: (samples, 2),
         at.SAMPLE_RUNNING: (samples, G),
         at.LOOK: (S if H > 0 else 0, 4),
     }

@@ -61,13 +61,13 @@ def local_times(load, unit, law, local, low, high):
 
 
 @jit
-def sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_running):
-    """Keep every worker's load at each stride-th step of group 0; a full table drops every other row."""
+def sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_running, q):
+    """Keep every worker's load at each stride-th step of a group; a full table drops every other row."""
     at = sc[SAMPLES]
-    if at == sample_i.size:
+    if at == sample_i.shape[0]:
         half = at // 2
         for i in range(half):
-            sample_i[i] = sample_i[2 * i]
+            sample_i[i, 0], sample_i[i, 1] = sample_i[2 * i, 0], sample_i[2 * i, 1]
             sample_f[i, 0], sample_f[i, 1] = sample_f[2 * i, 0], sample_f[2 * i, 1]
             for g in range(sc[WORKERS]):
                 sample_load[i, g] = sample_load[2 * i, g]
@@ -75,9 +75,9 @@ def sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_ru
         sc[STRIDE] *= 2
         sc[SAMPLES] = half
         at = half
-        if group_i[STEP, 0] % sc[STRIDE] != 0:
+        if group_i[STEP, q] % sc[STRIDE] != 0:
             return
-    sample_i[at] = group_i[STEP, 0]
+    sample_i[at, 0], sample_i[at, 1] = group_i[STEP, q], q
     sample_f[at, 0] = sf[NOW]
     sample_f[at, 1] = 0.0
     for g in range(sc[WORKERS]):
