@@ -19,6 +19,9 @@ OPTIONS = (
     "br-0:pick=fit,order=margin,solver=bitset",
     "br-h:horizon=4,score=single,penalty=1",
     "br-h:horizon=4,pick=fit,order=margin",
+    "vllm:score=waiting-4",
+    "sglang:score=total-tokens",
+    "dynamo:temperature=0.5",
 )
 
 

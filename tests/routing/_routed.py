@@ -61,3 +61,27 @@ def routed(policy: RoutingPolicy, view: RoutingView) -> list[int]:
     """The answer, equal through both doors."""
     assert_doors_agree(policy, view)
     return policy.route(view).worker.tolist()
+
+
+def routed_plainly(policy: RoutingPolicy, view: RoutingView) -> list[int]:
+    """The answer of a policy without a kernel: it keeps the contract and fills all slots where KV memory does not bind."""
+    worker = policy.route(view).worker
+    assert broken_rule(view, policy.route(view)) == ""
+    if np.isinf(view.kv_free).all():
+        assert (worker >= 0).sum() == min(view.waiting_id.size, view.free_slots.sum())
+    return worker.tolist()
+
+
+def assert_always_to_the_least(
+    worker: list[int], view: RoutingView, load: np.ndarray, charge: np.ndarray
+) -> None:
+    """Every admitted request, in order, went to a worker of smallest load among those where it fits."""
+    load, free, kv = load.astype(float), view.free_slots.copy(), view.kv_free.copy()
+    for request, g in enumerate(worker):
+        if g >= 0:
+            assert load[g] == load[(free > 0) & (kv >= view.waiting_load[request])].min()
+            load[g], free[g], kv[g] = (
+                load[g] + charge[request],
+                free[g] - 1,
+                kv[g] - view.waiting_load[request],
+            )
