@@ -191,7 +191,7 @@ def compare_runs(runs: Sequence[Sequence[Run]], baseline: int = 0) -> Comparison
         baseline=baseline,
         replicates=replicates,
         trace=trace,
-        notes=notes,
+        notes=(*notes, *prediction_notes(results)),
         yardsticks=_yardsticks(results[0], first.conditions),
     )
 
@@ -217,6 +217,20 @@ def policy_result(
         versus_first=None if first is None or own is first else _paired(own, first),
         versus=None if baseline is None or own is baseline else _paired(own, baseline),
     )
+
+
+def prediction_notes(results: Sequence[PolicyResult]) -> tuple[str, ...]:
+    """A sentence for every policy whose predictor had too little to go by at times."""
+    notes: list[str] = []
+    for result in results:
+        short = sum(summary.get("predictor_too_short", 0) for summary in result.summaries)
+        if short:
+            asked = sum(summary["predictions"] for summary in result.summaries)
+            notes.append(
+                f"{result.policy}: {short} of {asked} predictions had too short a history;"
+                " those requests were taken to stay."
+            )
+    return tuple(notes)
 
 
 def outcomes(summary: dict[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from evenstep.predict.view import Active, Finished, Prediction
+from evenstep.request import F8
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,9 @@ class Oracle:
     def predict(self, active: Active, horizon: int) -> Prediction:
         left = active.true_left.astype(np.float64)
         return Prediction(steps_left=left, leaves=(left <= horizon).astype(np.float64))
+
+    def curve(self, active: Active, horizon: int) -> F8:
+        return (active.true_left[:, None] > np.arange(horizon + 1)).astype(np.float64)
 
     def learn(self, finished: Finished) -> None:
         """The oracle has nothing to learn."""

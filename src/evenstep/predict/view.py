@@ -58,6 +58,20 @@ class Predictor(Protocol):
     def learn(self, finished: Finished) -> None: ...
 
 
+@runtime_checkable
+class SurvivalCurve(Protocol):
+    """A predictor that knows more than two numbers: the chance to be there still at every step of the window."""
+
+    def curve(self, active: Active, horizon: int) -> F8:
+        """float64[N, H+1], ``P(r > h)`` for h = 0..H: column 0 is 1, and no column is above the one before it."""
+        ...
+
+
+def counted_of(predictor: object) -> dict[str, int]:
+    """What a predictor counts of its own doings by name, for instance answers given without enough history."""
+    return dict(getattr(predictor, "counted", {}))
+
+
 def is_oracle(predictor: object) -> bool:
     """Whether the predictor is shown true lengths: unreachable live, and marked so in every table."""
     return bool(getattr(predictor, "oracle", False))

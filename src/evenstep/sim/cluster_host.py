@@ -27,7 +27,7 @@ from evenstep.measure.records import (
 )
 from evenstep.measure.tally import Tally
 from evenstep.predict.oracle import Oracle
-from evenstep.predict.view import NOTHING, Active, Finished, Predictor, is_oracle
+from evenstep.predict.view import NOTHING, Active, Finished, Predictor, counted_of, is_oracle
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import horizon_of
 from evenstep.sim import cluster_layout as at
@@ -85,7 +85,8 @@ def run(
     asked = _Asked(predictor, horizon, trace) if prediction == 2 else None
     plain = PlainDoor(policy, state, seed, name) if kernel is None else None
     _carry(state, policy, kernel, plain, gathered, asked, name)
-    return _finished(state, gathered, conditions, trace, samples, records)
+    counted = asked.counted() if asked is not None else {}
+    return _finished(state, gathered, conditions, trace, samples, records, counted)
 
 
 def _carry(
@@ -294,11 +295,17 @@ class _Asked:
         self.gate = float(getattr(predictor, "gate", 0.5))
         self.literal = getattr(predictor, "refresh", "anchored") == "literal"
         self.seen = 0  # completions in the record buffer the predictor has learned from
+        self.predictions, self.accepted = 0, 0
 
     def see(self, state: State) -> None:
         """Let the predictor learn from the completions since the last call; the buffer is about to be emptied."""
         self._learn(state)
         self.seen = 0
+
+    def counted(self) -> dict[str, int]:
+        """What was asked, what passed the gate, and what the predictor counts itself."""
+        own = {f"predictor_{name}": count for name, count in counted_of(self.predictor).items()}
+        return {"predictions": self.predictions, "predictions_accepted": self.accepted, **own}
 
     def answer(self, state: State) -> None:
         self._learn(state)
@@ -317,7 +324,10 @@ class _Asked:
                 f"predictor {type(self.predictor).__name__} answered {steps.shape} steps and {leaves.shape} chances"
                 f" for {count} requests; expected finite values, one a request"
             )
-        expected = np.where(leaves >= self.gate, np.clip(steps, 1.0, self.horizon), self.horizon)
+        passes = leaves >= self.gate
+        self.predictions += count
+        self.accepted += int(np.count_nonzero(passes))
+        expected = np.where(passes, np.clip(steps, 1.0, self.horizon), self.horizon)
         stays = (expected >= self.horizon) & (not self.literal)
         state.floats.window(at.DUE_F)[:count] = np.where(stays, -1.0, expected)
 
@@ -375,7 +385,8 @@ def _complaint(state: State, status: int, name: str) -> str:
 
 
 def _finished(
-    state: State, gathered: _Gathered, conditions: Conditions, trace: Trace, samples: int, records: bool
+    state: State, gathered: _Gathered, conditions: Conditions, trace: Trace, samples: int, records: bool,
+    counted: dict[str, int],
 ) -> Run:  # fmt: skip
     sc, sf = state.ints.window(at.SCALARS_I), state.floats.window(at.SCALARS_F)
     totals = Totals(
@@ -388,6 +399,7 @@ def _finished(
         active_steps=int(sc[at.ACTIVE_STEPS]),
         restarts=int(sc[at.RESTARTS]),
         overloaded_steps=int(sc[at.OVERLOADED]),
+        counted=counted,
     )
     now = float(sf[at.NOW])
     decided = concatenate(DecisionTable, gathered.decided) if gathered.decisions else None
