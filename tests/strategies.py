@@ -37,6 +37,8 @@ def routing_views(
     waiting: tuple[int, int] = (0, 12),
     groups: tuple[int, int] = (1, 2),
     equal_slots: bool = False,
+    cached: bool = False,
+    keys: int = 0,
 ) -> RoutingView:
     """Consistent routing views of 1..8 workers in 1..2 groups with 0..12 waiting requests.
 
@@ -48,6 +50,8 @@ def routing_views(
         memory: words of `memory`, all >= 0.
         workers, waiting, groups: smallest and largest count, both included.
         equal_slots: every worker has the same number of slots, so ``running + queued + free_slots`` is constant.
+        cached: whole tokens of every prompt are cached on every worker; else nothing is known.
+        keys: requests share so many keys; 0 = each has its own.
     """
     G = draw(st.integers(*workers))
     W = draw(st.integers(*waiting))
@@ -81,6 +85,8 @@ def routing_views(
     ids = sorted(draw(st.lists(st.integers(0, 10_000), min_size=W, max_size=W, unique=True)))
     steps = [float(x) if x else math.nan for x in ints(0, 500, W)]
     costs = [1e-7] * G if draw(st.booleans()) else [1e-7 * (1 + x) for x in ints(0, 3, G)]
+    sizes = [max(x, unit) for x in tokens(size_limit, W)]
+    prefixes = [x / 4 * size for size in sizes for x in ints(0, 4, G)] if cached else []
     return RoutingView(
         decision=draw(st.integers(0, 1000)),
         seed=draw(st.integers(0, 3)),
@@ -95,14 +101,14 @@ def routing_views(
         kv_free=_read_only(kv_free, np.float64),
         seconds_per_token=_read_only(costs, np.float64),
         waiting_id=_read_only(ids, np.int64),
-        waiting_load=_read_only([max(x, unit) for x in tokens(size_limit, W)], np.float64),
+        waiting_load=_read_only(sizes, np.float64),
         waited_s=_read_only(waited, np.float64),
         waiting_class=_read_only(ints(0, 2, W), np.int64),
-        waiting_key=_read_only(ids, np.int64),
+        waiting_key=_read_only([i % keys for i in ids] if keys else ids, np.int64),
         waiting_steps=_read_only(steps, np.float64),
         projections=_read_only(projections, np.float64, (G, horizon + 1)),
         growth=_read_only([float(h) for h in range(horizon + 1)], np.float64),
-        cached_tokens=_read_only([], np.float64, (0, 0)),
+        cached_tokens=_read_only(prefixes, np.float64, (W, G) if cached else (0, 0)),
         memory=_read_only(ints(0, 9, memory), np.int64),
     )
 

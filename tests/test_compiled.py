@@ -24,6 +24,13 @@ class Parameters:
 
 
 @dataclass(frozen=True)
+class Numbers:
+    few: tuple[float, ...] = (2.0, 0.5)
+    none: tuple[float, ...] = ()
+    more: int = 7
+
+
+@dataclass(frozen=True)
 class Words:
     name: str = "free text"
 
@@ -34,6 +41,10 @@ def test_fields_become_numbers_in_the_order_they_are_declared():
     assert found[:3].tolist() == [3.0, 0.5, 1.0]
     assert math.isnan(found[3])
     assert found[4] == 1.0
+
+
+def test_a_tuple_of_numbers_is_led_by_its_length():
+    assert compiled.parameters(Numbers()).tolist() == [2.0, 2.0, 0.5, 0.0, 7.0]
 
 
 def test_a_choice_that_cannot_be_numbered_is_refused():

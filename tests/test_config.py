@@ -199,3 +199,17 @@ def test_the_schema_says_what_the_docstring_says():
     assert properties["workers"]["description"] == "workers of the fleet."
     assert properties["overhead_s"]["description"] == properties["per_token_s"]["description"] == "seconds."
     assert config.schema(Fleet, "fleet")["$defs"]["Pool"]["properties"]["limit"]["description"]
+
+
+def test_numbers_may_be_repeated_in_text():
+    assert (
+        config.numbers_of("law", "speed", "2*1/0.5")
+        == config.numbers_of("law", "speed", (1, 1, 0.5))
+        == (1.0, 1.0, 0.5)
+    )
+
+
+@pytest.mark.parametrize("text", ["", "x", "1/", "0*1", "-1*2", "1.5*2", "inf", "*3"])
+def test_text_that_is_no_numbers_names_field_and_value(text):
+    with pytest.raises(InputError, match=r"^law: speed is "):
+        config.numbers_of("law", "speed", text)

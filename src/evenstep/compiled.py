@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,13 +143,18 @@ route_kernel = declared(ROUTE)
 def parameters(policy: object) -> NDArray[np.float64]:
     """The fields of a policy, law or the like as one float64 vector, in the order they are declared.
 
-    Booleans become 0 or 1, ``None`` becomes nan, and a choice becomes its index in the field's ``Literal``.
+    Booleans become 0 or 1, ``None`` becomes nan, a choice becomes its index in the field's ``Literal``, and a tuple of
+    numbers its length and the numbers.
     """
     hints = get_type_hints(type(policy))
     values: list[float] = []
     for field in dataclasses.fields(policy):  # type: ignore[arg-type]
         value = getattr(policy, field.name)
-        values.append(_choice(hints[field.name], value) if isinstance(value, str) else _number(value))
+        if isinstance(value, tuple):
+            numbers = cast("tuple[float, ...]", value)
+            values += [float(len(numbers)), *map(float, numbers)]
+        else:
+            values.append(_choice(hints[field.name], value) if isinstance(value, str) else _number(value))
     return np.array(values, dtype=np.float64)
 
 

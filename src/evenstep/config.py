@@ -8,17 +8,31 @@ nested where the dataclass nests. An unknown key, a key given twice or a value t
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from evenstep.errors import InputError, nearest
 
 T = TypeVar("T")
 
+#: Numbers, or text such as ``1/1/0.5`` or ``8*1/8*0.5``: on a command line commas part options already.
+Numbers: TypeAlias = tuple[float, ...] | str
 #: The version every YAML file of the project states.
 VERSION = 1
 
@@ -363,3 +377,35 @@ def meaning(kind: Any) -> dict[str, str]:
             for field in fields.split(", "):
                 found[field] = re.sub(r"\s+", " ", text).strip()
     return found
+
+
+def numbers_of(where: str, field: str, value: Numbers) -> tuple[float, ...]:
+    """Finite numbers from themselves or from text; ``3*x`` in text stands for three times x.
+
+    Raises:
+        InputError: text that is not a list of numbers, or a number that is not finite.
+    """
+    if not isinstance(value, str):
+        return tuple(finite(where, field, x) for x in value)
+    numbers: list[float] = []
+    for part in value.split("/"):
+        count, times, number = part.partition("*") if "*" in part else ("1", "*", part)
+        if not (count.strip().isdecimal() and int(count) > 0 and times):
+            raise InputError(where, field, value, "numbers written x/y/z or 3*x/y")
+        numbers += [finite(where, field, number)] * int(count)
+    return tuple(numbers)
+
+
+def finite(where: str, field: str, value: object) -> float:
+    """A finite number from itself or from text.
+
+    Raises:
+        InputError: no number, or one that is not finite.
+    """
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InputError(where, field, str(value), "a number") from None
+    if not math.isfinite(number):
+        raise InputError(where, field, number, "a finite number")
+    return number

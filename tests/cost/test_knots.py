@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.cost.knots import check_knots, check_sync, numbers_of, pairs_of, sync_seconds
+from evenstep.cost.knots import check_knots, check_sync, pairs_of, sync_seconds
 from evenstep.errors import InputError
 
 
@@ -10,20 +10,10 @@ def test_pairs_read_the_same_from_text_and_from_a_list():
     assert pairs_of("law", "knots", "0:0/1e5:0.011") == pairs_of("law", "knots", ((0, 0), (100000, 0.011)))
 
 
-def test_numbers_may_be_repeated_in_text():
-    assert numbers_of("law", "speed", "2*1/0.5") == numbers_of("law", "speed", (1, 1, 0.5)) == (1.0, 1.0, 0.5)
-
-
 @pytest.mark.parametrize("text", ["0", "0:1:2", "", "a:b", "0:nan/1:2", "0:0//1:1"])
 def test_text_that_is_no_pairs_names_field_and_value(text):
     with pytest.raises(InputError, match=r"^law: knots is "):
         pairs_of("law", "knots", text)
-
-
-@pytest.mark.parametrize("text", ["", "x", "1/", "0*1", "-1*2", "1.5*2", "inf", "*3"])
-def test_text_that_is_no_numbers_names_field_and_value(text):
-    with pytest.raises(InputError, match=r"^law: speed is "):
-        numbers_of("law", "speed", text)
 
 
 @pytest.mark.parametrize(

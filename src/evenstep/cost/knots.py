@@ -1,7 +1,7 @@
-"""What the step-time laws share: lists of numbers written as text, and the synchronisation term.
+"""What the step-time laws share: pairs of numbers written as text, and the synchronisation term.
 
-On a command line commas part options, so a list is written with slashes: ``0:0/100000:0.011`` are pairs,
-``1/1/0.5`` or ``8*1/8*0.5`` are numbers. In YAML and Python the same values are lists.
+On a command line commas part options, so pairs are written with slashes: ``0:0/100000:0.011``. In YAML and Python the
+same values are lists.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from evenstep.config import finite
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.errors import InputError
 
 #: Pairs of numbers, or text such as ``0:0/100000:0.011``.
 Pairs: TypeAlias = tuple[tuple[float, float], ...] | str
-#: Numbers, or text such as ``1/1/0.5`` or ``8*1/8*0.5``.
-Numbers: TypeAlias = tuple[float, ...] | str
 #: Seconds whatever the group, or pairs of group size and seconds.
 Sync: TypeAlias = float | Pairs
 
@@ -34,27 +33,10 @@ def pairs_of(where: str, field: str, value: Pairs) -> tuple[tuple[float, float],
         parts = [part.split(":") for part in value.split("/")]
         if any(len(part) != 2 for part in parts):
             raise InputError(where, field, value, "pairs written x:y/x:y")
-        pairs = [(_number(where, field, x), _number(where, field, y)) for x, y in parts]
+        pairs = [(finite(where, field, x), finite(where, field, y)) for x, y in parts]
     else:
-        pairs = [(_number(where, field, x), _number(where, field, y)) for x, y in value]
+        pairs = [(finite(where, field, x), finite(where, field, y)) for x, y in value]
     return tuple(pairs)
-
-
-def numbers_of(where: str, field: str, value: Numbers) -> tuple[float, ...]:
-    """Finite numbers from themselves or from text; ``3*x`` in text stands for three times x.
-
-    Raises:
-        InputError: text that is not a list of numbers, or a number that is not finite.
-    """
-    if not isinstance(value, str):
-        return tuple(_number(where, field, x) for x in value)
-    numbers: list[float] = []
-    for part in value.split("/"):
-        count, times, number = part.partition("*") if "*" in part else ("1", "*", part)
-        if not (count.strip().isdecimal() and int(count) > 0 and times):
-            raise InputError(where, field, value, "numbers written x/y/z or 3*x/y")
-        numbers += [_number(where, field, number)] * int(count)
-    return tuple(numbers)
 
 
 def check_seconds(where: str, field: str, value: float) -> None:
@@ -95,7 +77,7 @@ def check_sync(where: str, field: str, sync: Sync) -> Sync:
         InputError: negative seconds, a group size below 1, or sizes that do not ascend.
     """
     if isinstance(sync, str) and ":" not in sync:
-        sync = _number(where, field, sync)
+        sync = finite(where, field, sync)
     if isinstance(sync, int | float):
         check_seconds(where, field, sync)
         return float(sync)
@@ -129,16 +111,6 @@ def as_lines(knots: Sequence[tuple[float, float]], above: float = 0.0) -> Piecew
     """The knots as the arrays compiled loops take, `above` seconds taken off."""
     load, seconds = np.array(knots, np.float64).T
     return PiecewiseLinear(np.ascontiguousarray(load), np.ascontiguousarray(seconds[None, :] - above))
-
-
-def _number(where: str, field: str, value: object) -> float:
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise InputError(where, field, str(value), "a number") from None
-    if not math.isfinite(number):
-        raise InputError(where, field, number, "a finite number")
-    return number
 
 
 def _shown(pair: tuple[float, float]) -> str:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenstep.cost.knots import Numbers, Sync, check_seconds, check_sync, numbers_of, sync_seconds
+from evenstep.config import Numbers, numbers_of
+from evenstep.cost.knots import Sync, check_seconds, check_sync, sync_seconds
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.errors import InputError
 from evenstep.request import F8, I8

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evenstep import names
-from evenstep.cost.knots import numbers_of
+from evenstep.config import numbers_of
 from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, nearest

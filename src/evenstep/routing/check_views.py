@@ -14,6 +14,8 @@ from evenstep.routing.view import RoutingView
 def check_views(horizon: int, memory: int, count: int = 60, spare: int = 0) -> Iterator[RoutingView]:
     """Views of 1..16 workers in 1..3 groups with 0..24 waiting requests; every fourth is limited by KV memory.
 
+    Every fifth knows what of each prompt is cached on each worker, every sixth has workers of different speed.
+
     Args:
         horizon: H; `projections` has H+1 columns.
         memory: words the policy keeps.
@@ -44,6 +46,8 @@ def _view(rng: np.random.Generator, number: int, H: int, memory: int, spare: int
     ids: I8 = np.sort(rng.permutation(1000)[:W])
     steps: F8 = rng.integers(1, 500, W).astype(np.float64)
     steps[rng.random(W) < 0.5] = np.nan
+    size: I8 = rng.integers(1, sizes, W)
+    slower = np.arange(G) % 3 if number % 6 == 5 else np.zeros(G)
 
     def ints(values: Any) -> I8:
         return window(values, np.int64, spare)
@@ -63,15 +67,23 @@ def _view(rng: np.random.Generator, number: int, H: int, memory: int, spare: int
         free_slots=ints(rng.integers(0, 4, G)),
         running=ints(running),
         kv_free=floats(rng.integers(0, 3 * sizes, G) if number % 4 == 0 else np.full(G, np.inf)),
-        seconds_per_token=floats(np.full(G, 1e-7)),
+        seconds_per_token=floats(1e-7 * (1 + slower)),
         waiting_id=ints(ids),
-        waiting_load=floats(rng.integers(1, sizes, W)),
+        waiting_load=floats(size),
         waited_s=floats(np.sort(rng.integers(0, 200, W) / 4)[::-1]),
         waiting_class=ints(rng.integers(0, 2, W)),
-        waiting_key=ints(ids),
+        waiting_key=ints(ids // 4 if number % 2 else ids),
         waiting_steps=floats(steps),
         projections=floats(ahead),
         growth=floats(np.arange(H + 1)),
-        cached_tokens=floats(np.zeros((0, 0))),
+        cached_tokens=floats(_cached(number, size, G)),
         memory=ints(rng.integers(0, 5, memory)),
     )
+
+
+def _cached(number: int, size: I8, workers: int) -> F8:
+    """float64[W, G], whole tokens of every prompt cached on every worker; [0, 0] for most views."""
+    if number % 5 != 2:
+        return np.zeros((0, 0))
+    share = np.random.default_rng(10_000 + number).integers(0, 5, (size.size, workers)) / 4
+    return np.floor(share * size[:, None])

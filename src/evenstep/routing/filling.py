@@ -36,6 +36,13 @@ class Filling:
         self.free_slots[worker] -= 1
         self.kv_free[worker] -= self._waiting_load[request]
 
+    def move(self, request: int, worker: int) -> None:
+        """Send a request that was sent somewhere else to this worker."""
+        before = self.worker[request]
+        self.free_slots[before] += 1
+        self.kv_free[before] += self._waiting_load[request]
+        self.send(request, worker)
+
     @property
     def full(self) -> bool:
         """Whether no worker has a slot left."""

@@ -24,6 +24,7 @@ from evenstep.sim import cluster_layout as at
 from evenstep.sim.cluster_layout import Buffer
 from evenstep.sim.drift import GRAIN, Drift, cumulated
 
+MOST_PARAMETERS = 1088  # words of a policy's fields
 ANY_DEPTH = 1 << 40  # queue depth "any number"
 # Rows of a record buffer between two visits of the host; a visit costs as much as a thousand steps.
 KEPT_ROWS, PASSING_ROWS = 1 << 16, 1 << 14
@@ -148,7 +149,7 @@ def _shapes(
         at.QUEUE_F: (queue,),
         at.PROJECTIONS: (G, int(sc[at.PROJECTED])),
         at.GROWTH: (H + 1,),
-        at.PARAMETERS: (64,),
+        at.PARAMETERS: (MOST_PARAMETERS,),
         at.SCRATCH_F: (scratch[1],),
         at.DUE_F: (due,),
         at.COUNT_POWER: (B + 1,),
