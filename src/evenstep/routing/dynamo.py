@@ -11,6 +11,7 @@ from evenstep import streams
 from evenstep.errors import InputError
 from evenstep.request import F8
 from evenstep.routing.filling import Filling
+from evenstep.routing.roulette import spin
 from evenstep.routing.view import RoutingDecision, RoutingView
 
 
@@ -91,8 +92,8 @@ def _pick(cost: F8, temperature: float, chance: float) -> int:
     if temperature == 0 or span == 0:
         tied = np.flatnonzero(cost == least)
         return int(tied[int(chance * tied.size)])
-    weight = np.cumsum([_exponential((c - least) / (span * temperature)) for c in cost.tolist()])
-    return int(np.searchsorted(weight, chance * weight[-1], side="right"))
+    weight = np.array([_exponential((c - least) / (span * temperature)) for c in cost.tolist()])
+    return int(spin(weight, chance))
 
 
 def _exponential(x: float) -> float:
