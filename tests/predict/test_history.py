@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.predict.asked import both_stages, ints
+from tests.predict.asked import active, both_stages, finished, ints
 
 from evenstep.errors import InputError
 from evenstep.predict import history_kernel
-from evenstep.predict.history import LONGEST, History, distance
+from evenstep.predict.history import LONGEST, History, differ
 
 lengths_of = st.lists(st.integers(1, 60), max_size=40)
 
@@ -21,7 +21,7 @@ lengths_of = st.lists(st.integers(1, 60), max_size=40)
 )
 def test_both_stages_and_the_curve_are_those_of_the_latest_lengths(lengths, ages, horizon, window):
     history = History(window, 0.0)
-    history.learn(ints(*lengths))
+    history.learn(finished(*lengths))
     kept = lengths[-window:]
     assert history.lengths.tolist() == kept
     answer, silent = history.leaving(ints(*ages), horizon)
@@ -37,25 +37,133 @@ def test_both_stages_and_the_curve_are_those_of_the_latest_lengths(lengths, ages
         assert answer.steps_left[i] == pytest.approx(max(1.0, stays[i, :horizon].sum()), rel=1e-12)
 
 
-@settings(max_examples=30, deadline=None)
-@given(lengths_of, st.integers(1, 12))
-def test_the_compiled_window_is_the_plain_one_bit_by_bit(lengths, window):
-    def made(learn, leaving):
-        ring, state = np.zeros(window, np.int64), np.zeros(2, np.int64)
-        counts, trees = np.zeros(64, np.int64), np.zeros((2, 64), np.int64)
-        learn(ring, state, counts, trees, ints(*lengths), 0)
-        ages = np.arange(0, 70, 7)
-        steps, leaves = np.zeros(ages.size), np.zeros(ages.size)
-        silent = leaving(state, counts, trees, ages, 9, 2, steps, leaves)
-        return [a.tobytes() for a in (ring, state, counts, trees, steps, leaves)], silent
+@st.composite
+def lives(draw):
+    """Events of requests 0..7 in order: (request, age it was asked about at) or (request, -length it ended with)."""
+    events, age, ended = [], {}, set()
+    for request, step, ends in draw(
+        st.lists(st.tuples(st.integers(0, 7), st.integers(1, 9), st.booleans()), max_size=40)
+    ):
+        if request not in ended:
+            age[request] = age.get(request, 0) + step
+            events.append((request, -age[request] if ends else age[request]))
+            ended |= {request} if ends else set()
+    return events
 
-    plain = [getattr(f, "py_func", f) for f in (history_kernel.learn, history_kernel.leaving)]
-    assert made(history_kernel.learn, history_kernel.leaving) == made(*plain)
+
+def fed(history, events):
+    for request, value in events:
+        if value > 0:
+            history.asked(active(value, first=request))
+        else:
+            history.learn(finished(-value, first=request))
+    history.learn(finished())
+    return history
+
+
+def kaplan_meier(records, age, horizon):
+    """P(r > h) for h = 0..H by the words of the definition."""
+    chance, found = 1.0, [1.0]
+    for x in range(age + 1, age + horizon + 1):
+        at_risk = sum(abs(r) >= x for r in records)
+        if at_risk:
+            chance *= 1 - sum(r == x for r in records) / at_risk
+        found.append(chance)
+    return found
+
+
+@settings(max_examples=80, deadline=None)
+@given(lives(), st.integers(0, 40), st.integers(1, 12), st.integers(1, 9), st.integers(0, 3))
+def test_running_requests_count_as_longer_than_their_age(events, age, horizon, window, ahead):
+    history = fed(History(window, 0.0, running=1, ahead=ahead), events)
+    last = dict(events)
+    order = list(dict.fromkeys(request for request, _ in events))
+    records = history.records.tolist()
+    whole = [-v if v < 0 else -v - ahead for v in (last[request] for request in order)]
+    assert len(history) == sum(r > 0 for r in records)
+    assert len(records) >= min(len(order), window) * any(v < 0 for v in last.values())
+    if len(records) == len(order):
+        assert sorted(records) == sorted(whole)
+    answer, silent = history.leaving(ints(age), horizon)
+    stays, _ = history.curve(ints(age), horizon)
+    assert silent == (not any(r > age for r in records))
+    expected = [1.0] * (horizon + 1) if silent else kaplan_meier(records, age, horizon)
+    assert stays[0].tolist() == pytest.approx(expected, abs=1e-12)
+    assert answer.leaves[0] == pytest.approx(1 - expected[-1], abs=1e-12)
+    assert answer.steps_left[0] == pytest.approx(max(1.0, sum(expected[:-1])), abs=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(lives(), st.integers(0, 3))
+def test_the_compiled_window_is_the_plain_one_bit_by_bit(events, running):
+    compiled = fed(History(5, 0.0, running), events)
+    plain_kernel = {
+        name: getattr(value, "py_func", value)
+        for name, value in vars(history_kernel).items()
+        if callable(value)
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, function in plain_kernel.items():
+            patch.setattr(history_kernel, name, function)
+        plain = fed(History(5, 0.0, running), events)
+        bits = answers(plain)
+    assert answers(compiled) == bits
+
+
+def answers(history):
+    ages = np.arange(0, 40, 3)
+    prediction, _ = history.leaving(ages, 7)
+    stays, _ = history.curve(ages, 7)
+    return [a.tobytes() for a in (history.records, prediction.steps_left, prediction.leaves, stays)]
+
+
+def test_asking_alone_changes_no_answer():
+    history = History(100, 0.0, running=1)
+    history.learn(finished(5, 10, 20))
+    before = answers(history)
+    for round_ in range(600):
+        history.asked(active(*[round_ % 30] * 3))
+    assert answers(history) == before
+    history.learn(finished(20))
+    assert sorted(history.records.tolist()) == [-29, -29, -29, 5, 10, 20, 20]
+
+
+def test_running_requests_count_from_a_number_of_ended_ones_on():
+    history = History(100, 0.0, running=3)
+    history.asked(active(7, 8))
+    history.learn(finished(5, 10))
+    assert sorted(history.records.tolist()) == [5, 10]
+    history.learn(finished(4))
+    assert sorted(history.records.tolist()) == [-8, -7, 4, 5, 10]
+
+
+def test_the_window_grows_with_the_requests_that_run():
+    history = History(10, 0.0, running=1)
+    history.learn(finished(*[5] * 30))
+    assert history.records.size == 10
+    history.asked(active(*[7] * 4000))
+    history.learn(finished(9, first=0))
+    history.learn(finished(*[6] * 13_000, first=10_000))
+    assert history.records.size == 4 * 3999
+    assert len(history) == 13_000
+
+
+def test_what_still_runs_when_it_leaves_the_window_is_known_and_not_entered_again():
+    history = History(3, 0.0, running=1)
+    history.learn(finished(1))
+    history.asked(active(2))
+    history.learn(finished(*[5] * 9))
+    assert history.records.tolist() == [5, 5, 5, 5]
+    history.asked(active(40))
+    with pytest.raises(InputError, match="request 0: output_tokens is 39; expected at least 40"):
+        history.learn(finished(39, first=0))
+    history.learn(finished(45, first=0))
+    assert history.records.tolist() == [5, 5, 5, 5]
 
 
 def test_lengths_beyond_the_first_table_are_taken_in_and_counted_like_any():
     history = History(10, 0.0)
-    history.learn(ints(5, 40_000, 7, 10**9))
+    history.learn(finished(5, 40_000, 7, 10**9))
     assert history.lengths.tolist() == [5, 40_000, 7, LONGEST]
     answer, silent = history.leaving(ints(6, 39_990, 50_000, LONGEST), 20)
     assert answer.leaves.tolist() == [1 / 3, 1 / 2, 0.0, 0.0]
@@ -67,7 +175,7 @@ def test_a_length_below_one_is_a_bad_one(lengths):
     with pytest.raises(
         InputError, match=rf"finished: output_tokens is {lengths[-1]}; expected an integer >= 1"
     ):
-        History(10, 0.0).learn(ints(*lengths))
+        History(10, 0.0).learn(finished(*lengths))
 
 
 def test_an_age_below_zero_is_a_bad_one():
@@ -81,10 +189,10 @@ def test_an_age_below_zero_is_a_bad_one():
 def test_when_outputs_change_the_old_ones_are_forgotten_and_it_is_counted():
     rng = np.random.default_rng(3)
     history = History(2000, 2.0)
-    history.learn(rng.integers(1, 100, 2000))
+    history.learn(finished(*rng.integers(1, 100, 2000)))
     assert (history.drifts, history.forgotten, len(history)) == (0, 0, 2000)
     for _ in range(10):
-        history.learn(rng.integers(300, 400, 100))
+        history.learn(finished(*rng.integers(300, 400, 100)))
     assert history.drifts >= 1
     assert history.forgotten >= 2000 - 1000
     assert np.mean(history.lengths >= 300) > 0.9
@@ -96,14 +204,28 @@ def test_outputs_that_do_not_change_are_kept():
     rng = np.random.default_rng(5)
     history = History(1000, 2.0)
     for _ in range(100):
-        history.learn(np.clip(rng.gamma(1.5, 180, 100), 1, 2000).astype(np.int64))
+        history.learn(finished(*np.clip(rng.gamma(1.5, 180, 100), 1, 2000)))
     assert history.drifts <= 1
     never = History(1000, 0.0)
-    never.learn(np.repeat([1, 500], 1000))
+    never.learn(finished(*np.repeat([1, 500], 1000)))
     assert never.drifts == 0
 
 
-def test_the_distance_is_the_largest_gap_of_the_two_distribution_functions():
-    assert distance(ints(1, 2, 3, 4), ints(3, 4, 5, 6)) == 0.5
-    assert distance(ints(1, 1), ints(1, 1, 1)) == 0.0
-    assert distance(ints(1), ints(2)) == 1.0
+def test_halves_differ_when_their_distance_is_more_than_chance_explains():
+    low, high = (
+        np.arange(1, 101),
+        np.arange(51, 151),
+    )  # distance 1/2; chance at level 2: 2 * sqrt(2 / 100) = 0.28
+    assert differ(low, high, 2.0)
+    assert not differ(low, high, 3.6)
+    assert differ(low, high, 3.5)
+    assert not differ(low, low[::-1], 0.01)
+
+
+def test_requests_that_still_run_make_no_difference_by_themselves():
+    rng = np.random.default_rng(2)
+    lengths = rng.integers(1, 400, 2000)
+    censored_at = rng.integers(0, 400, 1000)
+    young = np.where(lengths[1000:] > censored_at, -censored_at, lengths[1000:])
+    assert differ(lengths[:1000], young[young > 0], 2.0)  # completions alone look shorter
+    assert not differ(lengths[:1000], young, 2.0)

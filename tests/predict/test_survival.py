@@ -51,6 +51,17 @@ def test_a_request_cannot_end_with_fewer_tokens_than_it_had_produced():
         survival.learn(finished(49, first=7))
 
 
+def test_requests_that_run_count_from_the_next_completion_on():
+    survival, letter = Survival(running=3, refresh_every=1), Survival(running=0)
+    for one in (survival, letter):
+        one.learn(finished(5, 10))
+        one.predict(active(7, 8), 6)
+        one.learn(finished(4))
+    # above 4: lengths 5 and 10, and two that run, at 8 and 9 when they are asked about again
+    assert survival.predict(active(4), 1).leaves.tolist() == [1 / 4]
+    assert letter.predict(active(4), 1).leaves.tolist() == [1 / 2]
+
+
 def test_it_is_found_by_name_and_takes_its_options_as_text():
     found = names.build("predict", names.parse("survival:window=50,gate=0.7,refresh=literal,refresh_every=8"))
     assert isinstance(found, Survival)
@@ -60,7 +71,15 @@ def test_it_is_found_by_name_and_takes_its_options_as_text():
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("window", 0), ("minimum", 0), ("drift", -1), ("refresh_every", 0), ("gate", 1.5), ("gate", "nan")],
+    [
+        ("window", 0),
+        ("minimum", 0),
+        ("drift", -1),
+        ("running", -1),
+        ("refresh_every", 0),
+        ("gate", 1.5),
+        ("gate", "nan"),
+    ],
 )
 def test_an_option_out_of_range_is_named(option, value):
     with pytest.raises(InputError, match=f"survival: {option} is "):

@@ -1,80 +1,121 @@
-"""The lengths a predictor has learned from: a window over completions that notices when they change."""
+"""The requests a predictor has learned from: a window that counts those still running, and notices change."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.predict import history_kernel as kernel
-from evenstep.predict.view import Prediction
+from evenstep.predict.view import Active, Finished, Prediction
 from evenstep.request import F8, I8
 
 #: Lengths above are entered as this one: the prefix sums have an entry for every length.
 LONGEST = (1 << 20) - 1
+#: Requests known outside the window; of more, all are forgotten.
+MOST_OUTSIDE = 100_000
 _FIRST_SIZE = 1 << 11
-_FEWEST = 100  # lengths in the window before its halves are compared
+_FEWEST = 100  # requests in the window before its halves are compared
 _ROUNDS = 10  # comparisons in the time in which the window fills anew
+_PENDING = 256  # calls whose ages are kept until the next completion
 
 
 @dataclass(slots=True, eq=False)
 class History:
-    """Output lengths of the latest completions, with prefix sums.
+    """The latest requests by their start: output lengths of those that have ended, ages of those that run.
+
+    Lengths of completed requests alone say too little of long ones while a system fills or after its traffic changed:
+    those have not ended yet. So a running request counts as one longer than its age, by the product-limit estimate of
+    Kaplan and Meier: chances of passing each age, multiplied. Where nothing runs it is the empirical distribution, and it
+    is that of the ended requests before `running` of them are known.
 
     The older and the recent half of the window are compared every tenth of its length by the Kolmogorov-Smirnov
-    distance D. When ``D > drift * sqrt(1/n + 1/m)``, n and m the halves' sizes, the traffic has changed: the older half
-    is forgotten, again and again until the halves agree or few are left.
+    distance D of their estimates. When ``D > drift * sqrt(1/n + 1/m)``, n and m the (effective) sizes of the halves,
+    the traffic has changed: the older half is forgotten, again and again until the halves agree or few are left.
 
     Args:
-        window: most lengths that are kept.
-        drift: how far the halves may differ; 2 is one false alarm in 1,500 comparisons; 0 = never compared.
+        window: most requests that are kept; never fewer than four times those that run.
+        drift: how far the halves may differ; 0 = never compared.
+        running: ended requests from which on those that run count; 0 = never.
+        ahead: tokens a running request is taken to produce after it was asked about: until it is asked about again.
 
     Attributes:
         drifts: changes of the traffic noticed so far.
-        forgotten: lengths forgotten for them, before they had left the window.
+        forgotten: requests forgotten for them, before they had left the window.
     """
 
     window: int
     drift: float
+    running: int = 0
+    ahead: int = 0
     drifts: int = field(default=0, init=False)
     forgotten: int = field(default=0, init=False)
-    _ring: I8 = field(init=False, repr=False)
     _state: I8 = field(init=False, repr=False)
+    _records: I8 = field(init=False, repr=False)
+    _table: I8 = field(init=False, repr=False)
     _counts: I8 = field(init=False, repr=False)
     _trees: I8 = field(init=False, repr=False)
+    _pending: list[tuple[I8, I8]] = field(default_factory=list[tuple[I8, I8]], init=False, repr=False)
     _until_check: int = field(default=_FEWEST, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._ring = np.zeros(self.window, np.int64)
-        self._state = np.zeros(2, np.int64)
-        self._counts = np.zeros(_FIRST_SIZE, np.int64)
-        self._trees = np.zeros((2, _FIRST_SIZE), np.int64)
+        self._state = np.zeros(kernel.STATE, np.int64)
+        self._state[kernel.LIMIT] = self.window
+        self._records = np.zeros((2, _FIRST_SIZE), np.int64)
+        self._table = np.full((3, _FIRST_SIZE), kernel.FREE, np.int64)
+        self._counts = np.zeros((2, _FIRST_SIZE), np.int64)
+        self._trees = np.zeros((3, _FIRST_SIZE), np.int64)
 
     def __len__(self) -> int:
-        return int(self._state[kernel.HELD])
+        """Requests of the window that have ended."""
+        return int(self._state[kernel.NEXT] - self._state[kernel.FIRST] - self._state[kernel.RUNNING])
+
+    @property
+    def records(self) -> I8:
+        """int64[n], every request of the window in order of entry: its length, or less its age while it runs."""
+        numbers = np.arange(self._state[kernel.FIRST], self._state[kernel.NEXT])
+        return self._records[kernel.LENGTH, numbers & (self._records.shape[1] - 1)]
 
     @property
     def lengths(self) -> I8:
-        """int64[len], the lengths of the window, oldest first."""
-        place = self._state[kernel.OLDEST] + np.arange(len(self))
-        return self._ring[place % self.window]
+        """int64[len], the output lengths of the window."""
+        records = self.records
+        return records[records > 0]
 
-    def learn(self, lengths: I8) -> None:
-        """Enter lengths in order of completion; the oldest leave once the window is full.
+    def asked(self, active: Active) -> None:
+        """These requests run and have produced so much: known from the next completion on, so that asking alone
+        changes no answer.
+        """
+        self._pending.append((active.request_id, active.age))
+        if len(self._pending) > _PENDING:
+            requests, ages = (np.concatenate(part)[::-1] for part in zip(*self._pending, strict=True))
+            _, last = np.unique(requests, return_index=True)
+            last = np.sort(last)[::-1]
+            self._pending = [(requests[last], ages[last])]
+
+    def learn(self, finished: Finished) -> None:
+        """Enter completions in order; the oldest requests leave once the window is full.
 
         Raises:
-            InputError: a length below 1.
+            InputError: a length below 1, or below what its request had produced when it was last asked about.
         """
-        done = kernel.learn(self._ring, self._state, self._counts, self._trees, lengths, 0)
-        while done < lengths.size:
-            if lengths[done] < 1:
-                raise InputError("finished", "output_tokens", int(lengths[done]), "an integer >= 1")
-            if lengths[done] > LONGEST:
-                lengths = np.minimum(lengths, LONGEST)
-            self._grow(int(lengths[done]))
-            done = kernel.learn(self._ring, self._state, self._counts, self._trees, lengths, done)
+        for requests, ages in self._pending:
+            self._make_room(requests.size)
+            self._enter(requests, ages)
+        self._pending.clear()
+        requests, lengths = finished.request_id, finished.output_tokens
+        self._make_room(requests.size)
+        done = 0
+        while True:
+            done = kernel.learn(
+                self._state, self._records, self._table, self._counts, self._trees, requests, lengths, done
+            )
+            if done == lengths.size:
+                break
+            lengths = self._mended(lengths, requests, done)
+        if 0 < self.running <= len(self) and not self._state[kernel.CENSORING]:
+            self._count_running()
         self._until_check -= lengths.size
         if self._until_check <= 0 and self.drift > 0.0:
             self._compare()
@@ -85,7 +126,7 @@ class History:
         Args:
             age: int64[N], tokens produced.
             horizon: H, steps.
-            minimum: lengths above an age that it takes to say something about it.
+            minimum: ended requests longer than an age that it takes to say something about it.
 
         Raises:
             InputError: an age below 0.
@@ -106,34 +147,116 @@ class History:
         silent = kernel.curve(self._state, self._counts, self._trees, age, horizon, minimum, stays)
         return stays, _checked(silent, age)
 
-    def _grow(self, length: int) -> None:
-        size = 1 << length.bit_length()
-        self._counts = np.zeros(size, np.int64)
-        self._trees = np.zeros((2, size), np.int64)
-        kernel.rebuild(self._ring, self._state, self._counts, self._trees)
+    def _count_running(self) -> None:
+        """From now on requests that run count; those known already enter among the ended ones, in order of request."""
+        state, table = self._state, self._table
+        known = table[:, table[kernel.NUMBER] != kernel.FREE]
+        numbers = np.arange(state[kernel.FIRST], state[kernel.NEXT])
+        ended = self._records[:, numbers & (self._records.shape[1] - 1)]
+        requests = np.concatenate([ended[kernel.ID], known[kernel.KEY]])
+        values = np.concatenate([ended[kernel.LENGTH], -known[kernel.AGE]])
+        order = np.argsort(requests, kind="stable")
+        table[kernel.NUMBER] = kernel.FREE
+        for array in (state, self._counts, self._trees):
+            array[:] = 0
+        state[[kernel.LIMIT, kernel.CENSORING]] = self.window, 1
+        self._make_room(requests.size)
+        for request, value in zip(requests[order], values[order], strict=True):
+            if value > 0:
+                kernel.append(state, self._records, self._table, self._counts, self._trees, request, value)
+            else:
+                self._enter(np.array([request]), np.array([-value]))
+
+    def _enter(self, requests: I8, ages: I8) -> None:
+        kernel.asked(
+            self._state, self._records, self._table, self._counts, self._trees, requests, ages, self.ahead
+        )
+
+    def _make_room(self, requests: int) -> None:
+        """Grow the arrays so that so many requests can enter."""
+        state = self._state
+        kept = int(state[kernel.NEXT] - state[kernel.FIRST])
+        if kept + requests >= self._records.shape[1]:
+            numbers = np.arange(state[kernel.FIRST], state[kernel.NEXT])
+            old, self._records = self._records, np.zeros((2, _power(2 * (kept + requests))), np.int64)
+            self._records[:, numbers % self._records.shape[1]] = old[:, numbers % old.shape[1]]
+        if 2 * (state[kernel.ENTRIES] + requests) >= self._table.shape[1]:
+            known = self._table[:, self._table[kernel.NUMBER] != kernel.FREE]
+            if state[kernel.OUTSIDE] > MOST_OUTSIDE:
+                known = known[:, known[kernel.NUMBER] != kernel.NOWHERE]
+            state[[kernel.ENTRIES, kernel.OUTSIDE]] = 0
+            self._table = np.full((3, _power(4 * (known.shape[1] + requests))), kernel.FREE, np.int64)
+            for request, number, age in known.T:
+                kernel.enter(state, self._table, request, number, age)
+
+    def _mended(self, lengths: I8, requests: I8, place: int) -> I8:
+        """The lengths with what stopped the kernel put right, or an error."""
+        length = int(lengths[place])
+        if length < 1:
+            raise InputError("finished", "output_tokens", length, "an integer >= 1")
+        if length < self._counts.shape[1]:
+            produced = int(self._table[kernel.AGE, int(kernel.place_of(self._table, int(requests[place])))])
+            raise InputError(
+                f"finished: request {requests[place]}", "output_tokens", length, f"at least {produced}",
+                "It had produced that many when its prediction was asked for.",
+            )  # fmt: skip
+        size = _power(min(length, LONGEST))
+        self._counts, self._trees = np.zeros((2, size), np.int64), np.zeros((3, size), np.int64)
+        kernel.rebuild(self._state, self._records, self._counts, self._trees)
+        return np.minimum(lengths, LONGEST)
 
     def _compare(self) -> None:
         """Forget the older half while it differs from the recent one."""
-        held = len(self)
-        while len(self) >= _FEWEST:
-            lengths = self.lengths
-            half = lengths.size // 2
-            older, recent = lengths[:half], lengths[half:]
-            if distance(older, recent) <= self.drift * math.sqrt(1.0 / older.size + 1.0 / recent.size):
+        kept = before = self.records.size
+        while kept >= _FEWEST:
+            records = self.records
+            if not differ(records[: kept // 2], records[kept // 2 :], self.drift, self.ahead):
                 break
-            kernel.forget(self._ring, self._state, self._counts, self._trees, half)
-        self.drifts += len(self) < held
-        self.forgotten += held - len(self)
-        self._until_check = max(_FEWEST, len(self)) // _ROUNDS
+            kernel.forget(self._state, self._records, self._table, self._counts, self._trees, kept // 2)
+            kept -= kept // 2
+        self.drifts += kept < before
+        self.forgotten += before - kept
+        self._until_check = max(_FEWEST, kept) // _ROUNDS
 
 
-def distance(one: I8, other: I8) -> float:
-    """Kolmogorov-Smirnov distance: the largest gap between the two empirical distribution functions, in 0..1."""
-    one, other = np.sort(one), np.sort(other)
-    at = np.concatenate([one, other])
-    below_one = np.searchsorted(one, at, side="right") / one.size
-    below_other = np.searchsorted(other, at, side="right") / other.size
-    return float(np.abs(below_one - below_other).max())
+def differ(one: I8, other: I8, drift: float, ahead: int = 0) -> bool:
+    """Whether the laws of two samples, some of it censored, lie further apart than chance explains.
+
+    Args:
+        one, other: int64[n] and int64[m], lengths, or less the age of a request that runs.
+        drift: D times ``1 / sqrt(1/n + 1/m)`` from which they do; for n and m stands, at each length, how many requests
+            without censoring would leave as many at risk.
+        ahead: tokens by which the ages may be too high; the laws differ when they do with any ages in between.
+    """
+    at = np.unique(np.concatenate([one[one > 0], other[other > 0]]))
+    (most_one, size_one), (most_other, size_other) = _passing(one, at), _passing(other, at)
+    least_one, least_other = most_one, most_other
+    if ahead > 0:
+        (least_one, size_one), (least_other, size_other) = (
+            _passing(np.where(sample > 0, sample, np.minimum(sample + ahead, 0)), at)
+            for sample in (one, other)
+        )
+    known = (size_one > 0) & (size_other > 0)
+    gap = np.maximum(least_one - most_other, least_other - most_one)[known]
+    return bool(np.any(gap > drift * np.sqrt(1.0 / size_one[known] + 1.0 / size_other[known])))
+
+
+def _passing(sample: I8, at: I8) -> tuple[F8, F8]:
+    """Kaplan-Meier: chances to pass each length of `at`, and how many uncensored requests they are worth."""
+    longest = np.sort(np.abs(sample))
+    ended = np.sort(sample[sample > 0])
+    at_risk = sample.size - np.searchsorted(
+        longest, at, side="left"
+    )  # a running one is at risk up to its age
+    events = np.searchsorted(ended, at, side="right") - np.searchsorted(ended, at, side="left")
+    passing: F8 = np.cumprod(1.0 - events / np.maximum(at_risk, 1), dtype=np.float64)
+    before = np.concatenate([[1.0], passing[:-1]])
+    return passing, np.where(before > 0, at_risk / np.maximum(before, 1e-300), 0.0)
+
+
+def _power(number: int) -> int:
+    """The smallest power of two above a number."""
+    return 1 << int(number).bit_length()
 
 
 def _checked(silent: int, age: I8) -> int:

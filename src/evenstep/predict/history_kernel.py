@@ -1,112 +1,246 @@
 # pyright: basic
-"""A window of output lengths as counts by length with prefix sums that are kept, not rebuilt (two Fenwick trees).
+"""A window of requests as counts by length with prefix sums that are kept, not rebuilt (Fenwick trees).
 
-Adding or forgetting a length and asking how many lengths lie in an interval cost O(log longest), whatever the window.
-All sums are whole numbers, so answers are the same bits in any order of learning.
+A request of the window has ended, with its output length, or runs, with the tokens it had produced when it was last asked
+about: its length is more than that (right-censored). Entering and leaving cost O(log longest), whatever the window; sums are
+whole numbers, so where nothing is censored answers are the same bits in any order of learning.
 """
 
 from __future__ import annotations
 
 from evenstep.compiled import jit
 
-#: Places of `state`: the oldest length in the ring, how many it holds.
-OLDEST, HELD = 0, 1
+#: Places of `state`. Requests have running numbers FIRST .. NEXT - 1 in the window, RUNNING of them still run; the table of
+#: requests that were asked about has ENTRIES, OUTSIDE of them without a place in the window; LIMIT is the window's size;
+#: CENSORING is 1 where running requests count.
+FIRST, NEXT, RUNNING, ENTRIES, OUTSIDE, LIMIT, CENSORING, STATE = range(8)
+#: Rows of `records` (columns: running number modulo their count): the request; its length, or less its age while it runs.
+ID, LENGTH = 0, 1
+#: Rows of `table`, open addressing by request: the request, its running number (or one of the two below), its age.
+KEY, NUMBER, AGE = 0, 1, 2
+NOWHERE, FREE = -1, -2
+#: Rows of `counts` and `trees`: ended requests by length, running ones by age; `trees` also sums the lengths of the ended.
+ENDED, RUNS, TOKENS = 0, 1, 2
 
 
 @jit
-def change(counts, trees, length, sign):
-    """Enter (sign 1) or take back (sign -1) one length.
-
-    Args:
-        counts: int64[L], how often each length 0..L-1 stands in the window; L is a power of two.
-        trees: int64[2, L], Fenwick trees over lengths: their number and their sum.
-    """
-    counts[length] += sign
-    place = length
-    while place < counts.size:
-        trees[0, place] += sign
-        trees[1, place] += sign * length
+def change(counts, trees, row, value, sign):
+    """Enter (sign 1) or take back (sign -1) one length (row `ENDED`) or age (row `RUNS`)."""
+    counts[row, value] += sign
+    place = value
+    while 0 < place < trees.shape[1]:
+        trees[row, place] += sign
+        if row == ENDED:
+            trees[TOKENS, place] += sign * value
         place += place & -place
 
 
 @jit
-def forget(ring, state, counts, trees, number):
-    """Take back the oldest lengths of the window."""
+def rebuild(state, records, counts, trees):
+    """Enter the whole window into empty `counts` and `trees`."""
+    for number in range(state[FIRST], state[NEXT]):
+        length = records[LENGTH, number & (records.shape[1] - 1)]
+        change(counts, trees, ENDED if length > 0 else RUNS, abs(length), 1)
+
+
+@jit
+def place_of(table, request):
+    """Column of a request in the table, or of the free place where it would stand."""
+    mask = table.shape[1] - 1
+    place = request & mask
+    while table[NUMBER, place] != FREE and table[KEY, place] != request:
+        place = (place + 1) & mask
+    return place
+
+
+@jit
+def enter(state, table, request, number, age):
+    """Write a request into the table."""
+    place = place_of(table, request)
+    if table[NUMBER, place] == FREE:
+        state[ENTRIES] += 1
+        state[OUTSIDE] += number == NOWHERE
+    table[KEY, place] = request
+    table[NUMBER, place] = number
+    table[AGE, place] = age
+
+
+@jit
+def remove(state, table, place):
+    """Free a place of the table and close the gap in the chains that pass it."""
+    mask = table.shape[1] - 1
+    state[ENTRIES] -= 1
+    state[OUTSIDE] -= table[NUMBER, place] == NOWHERE
+    gap, here = place, place
+    while True:
+        here = (here + 1) & mask
+        if table[NUMBER, here] == FREE:
+            break
+        home = table[KEY, here] & mask
+        if ((here - home) & mask) >= ((here - gap) & mask):
+            for row in range(3):
+                table[row, gap] = table[row, here]
+            gap = here
+    table[NUMBER, gap] = FREE
+
+
+@jit
+def forget(state, records, table, counts, trees, number):
+    """The oldest requests leave the window; those that still run stay known, outside of it."""
     for _ in range(number):
-        change(counts, trees, ring[state[OLDEST]], -1)
-        state[OLDEST] = (state[OLDEST] + 1) % ring.size
-        state[HELD] -= 1
+        column = state[FIRST] & (records.shape[1] - 1)
+        length = records[LENGTH, column]
+        if length > 0:
+            change(counts, trees, ENDED, length, -1)
+        else:
+            change(counts, trees, RUNS, -length, -1)
+            state[RUNNING] -= 1
+            table[NUMBER, place_of(table, records[ID, column])] = NOWHERE
+            state[OUTSIDE] += 1
+        state[FIRST] += 1
 
 
 @jit
-def rebuild(ring, state, counts, trees):
-    """Enter every length of the window into empty `counts` and `trees`."""
-    for i in range(state[HELD]):
-        change(counts, trees, ring[(state[OLDEST] + i) % ring.size], 1)
+def append(state, records, table, counts, trees, request, length):
+    """A request enters the window, ended (length > 0) or running; the oldest make room.
+
+    The window holds LIMIT requests; where running ones count, four times as many as run if that is more.
+    """
+    column = state[NEXT] & (records.shape[1] - 1)
+    records[ID, column] = request
+    records[LENGTH, column] = length
+    state[NEXT] += 1
+    if length > 0:
+        change(counts, trees, ENDED, length, 1)
+    else:
+        change(counts, trees, RUNS, -length, 1)
+        state[RUNNING] += 1
+    most = max(state[LIMIT], 4 * state[ENTRIES] * state[CENSORING])
+    if state[NEXT] - state[FIRST] > most:
+        forget(state, records, table, counts, trees, state[NEXT] - state[FIRST] - most)
 
 
 @jit
-def learn(ring, state, counts, trees, lengths, first):
-    """Enter lengths from `first` on, in order, each in place of the oldest once the window is full.
+def asked(state, records, table, counts, trees, requests, ages, ahead):
+    """Running requests have produced so much; new ones enter the window where running requests count.
+
+    They count as still there `ahead` tokens later: they are asked about again by then, or have ended.
+    """
+    for i in range(requests.size):
+        request, age = requests[i], min(ages[i] + ahead, counts.shape[1] - 1)
+        place = place_of(table, request)
+        number = table[NUMBER, place]
+        if number == FREE:
+            if state[CENSORING] == 1:
+                enter(state, table, request, state[NEXT], ages[i])
+                append(state, records, table, counts, trees, request, -age)
+            else:
+                enter(state, table, request, NOWHERE, ages[i])
+            continue
+        table[AGE, place] = ages[i]
+        if number != NOWHERE:
+            column = number & (records.shape[1] - 1)
+            change(counts, trees, RUNS, -records[LENGTH, column], -1)
+            change(counts, trees, RUNS, age, 1)
+            records[LENGTH, column] = -age
+
+
+@jit
+def learn(state, records, table, counts, trees, requests, lengths, first):
+    """Requests from `first` on have ended, with these lengths, in order.
 
     Returns:
-        How many of `lengths` are entered: fewer than all when the next one is below 1 or does not fit `counts`.
+        How many of them are entered: fewer than all when the next length is below 1, does not fit `counts`, or is below
+        what its request had produced.
     """
-    for i in range(first, lengths.size):
-        length = lengths[i]
-        if length < 1 or length >= counts.size:
+    for i in range(first, requests.size):
+        request, length = requests[i], lengths[i]
+        if length < 1 or length >= counts.shape[1]:
             return i
-        if state[HELD] == ring.size:
-            forget(ring, state, counts, trees, 1)
-        ring[(state[OLDEST] + state[HELD]) % ring.size] = length
-        state[HELD] += 1
-        change(counts, trees, length, 1)
-    return lengths.size
+        place = place_of(table, request)
+        number = table[NUMBER, place]
+        if number == FREE:
+            append(state, records, table, counts, trees, request, length)
+            continue
+        if length < min(table[AGE, place], counts.shape[1] - 1):
+            return i
+        remove(state, table, place)
+        if number != NOWHERE:
+            column = number & (records.shape[1] - 1)
+            change(counts, trees, RUNS, -records[LENGTH, column], -1)
+            change(counts, trees, ENDED, length, 1)
+            records[LENGTH, column] = length
+            state[RUNNING] -= 1
+        elif state[CENSORING] == 0:
+            append(state, records, table, counts, trees, request, length)
+    return requests.size
+
+
+@jit
+def below(trees, row, value):
+    """Prefix sum of a row of the trees: what stands at 1..value."""
+    total = 0
+    place = value
+    while place > 0:
+        total += trees[row, place]
+        place &= place - 1
+    return total
 
 
 @jit
 def leaving(state, counts, trees, ages, horizon, minimum, steps_left, leaves):
-    """Both stages of the empirical survival estimate, for every age.
+    """Both stages of the survival estimate, for every age.
 
     Args:
         ages: int64[N], tokens produced.
         horizon: H, steps.
-        minimum: lengths above an age below which the window says nothing about it.
+        minimum: ended requests longer than an age below which the window says nothing about it.
         steps_left, leaves: float64[N], written: E[min(r, H)] in 1..H, and P(r <= H); H and 0 where it says nothing.
 
     Returns:
         Number of ages the window says nothing about; -1 - i when ages[i] is negative.
     """
     silent = 0
-    top = counts.size - 1
+    top = counts.shape[1] - 1
+    ended = state[NEXT] - state[FIRST] - state[RUNNING]
+    running = state[RUNNING] - counts[RUNS, 0]  # those of age 0 are above no age
     for i in range(ages.size):
-        age = ages[i]
-        if age < 0:
+        if ages[i] < 0:
             return -1 - i
-        start = min(age, top)
+        age = min(ages[i], top)
         end = min(age + horizon, top)
-        survivors = state[HELD]
-        gone, tokens = 0, 0
-        place = end
-        while place > 0:
-            gone += trees[0, place]
-            tokens += trees[1, place]
-            place &= place - 1
-        place = start
-        while place > 0:
-            number = trees[0, place]
-            survivors -= number
-            gone -= number
-            tokens -= trees[1, place]
-            place &= place - 1
-        if survivors < minimum:
+        before = below(trees, ENDED, age)
+        longer = ended - before
+        if longer < minimum:
             silent += 1
-            steps_left[i] = horizon
-            leaves[i] = 0.0
+            steps_left[i], leaves[i] = horizon, 0.0
             continue
-        inside = tokens - gone * age + (survivors - gone) * horizon
-        steps_left[i] = min(max(inside / survivors, 1.0), float(horizon))
-        leaves[i] = gone / survivors
+        at_risk, censored = longer, 0
+        if running > 0:
+            at_risk += running - below(trees, RUNS, age)
+            censored = below(trees, RUNS, max(age, end - 1)) - below(trees, RUNS, age)
+        if censored == 0:  # the product of chances telescopes
+            gone = below(trees, ENDED, end) - before
+            tokens = below(trees, TOKENS, end) - below(trees, TOKENS, age)
+            inside = tokens - gone * age + (at_risk - gone) * horizon
+            steps_left[i] = inside / at_risk
+            leaves[i] = gone / at_risk
+        else:
+            chance, start, expected = 1.0, at_risk, 1.0
+            for x in range(age + 1, age + horizon):
+                if x <= top:
+                    at_risk -= counts[ENDED, x]
+                    if counts[RUNS, x] > 0:
+                        chance *= at_risk / start
+                        start = at_risk = max(
+                            1, at_risk - counts[RUNS, x]
+                        )  # 1: nothing is known from here on
+                expected += chance * at_risk / start
+            if end == age + horizon:
+                at_risk -= counts[ENDED, end]
+            steps_left[i] = expected
+            leaves[i] = 1.0 - chance * at_risk / start
+        steps_left[i] = min(max(steps_left[i], 1.0), float(horizon))
     return silent
 
 
@@ -118,24 +252,28 @@ def curve(state, counts, trees, ages, horizon, minimum, stays):
         As `leaving`.
     """
     silent = 0
+    top = counts.shape[1] - 1
+    ended = state[NEXT] - state[FIRST] - state[RUNNING]
+    running = state[RUNNING] - counts[RUNS, 0]
     for i in range(ages.size):
-        age = ages[i]
-        if age < 0:
+        if ages[i] < 0:
             return -1 - i
-        survivors = state[HELD]
-        place = min(age, counts.size - 1)
-        while place > 0:
-            survivors -= trees[0, place]
-            place &= place - 1
-        if survivors < minimum:
+        age = min(ages[i], top)
+        at_risk = ended - below(trees, ENDED, age)
+        if at_risk < minimum:
             silent += 1
             for h in range(horizon + 1):
                 stays[i, h] = 1.0
             continue
-        left = survivors
+        at_risk += running - below(trees, RUNS, age)
+        chance, start = 1.0, at_risk
         stays[i, 0] = 1.0
         for h in range(1, horizon + 1):
-            if age + h < counts.size:
-                left -= counts[age + h]
-            stays[i, h] = left / survivors
+            x = age + h
+            if x <= top:
+                at_risk -= counts[ENDED, x]
+            stays[i, h] = chance * at_risk / start
+            if x <= top and counts[RUNS, x] > 0:
+                chance = stays[i, h]
+                start = at_risk = max(1, at_risk - counts[RUNS, x])  # 1: nothing is known from here on
     return silent

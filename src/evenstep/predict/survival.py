@@ -8,45 +8,46 @@ from typing import Literal
 
 from evenstep.errors import InputError
 from evenstep.predict.history import History
-from evenstep.predict.produced import Produced
 from evenstep.predict.view import Active, Finished, Prediction
 from evenstep.request import F8
 
 
 @dataclass(eq=False)
 class Survival:
-    """Reads both stages off the lengths of the latest completions, whatever the request is.
+    """Reads both stages off the lengths of the latest requests, whatever the request is.
 
     With F their distribution function, a request of age a leaves within H steps with chance
     ``p = (F(a+H) - F(a)) / (1 - F(a))``; if it does, it stays ``mu = mean(o - a | a < o <= a+H)`` steps more; so it is
     expected in ``p*mu + (1-p)*H`` of the next H steps, at least 1.
 
     Args:
-        window: completions that are remembered; the oldest leave as new ones come.
-        minimum: completions longer than its age that it takes to predict a request; with fewer it is taken to stay
+        window: latest requests that are remembered; four times those that run where that is more.
+        minimum: ended requests longer than its age that it takes to predict a request; with fewer it is taken to stay
             (H steps, chance 0), and counted as `too_short`.
         drift: Kolmogorov-Smirnov distance between the older and the recent half of the window, over
-            ``sqrt(1/n + 1/m)``, from which the older half is forgotten; 2 is one false alarm in 1,500 looks, 0 = never.
+            ``sqrt(1/n + 1/m)``, from which the older half is forgotten; 0 = never. See `History`.
+        running: ended requests from which on those that still run count too, as longer than their age (Kaplan-Meier), so
+            that long ones are not missed while they run; 0 = never, as the paper has it.
         refresh_every: tokens after which a running request is predicted anew.
         gate: least chance of leaving at which a prediction counts; below it a request is taken to stay.
         refresh: what a request below the gate is taken for until it is predicted anew: ``anchored`` = it stays,
             ``literal`` = it leaves in H steps, as the paper reads word by word.
 
-    Source: BalanceRoute App. C.2.1; windows and drift are ours, the paper refits periodically.
+    Source: BalanceRoute App. C.2.1; windows, drift and running requests are ours; the paper refits periodically.
     """
 
     window: int = 10_000
     minimum: int = 1
     drift: float = 2.0
+    running: int = 10
     refresh_every: int = 16
     gate: float = 0.5
     refresh: Literal["anchored", "literal"] = "anchored"
 
     def __post_init__(self) -> None:
         check_refresh("survival", self.refresh_every, self.gate)
-        check_window("survival", self.window, self.minimum, self.drift)
-        self._history = History(self.window, self.drift)
-        self._produced = Produced()
+        check_window("survival", self.window, self.minimum, self.drift, self.running)
+        self._history = History(self.window, self.drift, self.running, self.refresh_every)
         self._too_short = 0
 
     @property
@@ -56,25 +57,24 @@ class Survival:
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """`too_short`: answers without enough history; `drifts`: changes of the traffic noticed; `learned`: window now."""
+        """`too_short`: answers without enough history; `drifts`: changes of traffic noticed; `learned`: ended requests."""
         history = self._history
         return {"too_short": self._too_short, "drifts": history.drifts, "learned": len(history)}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
-        self._produced.asked(active)
+        self._history.asked(active)
         prediction, silent = self._history.leaving(active.age, horizon, self.minimum)
         self._too_short += silent
         return prediction
 
     def curve(self, active: Active, horizon: int) -> F8:
-        self._produced.asked(active)
+        self._history.asked(active)
         stays, silent = self._history.curve(active.age, horizon, self.minimum)
         self._too_short += silent
         return stays
 
     def learn(self, finished: Finished) -> None:
-        self._produced.ended(finished)
-        self._history.learn(finished.output_tokens)
+        self._history.learn(finished)
 
 
 def check_refresh(where: str, refresh_every: int, gate: float) -> None:
@@ -89,16 +89,18 @@ def check_refresh(where: str, refresh_every: int, gate: float) -> None:
         raise InputError(where, "gate", gate, "a number in 0..1")
 
 
-def check_window(where: str, window: int, minimum: int, drift: float) -> None:
+def check_window(where: str, window: int, minimum: int, drift: float, running: int) -> None:
     """What all predictors with a window have in common.
 
     Raises:
-        InputError: a window or a minimum below 1, or a drift that is not a number >= 0.
+        InputError: a window or a minimum below 1, or a drift or a count of running requests below 0.
     """
     if window < 1:
         raise InputError(where, "window", window, "an integer >= 1")
     if not 1 <= minimum <= window:
         raise InputError(where, "minimum", minimum, f"an integer in 1..window, {window}")
+    if running < 0:
+        raise InputError(where, "running", running, "an integer >= 0")
     if not drift >= 0.0:
         raise InputError(where, "drift", drift, "a number >= 0")
 
