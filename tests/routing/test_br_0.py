@@ -23,6 +23,14 @@ def test_pool_bypass_may_give_ties_to_the_most_free_slots():
     assert routed(BR0(bypass=True, ties="free-slots"), view) == [2]
 
 
+def test_the_penalty_says_what_a_token_over_the_envelope_costs():
+    """A margin of 30 for 25 or 40 tokens: 40 is worth 40 - penalty * 10, more than 25 up to a penalty of 1.5."""
+    view = moment([100, 70], [0, 1], [25, 40])
+    assert routed(BR0(), view) == [1, -1]  # two workers: penalty 2
+    assert routed(BR0(penalty=1.4), view) == [-1, 1]
+    assert routed(BR0(penalty=1.4, reward=0.9), view) == [1, -1]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -31,6 +39,10 @@ def test_pool_bypass_may_give_ties_to_the_most_free_slots():
         ({"candidates": 33, "solver": "bitset"}, "expected an integer from 1 to 32"),
         ({"stage_two_below": -1}, "br-0: stage_two_below is -1"),
         ({"age_limit": -1.0}, "br-0: age_limit is -1.0"),
+        ({"horizon": 5}, "br-0: horizon is 5; expected 0. br-h looks ahead."),
+        ({"discount": 1.5}, r"br-0: discount is 1.5; expected a number in \(0, 1\]"),
+        ({"penalty": -1.0}, "br-0: penalty is -1.0; expected a finite number >= 0, or none"),
+        ({"reward": 0.0}, "br-0: reward is 0.0; expected a finite number > 0"),
     ],
 )
 def test_an_option_out_of_range_is_named(options, message):
@@ -47,6 +59,9 @@ def test_an_option_out_of_range_is_named(options, message):
         {"solver": "bitset", "candidates": 4, "stage_two_below": 99},
         {"stage_two_below": 99, "candidates": 1},
         {"bypass": True, "ties": "free-slots"},
+        {"penalty": 1.0},
+        {"penalty": 0.0, "reward": 2.0, "solver": "bitset"},
+        {"penalty": 1.5, "reward": 0.5, "bypass": True},
     ],
 )
 def test_both_doors_agree(options):

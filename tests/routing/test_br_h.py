@@ -18,6 +18,7 @@ SHARED = [
     {"order": "margin"},
     {"solver": "bitset", "stage_two_below": 99},
     {"age_limit": 2.0},
+    {"penalty": 1.5, "reward": 0.5, "discount": 0.5},
 ]
 
 

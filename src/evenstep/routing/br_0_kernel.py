@@ -8,7 +8,7 @@ from evenstep.routing.balance_route_kernel import Rule, decide, scratch_sizes
 
 
 def scratch(workers, waiting, horizon, parameters):
-    return scratch_sizes(workers, waiting, 0, parameters[1])
+    return scratch_sizes(workers, waiting, 0, parameters[6])
 
 
 @route_kernel
@@ -18,11 +18,11 @@ def route_into(
     projections, growth, cached, memory, parameters,
     scratch_i, scratch_f, worker,
 ):  # fmt: skip
-    by_margin, bypass = parameters[3] == 1.0, parameters[6] == 1.0
-    ties_by_margin = parameters[7] == 0.0 if bypass else by_margin
+    by_margin, bypass = parameters[8] == 1.0, parameters[11] == 1.0
+    ties_by_margin = parameters[12] == 0.0 if bypass else by_margin
     rule = Rule(
-        1.0, float("nan"), parameters[0], int(parameters[1]), parameters[2] == 1.0, by_margin,
-        parameters[4] == 1.0, parameters[5], bypass, ties_by_margin,
+        parameters[3], parameters[2], parameters[5], int(parameters[6]), parameters[7] == 1.0, by_margin,
+        parameters[9] == 1.0, parameters[10], bypass, ties_by_margin,
     )  # fmt: skip
     decide(
         now_s, mean_wait_s, first, waiting, workers_i, workers_f, waiting_f, projections,

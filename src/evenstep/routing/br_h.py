@@ -57,14 +57,7 @@ class BRH:
         check_options("br-h", self.stage_two_below, self.candidates, self.solver, self.age_limit)
         if self.horizon < 0:
             raise InputError("br-h", "horizon", self.horizon, "an integer >= 0")
-        if not 0 < self.discount <= 1:
-            raise InputError("br-h", "discount", self.discount, "a number in (0, 1]")
-        if self.penalty is not None and not 0 <= self.penalty < math.inf:
-            raise InputError(
-                "br-h", "penalty", self.penalty, "a finite number >= 0, or none for the group's size"
-            )
-        if not 0 < self.reward < math.inf:
-            raise InputError("br-h", "reward", self.reward, "a finite number > 0")
+        check_score("br-h", self.discount, self.penalty, self.reward)
 
     def route(self, view: RoutingView) -> RoutingDecision:
         weights = discounts(self.discount, self.horizon)
@@ -102,6 +95,20 @@ def check_options(
         hint = "solver=bitset takes up to 32." if solver == "enumerate" else ""
         raise InputError(where, "candidates", candidates, f"an integer from 1 to {most}", hint)
     check_age_limit(where, age_limit)
+
+
+def check_score(where: str, discount: float, penalty: float | None, reward: float) -> None:
+    """Check the options of the score that BR-0 and BR-H share.
+
+    Raises:
+        InputError: an option out of range.
+    """
+    if not 0 < discount <= 1:
+        raise InputError(where, "discount", discount, "a number in (0, 1]")
+    if penalty is not None and not 0 <= penalty < math.inf:
+        raise InputError(where, "penalty", penalty, "a finite number >= 0, or none for the group's size")
+    if not 0 < reward < math.inf:
+        raise InputError(where, "reward", reward, "a finite number > 0")
 
 
 policy = BRH
