@@ -231,7 +231,7 @@ BAD_POLICIES = {
 @pytest.mark.parametrize("name", BAD_POLICIES)
 def test_a_policy_that_breaks_its_contract_is_exit_2_and_one_line(capsys, tmp_path, name, form, monkeypatch):
     # as on a new machine
-    monkeypatch.setattr(comparing, "compile_notice", lambda policies: "compiling kernels")
+    monkeypatch.setattr(comparing, "compile_notice", lambda policies, loops: "compiling kernels")
     answer, message = BAD_POLICIES[name]
     bad = tmp_path / f"{name}.py"
     bad.write_text(

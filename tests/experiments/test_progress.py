@@ -17,6 +17,9 @@ class Terminal(io.StringIO):
         return True
 
 
+LOOP = "evenstep.sim.short_loop_kernel"
+
+
 def test_where_stderr_is_no_terminal_it_stays_empty_and_lines_go_elsewhere():
     stream, lines = io.StringIO(), io.StringIO()
     for bar in (progress.Bar(stream), progress.Bar(stream, lines)):
@@ -73,16 +76,17 @@ def test_a_kernel_is_cold_until_its_index_is_in_the_cache(folder):
 
 def test_the_notice_names_what_is_compiled(monkeypatch):
     monkeypatch.setattr(progress, "_in_cache", lambda file: False)
-    assert "compiling kernels, once per machine" in progress.compile_notice([JSQ()])
-    assert "jsq" in progress.compile_notice([JSQ()])
+    assert "compiling kernels, once per machine" in progress.compile_notice([JSQ()], [LOOP])
+    assert "jsq" in progress.compile_notice([JSQ()], [LOOP])
     monkeypatch.setattr(progress, "_in_cache", lambda file: True)
-    assert progress.compile_notice([JSQ()]) == ""
+    assert progress.compile_notice([JSQ()], [LOOP]) == ""
 
 
 def test_without_numba_it_says_so(monkeypatch):
     monkeypatch.setattr(compiled, "numba", None)
     assert (
-        progress.compile_notice([]) == "kernels run as plain Python (slow): install numba for compiled ones"
+        progress.compile_notice([], [])
+        == "kernels run as plain Python (slow): install numba for compiled ones"
     )
 
 

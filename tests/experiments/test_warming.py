@@ -8,20 +8,22 @@ from evenstep.experiments import progress, warming
 from evenstep.experiments.warming import Warming
 from evenstep.routing.jsq import JSQ
 
+LOOP, JSQS = "evenstep.sim.short_loop_kernel", "evenstep.routing.jsq_kernel"
+
 
 def test_without_other_processes_a_kernel_is_compiled_here(monkeypatch):
     here = []
     monkeypatch.setattr(warming, "load", here.append)
-    found = Warming([None, "evenstep.routing.jsq_kernel"], 0)
+    found = Warming([[], [LOOP, JSQS]], 0)
     found.ready(0)
     assert here == []
     found.ready(1)
     found.end()
-    assert here == ["evenstep.routing.jsq_kernel"]
+    assert here == [LOOP, JSQS]
 
 
 def test_a_kernel_that_another_process_could_not_load_is_left_to_us():
-    found = Warming([None, "evenstep.no_such_kernel"], 1)
+    found = Warming([[JSQS], [JSQS, "evenstep.no_such_kernel"]], 1)
     found.ready(0)
     with pytest.raises(ModuleNotFoundError):
         found.ready(1)
@@ -34,6 +36,8 @@ def test_only_cold_kernels_of_ours_are_loaded(monkeypatch):
         """A policy of a user, in a file of its own."""
 
     monkeypatch.setattr(progress, "_in_cache", lambda file: False)
-    assert progress.cold_kernels([JSQ(), Mine()]) == ["evenstep.routing.jsq_kernel", None]
+    assert progress.cold_kernels([JSQ(), Mine()], [LOOP, LOOP]) == [[LOOP, JSQS], [LOOP]]
+    monkeypatch.setattr(progress, "_in_cache", lambda file: file.stem == "short_loop_kernel")
+    assert progress.cold_kernels([JSQ()], [LOOP]) == [[JSQS]]
     monkeypatch.setattr(progress, "_in_cache", lambda file: True)
-    assert progress.cold_kernels([JSQ()]) == [None]
+    assert progress.cold_kernels([JSQ()], [LOOP]) == [[]]

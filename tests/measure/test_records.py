@@ -41,6 +41,14 @@ def test_a_run_is_measured_and_hashed_once_and_only_when_asked():
     assert asked == ["hashed", "measured"]
 
 
+def test_a_table_given_as_what_works_it_out_is_worked_out_once_when_it_is_read():
+    run, asked = small_run([3, 5], [4, 1]), []
+    lazy = dataclasses.replace(run, requests=lambda: asked.append("requests") or run.requests)
+    assert asked == []
+    assert lazy.requests is run.requests and lazy.requests is run.requests
+    assert asked == ["requests"]
+
+
 def test_a_run_travels_between_processes_and_can_be_changed_there():
     run = small_run([3, 5], [4, 1])
     back = pickle.loads(pickle.dumps(run))

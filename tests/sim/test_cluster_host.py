@@ -15,8 +15,10 @@ from evenstep.measure.records import columns
 from evenstep.predict.oracle import Oracle
 from evenstep.predict.view import Prediction
 from evenstep.request import Trace
+from evenstep.routing.fcfs import FCFS
 from evenstep.sim import cluster_state
 from evenstep.sim.cluster import Cluster, simulate
+from evenstep.sim.cluster_host import loop_of
 from evenstep.sim.drift import Drift, Profiles
 
 ONE = Linear(1.0, 1.0)
@@ -147,3 +149,14 @@ def test_worker_samples_fill_their_table_at_a_stride():
     assert out.workers.stride == 2
     assert out.workers.step.tolist() == [0, 2]
     assert out.workers.load.tolist() == [[8.0], [5.0]]
+
+
+def test_the_loop_of_a_run_depends_on_the_fleet_and_on_the_policy_s_kernel():
+    named = [
+        loop_of(TRACE, policy, cluster, ONE)
+        for policy in (FCFS(), Oldest())
+        for cluster in (Cluster(2, 1), Cluster(2, 1, groups=(1, 1)))
+    ]
+    assert [name.removeprefix("evenstep.sim.") for name in named] == [
+        "short_loop_kernel", "cluster_kernel", "short_loop_plain_kernel", "plain_door_kernel",
+    ]  # fmt: skip

@@ -130,7 +130,7 @@ def test_a_grown_state_keeps_its_content_and_has_twice_the_room():
 
 
 def test_after_growth_every_queue_node_is_free_once():
-    found = state()
+    found = state(queue_depth=1)
     for _ in range(2):
         found.grow(Oldest())
     nodes = found.ints.window(at.QUEUE_I)

@@ -25,9 +25,10 @@ overloaded, due_predictions = (
 def test_a_step_is_overloaded_by_the_words_of_definition_1(loads, free, first):
     waiting = np.zeros((3, first + len(loads)))
     waiting[WAITING_LOAD, first:] = loads
-    sc = scalars(waiting=len(loads), free_total=free, first=first)
     commonest = max(Counter(loads).values(), default=0)
-    assert overloaded(sc, waiting) == (len(loads) - commonest >= free or (free == 0 and len(loads) >= free))
+    assert overloaded(waiting, first, len(loads), free) == (
+        len(loads) - commonest >= free or (free == 0 and len(loads) >= free)
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from evenstep.routing.view import CLASS, ID, KEY, SINCE_S, WAITING_LOAD
 from evenstep.sim import cluster_layout as at
 from evenstep.sim import pool_kernel
 
-push, remove_sent = plainly(pool_kernel.push), plainly(pool_kernel.remove_sent)
+push, take_out = plainly(pool_kernel.push), plainly(pool_kernel.take_out)
 NO_COLUMNS = np.zeros((0, 0), np.int64)
 
 
@@ -31,7 +31,9 @@ class Pool:
 
     def send(self, *places: int) -> None:
         self.worker[list(places)] = 0
-        remove_sent(self.sc, self.ints, self.floats, self.worker, max(places))
+        take_out(self.ints, self.floats, self.worker, self.sc[at.FIRST], len(places), max(places))
+        self.sc[at.FIRST] += len(places)
+        self.sc[at.WAITING] -= len(places)
 
     @property
     def here(self) -> slice:

@@ -104,6 +104,7 @@ def _prepared(
     from evenstep.experiments.progress import Bar, compile_notice
     from evenstep.experiments.settings import check_fits
     from evenstep.sim.cluster import simulate
+    from evenstep.sim.cluster_host import loop_of
     from evenstep.workload.replicate import replicate
 
     (one,) = contenders([settings.policy])
@@ -120,10 +121,10 @@ def _prepared(
         seed=settings.seed,
     )
     check_fits(found, source)
-    notice = compile_notice([one.build()[0]])
+    trace, policy = replicate(source, 0, settings.seed), one.build()[0]
+    notice = compile_notice([policy], [loop_of(trace, policy, cluster, step_time)])
     if notice:
         Bar(lines=outputs.lines_of(args.format)).say(notice)
-    trace = replicate(source, 0, settings.seed)
     recorded = args.records is not None
 
     def run(samples: int) -> Run:

@@ -179,6 +179,7 @@ def run_comparison(
         InputError, PolicyError: see `compare`.
     """
     from evenstep.measure.comparison import compare_runs
+    from evenstep.sim.cluster_host import loop_of
 
     if plan.seeds < 1:
         raise InputError("compare", "seeds", plan.seeds, "an integer >= 1")
@@ -190,11 +191,12 @@ def run_comparison(
     watch = progress if progress is not None else Silent()
     traces = replicates(plan)
     policies = [one.build()[0] for one in asked]
-    notice = compile_notice(policies)
+    loops = [loop_of(traces[0], policy, plan.cluster, plan.step_time) for policy in policies]
+    notice = compile_notice(policies, loops)
     if notice:
         watch.say(notice)
     beside = cores() - 1 if processes is None else processes - 1
-    warming = Warming(cold_kernels(policies), beside)
+    warming = Warming(cold_kernels(policies, loops), beside)
     watch.begin(len(asked) * plan.seeds)
     found: list[dict[int, Run]] = [{} for _ in asked]
     told = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
@@ -112,31 +112,41 @@ class Bar:
             self._bar = None
 
 
-def cold_kernels(policies: Iterable[object]) -> list[str | None]:
-    """For each policy its kernel's module, if it is one of ours that the disk cache does not have; else None."""
-    found: list[str | None] = []
-    for policy in policies:
-        module = type(policy).__module__
-        file = _kernel_file(policy)
-        cold = module.startswith("evenstep.") and file is not None and not _in_cache(file)
-        found.append(f"{module}_kernel" if cold and compiled.numba is not None else None)
-    return found
-
-
-def compile_notice(policies: Iterable[object]) -> str:
-    """A line that says kernels are about to be compiled, or that they cannot be; empty when the cache has them.
+def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[str]]:
+    """For each policy the modules the disk cache does not have: its run's loop, and its kernel if it is one of ours.
 
     Args:
         policies: the policies to be run.
+        loops: for each the loop its run takes (`cluster_host.loop_of`).
+    """
+    found: list[list[str]] = []
+    for policy, loop in zip(policies, loops, strict=True):
+        module, file = type(policy).__module__, _kernel_file(policy)
+        needed = [] if _in_cache(_loop_file(loop)) else [loop]
+        if module.startswith("evenstep.") and file is not None and not _in_cache(file):
+            needed.append(f"{module}_kernel")
+        found.append(needed if compiled.numba is not None else [])
+    return found
+
+
+def compile_notice(policies: Iterable[object], loops: Iterable[str]) -> str:
+    """A line that says kernels are about to be compiled, or that they cannot be; empty when the cache has them.
+
+    Args:
+        policies, loops: as for `cold_kernels`.
     """
     if compiled.numba is None:
         return f"kernels run as {compiled.mode()}: install numba for compiled ones"
-    files = {Path(__file__).parents[1] / "sim" / "cluster_kernel.py"}
+    files = {_loop_file(loop) for loop in loops}
     files |= {file for policy in policies if (file := _kernel_file(policy)) is not None}
     cold = sorted(file.stem.removesuffix("_kernel") for file in files if not _in_cache(file))
     if not cold:
         return ""
     return f"compiling kernels, once per machine, a minute or so: {', '.join(cold)}"
+
+
+def _loop_file(module: str) -> Path:
+    return Path(__file__).parents[1] / "sim" / f"{module.rpartition('.')[2]}.py"
 
 
 def _kernel_file(policy: object) -> Path | None:

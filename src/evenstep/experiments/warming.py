@@ -1,4 +1,4 @@
-"""Compiling kernels side by side: while this process compiles the simulator's loop, others compile the policies'.
+"""Compiling kernels side by side: while this process compiles the simulator's loop, others compile the policies' kernels.
 
 Only the first comparison on a machine has anything to compile; the results go to the disk cache that all processes share.
 """
@@ -16,35 +16,32 @@ PATIENCE_S = 300.0
 
 
 class Warming:
-    """Kernels of policies on their way into the cache.
+    """Kernels of loops and policies on their way into the cache.
 
     Args:
-        modules: for each contender the kernel module its policy needs compiled, or None.
+        modules: for each contender the kernel modules that need compiling, its loop's first.
         processes: processes that may compile beside this one; 0 = none, and nothing is waited for.
     """
 
-    def __init__(self, modules: Sequence[str | None], processes: int) -> None:
+    def __init__(self, modules: Sequence[Sequence[str]], processes: int) -> None:
         self._modules = modules
         self._loading: dict[str, Future[None]] = {}
-        cold = list(dict.fromkeys(module for module in modules if module is not None))
+        cold = list(dict.fromkeys(module for needed in modules for module in needed))[1:]  # the first is ours
         self._pool = None
         if cold and processes > 0:
             self._pool = ProcessPoolExecutor(min(processes, len(cold)), get_context("spawn"))
             self._loading = {module: self._pool.submit(load, module) for module in cold}
 
     def ready(self, contender: int) -> None:
-        """Return when this process has the simulator's loop and the contender's kernel, from the cache or compiled.
+        """Return when this process has the contender's loop and its kernel, from the cache or compiled.
 
         What could not be compiled elsewhere is compiled here.
         """
-        importlib.import_module("evenstep.sim.cluster_kernel")
-        module = self._modules[contender]
-        if module is None:
-            return
-        if module in self._loading:
-            with suppress(Exception):
-                self._loading[module].result(PATIENCE_S)
-        load(module)
+        for module in self._modules[contender]:
+            if module in self._loading:
+                with suppress(Exception):
+                    self._loading[module].result(PATIENCE_S)
+            load(module)
 
     def end(self) -> None:
         """Let the processes go."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -181,6 +181,27 @@ class Totals:
     counted: dict[str, int] = field(default_factory=dict)
 
 
+Table = TypeVar("Table")
+
+
+class Worked(Generic[Table]):
+    """A field that holds a table, or a function that works it out when the field is first read."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, run: Any, owner: type) -> Table | None:
+        if run is None:
+            return None  # the field's default
+        value: Any = run.__dict__[self.name]
+        if callable(value):
+            run.__dict__[self.name] = value = cast("Callable[[], Table | None]", value)()
+        return value
+
+    def __set__(self, run: Any, value: Table | Callable[[], Table] | None) -> None:
+        run.__dict__[self.name] = value
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """One simulated (or recorded) run: record tables, totals, digest.
@@ -190,7 +211,7 @@ class Run:
         totals: sums over the run.
         hashed: works out `digest`, once, when it is first asked for.
         measured: works out `summary`, likewise.
-        requests, steps: tables; None when records were off.
+        requests, steps: tables, or what works out `requests` when it is first read; None when records were off.
         workers: samples of every worker; None when not asked for.
         decisions: None unless asked for.
         trace: the trace that was run (for report headers), or None.
@@ -200,7 +221,7 @@ class Run:
     totals: Totals
     hashed: Callable[[], str]
     measured: Callable[[], dict[str, Any]]
-    requests: RequestTable | None = None
+    requests: Worked[RequestTable] = Worked()
     steps: StepTable | None = None
     workers: WorkerTable | None = None
     decisions: DecisionTable | None = None

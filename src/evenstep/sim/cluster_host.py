@@ -31,6 +31,7 @@ from evenstep.predict.view import NOTHING, Active, Finished, Predictor, counted_
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import horizon_of
 from evenstep.sim import cluster_layout as at
+from evenstep.sim import short_loop
 from evenstep.sim.cluster_state import State, prepared
 from evenstep.sim.drift import rounded
 from evenstep.sim.plain_door import PlainDoor
@@ -93,15 +94,14 @@ def _carry(
     state: State, policy: Any, kernel: Any, plain: PlainDoor | None, gathered: _Gathered, asked: _Asked | None, name: str
 ) -> None:  # fmt: skip
     """Carry the loop from stop to stop until the run is done."""
-    from evenstep.sim import cluster_kernel
+    if state.is_short:
+        from evenstep.sim import short_loop_kernel as loop
+    else:
+        from evenstep.sim import cluster_kernel as loop
 
     arguments = state.arguments
     while True:
-        status = (
-            cluster_kernel.advance(kernel.route_into, *arguments)
-            if plain is None
-            else plain.advance(arguments)
-        )
+        status = loop.advance(kernel.route_into, *arguments) if plain is None else plain.advance(arguments)
         if status == at.DONE:
             break
         if status == at.FLUSH:
@@ -118,6 +118,17 @@ def _carry(
         else:
             raise PolicyError(_complaint(state, status, name))
     gathered.take(state, more=False)
+
+
+def loop_of(trace: Trace, policy: Any, cluster: Any, step_time: StepTime) -> str:
+    """The module of the compiled loop that a run takes which writes no decisions down."""
+    short = short_loop.fits(
+        cluster, step_time.table(), horizon_of(policy), int(cluster.drift.steps(trace).max(initial=0)),
+        int(trace.prompt_tokens.max(initial=0)),
+    )  # fmt: skip
+    plain = compiled.kernel_of(policy) is None
+    names = ("cluster_kernel", "plain_door_kernel", "short_loop_kernel", "short_loop_plain_kernel")
+    return f"evenstep.sim.{names[2 * short + plain]}"
 
 
 def _kernel(policy: Any, door: str, name: str) -> Any:
@@ -187,8 +198,7 @@ def _check(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | None,
 
 
 def _single_slope(law: Any) -> float:
-    one = law.load.size == 2 and law.seconds.shape[0] == 1 and law.seconds[0, 0] == 0 and law.load[0] == 0
-    return float(law.seconds[0, 1] / law.load[1]) if one else math.nan
+    return float(law.seconds[0, 1] / law.load[1]) if short_loop.is_linear(law) else math.nan
 
 
 def _open_closed_loop(state: State, cluster: Any) -> None:
@@ -229,15 +239,21 @@ class _Gathered:
         self.records, self.decisions = records, decisions
         self.steps: list[StepTable] = []
         self.decided: list[DecisionTable] = []
+        self.passing = short_loop.Passing()
 
     def take(self, state: State, more: bool) -> None:
         """Empty the record buffers; `more` says that the loop will fill them again."""
         sc = state.ints.window(at.SCALARS_I)
-        steps = _step_rows(state, int(sc[at.STEP_ROWS]))
+        rows = int(sc[at.STEP_ROWS])
+        steps = short_loop.step_rows(state, rows) if state.is_short else _step_rows(state, rows)
         if self.records:  # measured and hashed when somebody asks
             self.steps.append(copied(steps) if more else steps)
         else:
-            requests = done_rows(state, int(sc[at.REQUEST_ROWS]))
+            requests = (
+                self.passing.completed(state, steps)
+                if state.is_short
+                else done_rows(state, int(sc[at.REQUEST_ROWS]))
+            )
             self.tally.add_steps(steps)
             self.tally.add_requests(requests)
             self.hash.add(
@@ -407,16 +423,20 @@ def _finished(
     if not records:
         summary, digest = gathered.tally.summary(totals), gathered.hash.finish(now)
         return Run(conditions, totals, lambda: digest, lambda: summary, None, None, sampled, decided, trace)
-    requests, steps = done_rows(state, len(trace)), concatenate(StepTable, gathered.steps)
+    steps = concatenate(StepTable, gathered.steps)
+    if state.is_short:
+        kept = short_loop.Kept(state, steps)
+        requests, blocks, hashed = kept.table, kept.blocks, partial(kept.digest, now)
+    else:
+        requests = done_rows(state, len(trace))
+        blocks, hashed = partial(iter, [requests]), partial(digest_of, requests, now)
 
     def measured() -> dict[str, Any]:
         tally = gathered.new_tally()  # a copy of the run may be measured again
         tally.add_steps(steps)
-        tally.add_requests(requests)
+        for block in blocks():
+            tally.add_requests(block)
         return tally.summary(totals)
-
-    def hashed() -> str:
-        return digest_of(requests, now)
 
     return Run(conditions, totals, hashed, measured, requests, steps, sampled, decided, trace)
 

@@ -68,7 +68,7 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
             status = reveal(sc, sf, heap_f, heap_i, arrival, prompt, profile, columns, waiting_i, waiting_f)
             if status != RUNNING:
                 return status
-            sc[OVERLOADED_NOW] = overloaded(sc, waiting_f)
+            sc[OVERLOADED_NOW] = overloaded(waiting_f, sc[FIRST], sc[WAITING], sc[FREE_TOTAL])
             phase = DECIDE
         while phase == DECIDE or phase == APPLY:  # noqa: SIM109, PLR1714 - a tuple would be built every time
             if phase == DECIDE:

@@ -17,12 +17,14 @@ from evenstep.routing.view import (
     GROUP,
     KV_FREE,
     SECONDS_PER_TOKEN,
+    STEPS,
     horizon_of,
     memory_size_of,
 )
 from evenstep.sim import cluster_layout as at
 from evenstep.sim.cluster_layout import Buffer
-from evenstep.sim.drift import GRAIN, Drift, cumulated
+from evenstep.sim.drift import Drift, cumulated, units_per_token
+from evenstep.sim.short_loop import fits, is_linear
 
 MOST_PARAMETERS = 1088  # words of a policy's fields
 ANY_DEPTH = 1 << 40  # queue depth "any number"
@@ -30,6 +32,11 @@ ANY_DEPTH = 1 << 40  # queue depth "any number"
 KEPT_ROWS, PASSING_ROWS = 1 << 16, 1 << 14
 INT_RECORDS = (at.ENDED, at.STEP_OUT_I, at.DECISION_OUT_I, at.SAMPLE_I, at.SAMPLE_RUNNING)
 FLOAT_RECORDS = (at.STEP_OUT_F, at.DECISION_OUT_F, at.SAMPLE_F, at.SAMPLE_LOAD)
+# Sections the short loop does without.
+_BY_SLOT_I = (
+    at.SLOT_INTS, at.FREE_STACK, at.BUCKETS, at.HEAP_I, at.CARRY_I, at.QUEUE_I, at.LEAVES, at.LOOK,
+)  # fmt: skip
+_BY_SLOT_F = (at.SLOT_FLOATS, at.HEAP_F, at.CARRY_F, at.QUEUE_F, at.STEP_TIMES)
 _NO_COLUMNS = np.zeros((0, 0), np.int64)
 _NO_INTS = np.zeros(0, np.int64)
 _NO_FLOATS = np.zeros(0, np.float64)
@@ -54,7 +61,17 @@ class State:
     done_f: F8
 
     @property
+    def is_short(self) -> bool:
+        """Whether the short loop runs it (`short_loop_kernel`)."""
+        return bool(self.ints.data[at.SHORT])
+
+    @property
     def arguments(self) -> tuple[Any, ...]:
+        if self.is_short:
+            return (
+                self.ints.data, self.floats.data, self.prompt, self.output, self.arrival, self.columns,
+                self.done_i, self.done_f,
+            )  # fmt: skip
         return (
             self.ints.offsets, self.floats.offsets, self.ints.data, self.floats.data, self.prompt, self.output,
             self.arrival, self.columns, self.links, self.think, self.profile, self.law, self.cached,
@@ -76,8 +93,17 @@ class State:
         self.ints.window(at.WORKER_OUT)[int(scalars[at.POOL_ROOM]) :] = -1
         for name, room in rooms.items():
             scalars[name] = room
+        if self.is_short:
+            self.open_short()
+            return
         _chain(self.ints.window(at.QUEUE_I), old_nodes, int(scalars[at.QUEUE_FREE]))
         scalars[at.QUEUE_FREE] = old_nodes
+
+    def open_short(self) -> None:
+        """Tell the short loop where its sections are; nobody's steps are known, and no request has a class of its own."""
+        self.ints.data[at.OFFSETS_I : at.OFFSETS_I + self.ints.offsets.size] = self.ints.offsets
+        self.ints.data[at.OFFSETS_F : at.OFFSETS_F + self.floats.offsets.size] = self.floats.offsets
+        self.floats.window(at.WAITING_F)[STEPS] = np.nan
 
 
 def _moved(old: Buffer, shapes: dict[int, tuple[int, ...]], unset: tuple[int, ...]) -> Buffer:
@@ -113,7 +139,7 @@ def _shapes(
     rows, decisions = int(sc[at.RECORD_ROOM]), int(sc[at.DECISION_ROOM])
     due = S if sc[at.PREDICTION] == 2 else 0
     ints: dict[int, tuple[int, ...]] = {
-        at.SCALARS_I: (128,),
+        at.SCALARS_I: (at.SCALARS,),
         at.WORKERS_I: (4, G),
         at.LOADS: (G,),
         at.WORKER_INTS: (4, G),
@@ -137,6 +163,7 @@ def _shapes(
         at.SAMPLE_I: (samples, 2),
         at.SAMPLE_RUNNING: (samples, G),
         at.LOOK: (S if H > 0 else 0, 4),
+        at.CALENDAR: (0,),
     }
     floats: dict[int, tuple[int, ...]] = {
         at.SCALARS_F: (32,),
@@ -161,6 +188,11 @@ def _shapes(
         at.LOCAL_S: (G,),
         at.STEP_TIMES: (2, NG, ring),
     }
+    if sc[at.SHORT]:  # which keeps nothing by slot
+        ints |= {section: (0,) * len(ints[section]) for section in _BY_SLOT_I}
+        floats |= {section: (0,) * len(floats[section]) for section in _BY_SLOT_F}
+        ints |= {at.CALENDAR: (ring * G,), at.STEP_OUT_I: (at.SHORT_INTS, rows)}
+        floats[at.STEP_OUT_F] = at.SHORT_FLOATS, rows
     return ints, floats
 
 
@@ -197,10 +229,10 @@ def prepared(
     steps = drift.steps(trace)
     longest = int(steps.max())
     kind = 0 if drift.is_linear else (1 if drift.profiles is None else 2)
-    scale = _scale(drift)
+    scale = units_per_token(drift)
     sizes, slots, horizon = cluster.group_sizes, cluster.slots_of, horizon_of(policy)
     G, NG, B = cluster.workers, len(sizes), max(slots)
-    sc = np.zeros(128, np.int64)
+    sc = np.zeros(at.SCALARS, np.int64)
     sc[at.PHASE] = at.COMPLETE  # nothing to complete, but outages at step 0 fall due
     sc[[at.REQUESTS, at.WORKERS, at.GROUPS, at.HORIZON, at.SEED]] = len(trace), G, NG, horizon, seed
     closed = at.SESSIONS if cluster.think_s is None else at.USERS
@@ -218,7 +250,12 @@ def prepared(
     sc[at.RECORD_DECISIONS] = decisions
     sc[[at.SLOTS_ALL, at.SLOTS_MAX, at.STRIDE]] = sum(slots), B, int(samples > 0)
     sc[[at.OUTAGES_LEFT, at.OUTAGE_ROWS]] = len(cluster.outages)
+    law = step_time.table()
+    sc[at.LAW_KIND] = not is_linear(law)
+    sc[at.SHORT] = not decisions and fits(cluster, law, horizon, longest, int(trace.prompt_tokens.max()))
     rows = KEPT_ROWS if records else PASSING_ROWS
+    if sc[at.SHORT] and not records:  # one decision's requests must find room
+        rows = max(rows, sum(slots) + 8)
     sc[[at.RECORD_ROOM, at.DECISION_ROOM, at.SAMPLE_ROOM]] = rows, rows * decisions, samples
     sc[at.MEMORY_WORDS] = memory_size_of(policy)
     sc[at.PROJECTED] = horizon + 1 if horizon > 0 else 0
@@ -236,8 +273,7 @@ def prepared(
     for name, room in rooms.items():
         sc[name] = room
     ints, floats = _shapes(sc, rooms, _scratch(policy, sc, pool_room))
-    law = step_time.table()
-    done = np.empty((len(trace) if records else rows, 8), np.int64)
+    done = np.empty((len(trace) if records else rows, 2 if sc[at.SHORT] else 8), np.int64)
     state = State(
         ints=Buffer(np.int64, ints, INT_RECORDS),
         floats=Buffer(np.float64, floats, FLOAT_RECORDS),
@@ -255,8 +291,6 @@ def prepared(
         done_i=done,
         done_f=done.view(np.float64),
     )
-    linear = law.load.size == 2 and law.seconds.shape[0] == 1 and law.load[0] == 0 and law.seconds[0, 0] == 0
-    sc[at.LAW_KIND] = not linear
     state.ints.window(at.SCALARS_I)[:] = sc
     state.floats.window(at.ROOT_TABLE)[:] = table
     _fill_floats(state, policy, cluster, step_time, law, drift, power, scale, horizon)
@@ -306,25 +340,19 @@ def _fill_fleet(state: State, cluster: Any, sizes: tuple[int, ...], slots: tuple
     groups[at.GROUP_SIZE] = sizes
     groups[at.BOUNDARY] = 2
     groups[at.GROUP_FIRST] = np.cumsum([0, *sizes[:-1]])
+    ints.window(at.WORKER_OUT)[:] = -1
+    if state.is_short:
+        state.open_short()
+        return
     ints.window(at.SLOT_INTS)[:, at.ROW] = -1
     stack = ints.window(at.FREE_STACK)
     for g, b in enumerate(slots):  # slot numbers of worker g, the lowest on top
         stack[g, :b] = g * B + np.arange(b)[::-1]
     ints.window(at.BUCKETS)[:] = -1
-    ints.window(at.WORKER_OUT)[:] = -1
     _chain(ints.window(at.QUEUE_I), 0, -1)
     outages = ints.window(at.OUTAGES)
     for i, outage in enumerate(sorted(cluster.outages, key=lambda o: o.step)):
         outages[i] = outage.step, outage.worker, outage.back, 0
-
-
-def _scale(drift: Drift) -> int:
-    """1 where all loads are whole tokens, else the grains in a token."""
-    parts = [np.array([drift.growth]), np.array(drift.sequence, dtype=np.float64)]
-    if drift.profiles is not None:
-        parts.append(drift.profiles.values)
-    values = np.concatenate(parts)
-    return 1 if np.array_equal(values, np.round(values)) else round(1 / GRAIN)
 
 
 def _profile(drift: Drift, kind: int, scale: int, steps: int) -> I8:

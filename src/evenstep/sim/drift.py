@@ -117,3 +117,12 @@ def cumulated(sequence: tuple[float, ...], steps: int) -> F8:
     gained = np.zeros(steps + 1, np.float64)
     np.cumsum(np.array(deltas, dtype=np.float64), out=gained[1 : len(deltas) + 1])
     return gained[:steps]
+
+
+def units_per_token(drift: Drift) -> int:
+    """Load units in a token: 1 where all loads are whole tokens, else the grains."""
+    parts = [np.array([drift.growth]), np.array(drift.sequence, dtype=np.float64)]
+    if drift.profiles is not None:
+        parts.append(drift.profiles.values)
+    values = np.concatenate(parts)
+    return 1 if np.array_equal(values, np.round(values)) else round(1 / GRAIN)

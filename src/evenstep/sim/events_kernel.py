@@ -14,7 +14,7 @@ from evenstep.routing.view import RUNNING as ON_WORKER
 from evenstep.sim.arrivals_kernel import follow_up, follow_ups, next_visible
 from evenstep.sim.cluster_layout import *
 from evenstep.sim.lookahead_kernel import advance_window
-from evenstep.sim.pool_kernel import carried, remove_sent
+from evenstep.sim.pool_kernel import carried, take_out
 from evenstep.sim.slots_kernel import (
     dequeue,
     enqueue,
@@ -208,7 +208,9 @@ def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look
     sf[WAIT_SUM], sc[WAITS] = waited, waits
     sc[FREE_TOTAL] -= sent
     if sent > 0 and status == RUNNING:
-        remove_sent(sc, waiting_i, waiting_f, worker, last)
+        take_out(waiting_i, waiting_f, worker, first, sent, last)
+        sc[FIRST] = first + sent
+        sc[WAITING] -= sent
     sc[ADMITTED_NOW] = sent
     return status
 

@@ -104,15 +104,13 @@ def advance_window(sc, group_i, slot_i, look, buckets, leaves, q, low, high):
 
 
 @inlined
-def overloaded(sc, waiting_f):
-    """BF-IO's Definition 1: without its most frequent load the pool still fills all free slots."""
-    W, C = sc[WAITING], sc[FREE_TOTAL]
+def overloaded(waiting_f, first, W, C):
+    """BF-IO's Definition 1: without its most frequent load the pool of W requests still fills all C free slots."""
     if W < C:
         return False
     if C == 0:
         return True
     # A class that breaks it has more than W - C members, so at least C of any 2C - 1 requests: look for a majority there.
-    first = sc[FIRST]
     span = 2 * C - 1
     if span > W:  # few spare requests: count every class
         for i in range(first, first + W):

@@ -43,7 +43,10 @@ class PlainDoor:
     """Builds the view, calls `route`, hands the answer to the loop, which checks it as it checks a kernel's."""
 
     def __init__(self, policy: Any, state: State, seed: int, name: str) -> None:
-        from evenstep.sim import plain_door_kernel
+        if state.is_short:
+            from evenstep.sim import short_loop_plain_kernel as plain_door_kernel
+        else:
+            from evenstep.sim import plain_door_kernel
 
         self.route, self.state, self.seed, self.name = policy.route, state, seed, name
         self.loop = compiled.entry(plain_door_kernel.advance)

@@ -47,23 +47,23 @@ def push(sc, waiting_i, waiting_f, columns, row, load, since):
 
 
 @inlined
-def remove_sent(sc, waiting_i, waiting_f, worker, last):
+def take_out(waiting_i, waiting_f, worker, first, sent, last):
     """Take the sent requests (worker[i] >= 0, the last at i = last) out; older ones move up. Resets `worker` to hold."""
-    first = sc[FIRST]
-    free = first + last
-    sent = 0
+    if sent == last + 1:
+        for i in range(sent):
+            worker[i] = -1
+        return
+    free, gone = first + last, 0
     for i in range(last, -1, -1):
         if worker[i] >= 0:
             worker[i] = -1
-            sent += 1
+            gone += 1
         else:
-            if sent > 0:
+            if gone > 0:
                 for k in range(3):
                     waiting_i[k, free] = waiting_i[k, first + i]
                     waiting_f[k, free] = waiting_f[k, first + i]
             free -= 1
-    sc[FIRST] = first + sent
-    sc[WAITING] -= sent
 
 
 @jit
