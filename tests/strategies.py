@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -198,6 +199,19 @@ def small_traces(draw: st.DrawFn, *, rows: tuple[int, int] = (1, 24), sessions: 
             if session[row] >= 0 and earlier.size and random.random() < 0.8:
                 columns["after"][row] = earlier[-1] if random.random() < 0.8 else random.choice(earlier)
     return Trace(**columns)
+
+
+@st.composite
+def with_blocks(draw: st.DrawFn, trace: Trace) -> Trace:
+    """The trace with prefix blocks: few different ones, some prompts without any, the last block seldom full."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    size = draw(st.sampled_from([1, 4, 64]))
+    counts = -(-trace.prompt_tokens // size) % 50 * (random.random(len(trace)) < 0.8)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    depth = np.concatenate([np.arange(n) for n in counts]) if len(counts) else offsets[:0]
+    ids = 10 * depth + random.integers(0, draw(st.integers(1, 3)), int(offsets[-1]))
+    blocks = PrefixBlocks(ids.astype(np.int64), offsets, size, draw(st.sampled_from(["session", "global"])))
+    return replace(trace, prefix_blocks=blocks)
 
 
 def _profiles(random: np.random.Generator, rows: int) -> Profiles:

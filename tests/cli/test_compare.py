@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +112,37 @@ def test_the_table_has_a_row_a_policy_differences_and_digests(capsys):
     assert "Overload (BF-IO Definition 1" in out
     assert "--report FILE.html" in out
     assert out.count("digest ") == 2
+
+
+MOONCAKE = Path(__file__).parents[1] / "workload" / "samples" / "mooncake.jsonl"
+CACHES = [
+    "compare",
+    str(MOONCAKE),
+    "--workers",
+    "2",
+    "--slots",
+    "2",
+    "--seeds",
+    "1",
+    "--prefix-cache-blocks",
+    "40",
+]
+
+
+def test_prefix_hits_are_shown_where_caches_are_looked_at(capsys, tmp_path):
+    asked = [*CACHES, "--policy", "jsq", "--policy", "prefix-affinity"]
+    report = tmp_path / "r.html"
+    assert main([*asked, "--report", str(report)]) == 0
+    out = capsys.readouterr().out
+    assert "hits" in out.splitlines()[0] and "prefix hits" in out and "% of prompt" in report.read_text()
+    assert main([*asked, "--format", "json"]) == 0
+    for policy in json.loads(capsys.readouterr().out)["policies"]:
+        assert policy["prefix_hit_share"] == policy["prefix_hit_tokens"] / policy["prefix_prompt_tokens"] > 0
+
+
+def test_caches_of_a_trace_without_block_ids_are_refused(capsys):
+    assert main(["compare", "sample:azure-conv", "--prefix-cache-blocks", "9", "--policy", "jsq"]) == 2
+    assert "prefix_blocks is 'absent'; expected block ids" in capsys.readouterr().err
 
 
 def test_report_and_records_are_written_and_said(capsys, tmp_path):

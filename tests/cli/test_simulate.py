@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,15 @@ def test_the_table_names_the_policy_every_shown_metric_and_the_digest(capsys):
     for name in module.SHOWN:
         assert name in out
     assert "digest" in out
+
+
+def test_prefix_hits_are_shown_where_caches_are_looked_at(capsys):
+    sample = Path(__file__).parents[1] / "workload" / "samples" / "mooncake.jsonl"
+    assert (
+        main(["simulate", str(sample), "--workers", "2", "--slots", "2", "--prefix-cache-blocks", "40"]) == 0
+    )
+    out = capsys.readouterr().out
+    assert [name for name in module.CACHED if name not in out] == []
 
 
 def test_json_is_one_object_and_both_doors_give_one_digest(capsys):

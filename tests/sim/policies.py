@@ -65,6 +65,7 @@ class Fingerprint:
     horizon: int = 0
     memory_size: int = 1
     hold: float = 0.2
+    reads_cached: bool = True
 
     def route(self, view: RoutingView) -> RoutingDecision:
         key = fingerprint(view)

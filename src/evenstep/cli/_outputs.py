@@ -33,6 +33,8 @@ DIFFERENCES = (
     ("energy", "kJ", "energy_busy_idle_j", 1e-3, 1),
 )
 
+#: After the second one, where prefix caches were looked at.
+PREFIX_HITS = ("prefix hits", "points", "prefix_hit_share", 100.0, 2)
 #: Longest name of a policy in the table of differences on a terminal.
 NAME = 30
 
@@ -40,10 +42,10 @@ NAME = 30
 class Rows:
     """The table on stdout, a row as soon as a policy has run all its replicates."""
 
-    def __init__(self, asked: Sequence[Contender]) -> None:
+    def __init__(self, asked: Sequence[Contender], *, prefix_hits: bool = False) -> None:
         from evenstep.report.tables import ComparisonTable
 
-        self._table = ComparisonTable([one.name for one in asked])
+        self._table = ComparisonTable([one.name for one in asked], prefix_hits=prefix_hits)
         self._runs: list[list[Run]] = []
 
     def add(self, contender: Contender, runs: list[Run]) -> None:
@@ -95,7 +97,8 @@ def differences(comparison: Comparison, width: int | None = None) -> list[str]:
     heading = f"difference to {base}, replicate by replicate" + (", ± half a 95 % interval" if many else "")
     names = [p.policy if width is None else shortened(p.policy, NAME) for p in others]
     columns = [["", "", *names]]
-    for name, unit, field, factor, decimals in DIFFERENCES:
+    cached = (PREFIX_HITS,) if "prefix_hit_share" in comparison.policies[0].summaries[0] else ()
+    for name, unit, field, factor, decimals in (*DIFFERENCES[:2], *cached, *DIFFERENCES[2:]):
         found = [(p.versus if comparison.baseline else p.versus_first) or {} for p in others]
         column = [name, unit, *(_interval(one.get(field), factor, decimals) for one in found)]
         if width is not None and sum(_width(c) + 2 for c in columns) + _width(column) > width:

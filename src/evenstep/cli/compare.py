@@ -90,7 +90,8 @@ def _compare(args: argparse.Namespace, found: Settled[CompareSettings], settings
     outputs.check_folder(args.records)
     asked = contenders(settings.policies)
     plan = _plan(args, found, settings)
-    rows = outputs.Rows(asked) if args.format == "table" else None
+    cached = settings.prefix_cache_blocks > 0
+    rows = outputs.Rows(asked, prefix_hits=cached) if args.format == "table" else None
     outcome = run_comparison(
         plan,
         asked,

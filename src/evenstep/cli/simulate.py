@@ -25,6 +25,8 @@ SHOWN = (
 )  # fmt: skip
 
 
+#: Shown where prefix caches were looked at.
+CACHED = ("prefix_hit_share", "prefix_hit_tokens", "prefix_prompt_tokens")
 #: A Chrome trace needs every worker at every step in memory.
 MOST_SAMPLED = 50_000_000
 
@@ -167,7 +169,7 @@ def _chrome_trace(again: Callable[[int], Run], run: Run, settings: SimulateSetti
 def _table(run: Run) -> list[str]:
     """Every shown metric on a line of its own, notes, digest."""
     lines = [f"policy                     {run.conditions.policy}"]
-    for name in SHOWN:
+    for name in (*SHOWN, *(name for name in CACHED if name in run.summary)):
         value = run.summary[name]
         text = "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
         lines.append(f"{name:<26} {text}")

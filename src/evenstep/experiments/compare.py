@@ -128,9 +128,8 @@ def opened(
     if isinstance(source, str | Path):
         options: dict[str, Any] = {**parse(format_name)} if format_name is not None else {}
         name = options.pop("name", None)
-        options |= {
-            "prefix_blocks": False
-        }  # no view of the simulator shows cached tokens, and blocks are most of a file
+        # blocks are most of a file: they are read where somebody looks at them
+        options |= {"prefix_blocks": cluster.prefix_cache_blocks > 0}
         found = open_source(source, name, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options)
     elif limit is not None and not isinstance(source, Trace):
         raise InputError(

@@ -53,6 +53,7 @@ class FleetSettings:
         law: step-time law in place of these three, e.g. piecewise:knots=0:0/40000:0.003/110000:0.012; table:path=h100.csv.
         drift: how loads grow, 1 token a step when left out: growth=0.25; growth=3,tokens_per_step=3; sequence=1/1/0.5.
         outages: workers lost and returned, STEP:WORKER or STEP:WORKER:back, in steps of the worker's group.
+        prefix_cache_blocks: blocks of prompt prefixes a worker keeps, for traces with block ids; 0 = not looked at.
         model_params: parameters of the served model, for energy.
         peak_flops: peak of one worker in operations a second, for energy.
         limit: use only the first rows of the trace, or draw only so many requests.
@@ -83,6 +84,7 @@ class FleetSettings:
     law: str | None = field(default=None, metadata={"shape": "NAME[:KEY=VALUE,...]"})
     drift: str | None = field(default=None, metadata={"shape": "KEY=VALUE[,...]"})
     outages: list[str] = field(default_factory=list[str], metadata={"shape": "STEP:WORKER[:back]"})
+    prefix_cache_blocks: int = 0
     model_params: float = 8e9
     peak_flops: float = 312e12
     limit: int | None = None
@@ -111,6 +113,7 @@ class FleetSettings:
             kv_reserve=self.kv_reserve,
             drift=drift_of(self.drift),
             outages=outages_of(self.outages, self.workers),
+            prefix_cache_blocks=self.prefix_cache_blocks,
         )
 
     def step_time(self) -> StepTime:
@@ -163,7 +166,7 @@ class SimulateSettings(FleetSettings):
 _AT_LEAST = {
     "workers": 1, "slots": 1, "pool": 1, "users": 0, "think_s": 0, "sessions": 0, "queue_depth": -1,
     "kv_reserve": 0, "prefill_base_s": 0, "prefill_per_token_s": 0, "overhead_s": 0, "per_token_s": 0,
-    "limit": 1, "seeds": 1, "processes": 1, "seed": 0, "samples": 1,
+    "prefix_cache_blocks": 0, "limit": 1, "seeds": 1, "processes": 1, "seed": 0, "samples": 1,
 }  # fmt: skip
 _ABOVE_ZERO = ("load", "rate", "kv_tokens", "model_params", "peak_flops")
 

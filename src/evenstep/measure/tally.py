@@ -97,6 +97,11 @@ class Tally:
             values["goodput_requests_per_s"] = self._good_requests / makespan if makespan > 0 else math.nan
             values["goodput_tokens_per_s"] = self._good_tokens / makespan if makespan > 0 else math.nan
             values["slo_share"] = self._good_requests / self._requests if self._requests else math.nan
+        if "prefix_prompt_tokens" in totals.counted:
+            counted = totals.counted
+            values["prefix_hit_share"] = counted["prefix_hit_tokens"] / max(
+                1, counted["prefix_prompt_tokens"]
+            )
         return {name: _plain(value) for name, value in values.items()} | dict(totals.counted)
 
     def _add_requests(self, requests: RequestTable) -> None:

@@ -44,6 +44,13 @@ FIGURES: tuple[Figure, ...] = (
     Figure("oldest wait", "s", "oldest_wait_s"),
     Figure("energy", "kJ", "energy_busy_idle_j", 1e-3),
 )
+_PREFIX_HITS = Figure("prefix hits", "% of prompt", "prefix_hit_share", 100.0, less_is_better=False)
+
+
+def _figures(comparison: Comparison) -> tuple[Figure, ...]:
+    """The columns there is something to say in."""
+    known = "prefix_hit_share" in comparison.policies[0].summaries[0]
+    return (FIGURES[0], _PREFIX_HITS, *FIGURES[1:]) if known else FIGURES
 
 
 def write_report(comparison: Comparison, runs: Mapping[str, Run], path: Path) -> None:
@@ -122,10 +129,10 @@ def _lead(comparison: Comparison) -> list[str]:
 
 
 def _summary(comparison: Comparison) -> str:
-    heads = "".join(f"<th>{f.heading}<small>{f.unit}</small></th>" for f in FIGURES)
+    heads = "".join(f"<th>{f.heading}<small>{f.unit}</small></th>" for f in _figures(comparison))
     rows: list[str] = []
     for number, result in enumerate(comparison.policies):
-        cells = "".join(f"<td>{_mean_cell(result, f)}</td>" for f in FIGURES)
+        cells = "".join(f"<td>{_mean_cell(result, f)}</td>" for f in _figures(comparison))
         rows.append(f'<tr><td class="policy">{_named(comparison, number)}</td>{cells}</tr>')
     return (
         f"<h2>Summary</h2><p class='hint'>{escape(window_sentence(comparison))}"
@@ -183,7 +190,7 @@ def _differences(comparison: Comparison) -> Iterable[str]:
     ]
     if not others:
         return
-    heads = "".join(f"<th>{f.heading}<small>{f.unit}</small></th>" for f in FIGURES)
+    heads = "".join(f"<th>{f.heading}<small>{f.unit}</small></th>" for f in _figures(comparison))
     yield f"<h2>Differences to {escape(base.policy)}</h2>"
     yield (
         f"<p class='hint'>{escape(replicates_sentence(comparison))} In per cent of the baseline's mean; coloured where"
@@ -192,7 +199,8 @@ def _differences(comparison: Comparison) -> Iterable[str]:
     rows: list[str] = []
     for number, differences in others:
         cells = "".join(
-            _difference_cell((differences or {}).get(f.field), base.mean(f.field), f) for f in FIGURES
+            _difference_cell((differences or {}).get(f.field), base.mean(f.field), f)
+            for f in _figures(comparison)
         )
         rows.append(f'<tr><td class="policy">{_named(comparison, number)}</td>{cells}</tr>')
     yield (

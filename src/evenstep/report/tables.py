@@ -62,6 +62,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("oldest wait", "s", _scaled("oldest_wait_s"), 11),
     Column("energy", "kJ", _scaled("energy_busy_idle_j", 1e-3), 9),
 )
+#: Beside the idle share where prefix caches were looked at.
+PREFIX_HITS = Column("hits", "% prompt", _share("prefix_hit_share"), 8)
 _SPARE = ("spread", "TTFT p95", "energy", "tokens/s", "TPOT p95", "makespan", "imbalance")
 
 
@@ -71,12 +73,16 @@ class ComparisonTable:
     Args:
         names: the policies, in order; they set the width of the first column.
         stream: where to; stdout when left out. Colour only on a terminal, and never with ``NO_COLOR``.
+        prefix_hits: with a column for the share of prompt tokens found cached.
     """
 
-    def __init__(self, names: Sequence[str], stream: TextIO | None = None) -> None:
+    def __init__(
+        self, names: Sequence[str], stream: TextIO | None = None, *, prefix_hits: bool = False
+    ) -> None:
         self._console = Console(file=stream or sys.stdout, highlight=False, soft_wrap=True)
         width = self._console.width if self._console.is_terminal else 10_000
-        self._columns = _fitting(max(len(n) for n in names) + 1, width)
+        columns = (COLUMNS[0], PREFIX_HITS, *COLUMNS[1:]) if prefix_hits else COLUMNS
+        self._columns = _fitting(columns, max(len(n) for n in names) + 1, width)
         room = width - sum(c.width + len(_GAP) for c in self._columns)
         self._name_width = max(12, min(room, max(len(n) for n in names) + 1))
         self._first: PolicyResult | None = None
@@ -108,7 +114,8 @@ class ComparisonTable:
 
 def print_comparison(comparison: Comparison, stream: TextIO | None = None) -> None:
     """Print the whole table of a comparison that is there already."""
-    table = ComparisonTable([p.policy for p in comparison.policies], stream)
+    known = "prefix_hit_share" in comparison.policies[0].summaries[0]
+    table = ComparisonTable([p.policy for p in comparison.policies], stream, prefix_hits=known)
     table.head()
     for result in comparison.policies:
         table.row(result)
@@ -156,9 +163,9 @@ def replicates_sentence(comparison: Comparison) -> str:
     return f"{made}; ± is half a 95 % t-interval of the differences, replicate by replicate."
 
 
-def _fitting(name_width: int, width: int) -> tuple[Column, ...]:
+def _fitting(wanted: Sequence[Column], name_width: int, width: int) -> tuple[Column, ...]:
     """The columns that fit beside a name of at most 30 characters."""
-    columns = list(COLUMNS)
+    columns = list(wanted)
     for spare in _SPARE:
         if min(name_width, 30) + sum(c.width + len(_GAP) for c in columns) <= width:
             break

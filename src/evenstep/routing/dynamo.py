@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -46,6 +47,8 @@ class Dynamo:
     Source: ai-dynamo/dynamo, lib/kv-router/src/scheduling/selector/default.rs, DefaultWorkerScorer (commit 07a6c9c,
     2026); defaults of scheduling/config.rs there.
     """
+
+    reads_cached: ClassVar[bool] = True
 
     overlap_score_credit: float = 1.0
     prefill_load_scale: float = 1.0

@@ -145,6 +145,14 @@ class Remembers(Protocol):
     def memory_size(self) -> int: ...
 
 
+@runtime_checkable
+class ReadsCached(Protocol):
+    """A policy that looks at `cached_tokens` says so: a host that keeps track of caches fills it for such a policy only."""
+
+    @property
+    def reads_cached(self) -> bool: ...
+
+
 def horizon_of(policy: object) -> int:
     """Decode steps the policy looks ahead; 0 when it does not."""
     return int(getattr(policy, "horizon", 0))
@@ -153,6 +161,11 @@ def horizon_of(policy: object) -> int:
 def memory_size_of(policy: object) -> int:
     """int64 words the policy keeps between decisions; 0 when none."""
     return int(getattr(policy, "memory_size", 0))
+
+
+def reads_cached(policy: object) -> bool:
+    """Whether the policy wants `RoutingView.cached_tokens`."""
+    return bool(getattr(policy, "reads_cached", False))
 
 
 def broken_rule(view: RoutingView, decision: RoutingDecision) -> str:

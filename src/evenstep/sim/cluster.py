@@ -79,6 +79,9 @@ class Cluster:
         prefill_base_s, prefill_per_token_s: seconds of prefill between arrival and becoming visible (timed arrivals).
         drift: how loads grow.
         outages: workers lost and returned.
+        prefix_cache_blocks: blocks of prompt prefixes a worker keeps; 0 = caches are not looked at. Policies that read
+            `RoutingView.cached_tokens` then see them, and the run counts hits (`sim.prefix_caches`). A hit saves no time
+            here: prefill ends before the worker is known.
 
     Raises:
         InputError: a value out of range; the field is named.
@@ -99,9 +102,16 @@ class Cluster:
     prefill_per_token_s: float = 0.0
     drift: Drift = field(default_factory=Drift)
     outages: tuple[Outage, ...] = ()
+    prefix_cache_blocks: int = 0
 
     def __post_init__(self) -> None:
-        for name, low in (("workers", 1), ("pool", 1), ("users", 0), ("queue_depth", -1)):
+        for name, low in (
+            ("workers", 1),
+            ("pool", 1),
+            ("users", 0),
+            ("queue_depth", -1),
+            ("prefix_cache_blocks", 0),
+        ):
             value = getattr(self, name)
             if value != int(value) or value < low:
                 raise InputError("cluster", name, value, f"an integer >= {low}")

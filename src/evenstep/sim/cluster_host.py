@@ -35,6 +35,8 @@ from evenstep.sim import short_loop
 from evenstep.sim.cluster_state import State, prepared
 from evenstep.sim.drift import rounded
 from evenstep.sim.plain_door import PlainDoor
+from evenstep.sim.prefix_caches import PrefixCaches
+from evenstep.sim.prefix_door import door_of
 
 _MOST_PROJECTED = 20_000_000  # cells of the table of projections
 _MOST_STEPS = 50_000_000  # length of the calendars of completions
@@ -84,9 +86,11 @@ def run(
     )
     gathered = _Gathered(conditions, records, decisions, slo, power)
     asked = _Asked(predictor, horizon, trace) if prediction == 2 else None
-    plain = PlainDoor(policy, state, seed, name) if kernel is None else None
+    caches = PrefixCaches(trace, cluster) if cluster.prefix_cache_blocks else None
+    plain = door_of(policy, kernel, state, seed, name, caches)
     _carry(state, policy, kernel, plain, gathered, asked, name)
     counted = asked.counted() if asked is not None else {}
+    counted |= caches.counted() if caches is not None else {}
     return _finished(state, gathered, conditions, trace, samples, records, counted)
 
 

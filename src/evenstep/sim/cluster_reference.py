@@ -14,12 +14,21 @@ import numpy as np
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, PolicyError
 from evenstep.predict.view import Predictor
-from evenstep.request import I8, Trace
-from evenstep.routing.view import HOLD, RoutingPolicy, RoutingView, broken_rule, horizon_of, memory_size_of
+from evenstep.request import F8, I8, Trace
+from evenstep.routing.view import (
+    HOLD,
+    RoutingPolicy,
+    RoutingView,
+    broken_rule,
+    horizon_of,
+    memory_size_of,
+    reads_cached,
+)
 from evenstep.sim.arrivals_reference import Arrivals
 from evenstep.sim.cluster import Cluster, Outage
 from evenstep.sim.fleet_reference import Group, Job, Loads, Worker, build
 from evenstep.sim.lookahead_reference import Lookahead
+from evenstep.sim.prefix_caches import PrefixCaches
 from evenstep.sim.record_reference import Record, Reference, floats, ints, read_only
 
 #: Queue depth of a worker that may be sent any number of requests, as policies see it in `free_slots`.
@@ -52,7 +61,8 @@ def simulate_reference(
     """
     simulation = _Simulation(trace, policy, cluster, step_time, predictor, seed)
     simulation.run()
-    return simulation.record.reference(trace, simulation.jobs, simulation.now_s, decisions)
+    counted = simulation.caches.counted() if simulation.caches is not None else {}
+    return simulation.record.reference(trace, simulation.jobs, simulation.now_s, decisions, counted)
 
 
 class _Simulation:
@@ -74,6 +84,7 @@ class _Simulation:
         self.groups = build(cluster)
         self.workers = [w for group in self.groups for w in group.workers]
         self.arrivals = Arrivals(trace, cluster)
+        self.caches = PrefixCaches(trace, cluster) if cluster.prefix_cache_blocks else None
         self.lookahead: Lookahead | None = None
         if self.horizon > 0:
             if predictor is None:
@@ -171,6 +182,8 @@ class _Simulation:
         worker = self.workers[outage.worker]
         worker.lost = not outage.back
         if worker.lost:
+            if self.caches is not None:
+                self.caches.lost(worker.index)
             leaving = worker.running + worker.queue
             worker.running, worker.queue = [], []
             for job in leaving:
@@ -234,6 +247,8 @@ class _Simulation:
         self.record.decision(self.now_s, len(self.pool), free_slots, sent, decision.bound)
         for job, g in zip(waiting, decision.worker, strict=True):
             if g != HOLD:
+                if self.caches is not None:
+                    self.caches.sent(job.row, int(g))
                 self.send(job, self.workers[g])
         return sent
 
@@ -291,9 +306,14 @@ class _Simulation:
             waiting_steps=floats([math.nan] * len(waiting)),
             projections=read_only(projections),
             growth=read_only(self.cluster.drift.gains(self.horizon)),
-            cached_tokens=read_only(np.zeros((0, 0), np.float64)),
+            cached_tokens=self.cached_tokens(waiting),
             memory=read_only(self.memory.copy()),
         )
+
+    def cached_tokens(self, waiting: list[Job]) -> F8:
+        if self.caches is None or not reads_cached(self.policy):
+            return read_only(np.zeros((0, 0), np.float64))
+        return self.caches.cached(ints([job.row for job in waiting]))
 
     def kv_free(self, worker: Worker, load: float, queued_load: float) -> float:
         reserve = self.cluster.kv_reserve * (len(worker.running) + len(worker.queue))

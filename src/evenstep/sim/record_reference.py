@@ -91,7 +91,9 @@ class Record:
             }
         )
 
-    def reference(self, trace: Trace, by_row: dict[int, Job], final_s: float, decisions: bool) -> Reference:
+    def reference(
+        self, trace: Trace, by_row: dict[int, Job], final_s: float, decisions: bool, counted: dict[str, int]
+    ) -> Reference:  # fmt: skip
         """The tables of a run that has ended."""
         jobs = [by_row[row] for row in range(len(trace))]
         requests = RequestTable(
@@ -117,6 +119,7 @@ class Record:
             active_steps=sum(row["running"] for row in self._steps),
             restarts=sum(j.restarts for j in jobs),
             overloaded_steps=self.overloaded,
+            counted=counted,
         )
         steps = _table(StepTable, self._steps)
         kept = _table(DecisionTable, self._decisions if decisions else [])

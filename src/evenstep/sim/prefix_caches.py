@@ -1,0 +1,97 @@
+"""Cached prompt prefixes in a simulated cluster: what policies are shown, and how much was hit.
+
+A prompt counts as cached on a worker from the moment it is sent there. Decoding is all this cluster simulates: a hit
+saves no time here, since prefill happens before a request is visible and its worker known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import F8, I8, Trace
+from evenstep.routing.prefix_index import PrefixIndex
+
+
+class PrefixCaches:
+    """The workers' prefix caches during one run.
+
+    Args:
+        trace: requests with `prefix_blocks`; a row without blocks has nothing to hit.
+        cluster: `workers`, and `prefix_cache_blocks` for each.
+
+    Raises:
+        InputError: a trace without prefix blocks.
+    """
+
+    def __init__(self, trace: Trace, cluster: Any) -> None:
+        blocks = trace.prefix_blocks
+        if blocks is None:
+            hint = "Leave prefix_cache_blocks out, or take a trace with block ids, e.g. Mooncake's."
+            raise InputError(trace.name or "trace", "prefix_blocks", "absent", "block ids of prompts", hint)
+        self._index = PrefixIndex(cluster.workers, cluster.prefix_cache_blocks)
+        self._workers = cluster.workers
+        self._ids, self._offsets = block_keys(trace), blocks.offsets
+        self._prompt, self._block_tokens = trace.prompt_tokens, blocks.block_tokens
+        self._hit = self._sent = 0
+        self._matched: dict[int, tuple[Sequence[int], I8]] = {}  # by row: blocks, blocks held on each worker
+        self._changed: set[int] = set()  # workers whose caches changed since then
+
+    def cached(self, rows: I8) -> F8:
+        """float64[W, G], prompt tokens of these requests cached on each worker; read-only."""
+        found = np.zeros((rows.size, self._workers))
+        matched: dict[int, tuple[Sequence[int], I8]] = {}
+        for place, row in enumerate(rows.tolist()):
+            matched[row] = blocks, depths = self._matched.get(row) or self._match(row)
+            for worker in self._changed if row in self._matched else ():
+                depths[worker] = self._index.held(worker, blocks)
+            found[place] = depths
+        self._matched = matched
+        self._changed.clear()
+        found *= self._block_tokens
+        np.minimum(found, self._prompt[rows][:, None], out=found)
+        found.flags.writeable = False
+        return found
+
+    def sent(self, row: int, worker: int) -> None:
+        """A request is sent to a worker: what it hits is counted, and its prompt is cached from now on."""
+        blocks, prompt = self._blocks(row), int(self._prompt[row])
+        self._hit += min(prompt, self._index.held(worker, blocks) * self._block_tokens)
+        self._sent += prompt
+        self._index.add(worker, blocks)
+        self._changed.add(worker)
+
+    def lost(self, worker: int) -> None:
+        """A worker was lost with its cache."""
+        self._index.forget(worker)
+        self._changed.add(worker)
+
+    def counted(self) -> dict[str, int]:
+        """Prompt tokens sent, and those that were cached where they were sent; a request sent again counts again."""
+        return {"prefix_prompt_tokens": self._sent, "prefix_hit_tokens": self._hit}
+
+    def _match(self, row: int) -> tuple[Sequence[int], I8]:
+        blocks = self._blocks(row)
+        return blocks, self._index.match(blocks)
+
+    def _blocks(self, row: int) -> Sequence[int]:
+        return self._ids[self._offsets[row] : self._offsets[row + 1]].tolist()
+
+
+def block_keys(trace: Trace) -> I8:
+    """int64[total], the blocks' ids so that equal means equal content: with scope ``session`` by session.
+
+    A request without a session shares nothing in that scope.
+    """
+    blocks = trace.prefix_blocks
+    assert blocks is not None
+    if blocks.scope == "global":
+        return blocks.ids
+    session = trace.column("session")
+    owner = np.where(session >= 0, session, -1 - np.arange(len(trace)))
+    owners = np.unique(owner, return_inverse=True)[1].reshape(-1)
+    ids = np.unique(blocks.ids, return_inverse=True)[1].reshape(-1)
+    return np.repeat(owners, np.diff(blocks.offsets)) * (int(ids.max(initial=0)) + 1) + ids
