@@ -32,14 +32,11 @@ from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import horizon_of
 from evenstep.sim import cluster_layout as at
 from evenstep.sim import short_loop
+from evenstep.sim.cluster_input import check_input
 from evenstep.sim.cluster_state import State, prepared
-from evenstep.sim.drift import rounded
 from evenstep.sim.plain_door import PlainDoor
 from evenstep.sim.prefix_caches import PrefixCaches
 from evenstep.sim.prefix_door import door_of
-
-_MOST_PROJECTED = 20_000_000  # cells of the table of projections
-_MOST_STEPS = 50_000_000  # length of the calendars of completions
 
 
 def run(
@@ -61,7 +58,7 @@ def run(
     """See `cluster.simulate`."""
     name = name or type(policy).__name__
     kernel = _kernel(policy, door, name)
-    _check(trace, policy, cluster, predictor, name)
+    check_input(trace, policy, cluster, predictor, name)
     horizon = horizon_of(policy)
     prediction = 0 if horizon == 0 else 1 if type(predictor) is Oracle else 2
     state = prepared(
@@ -130,7 +127,7 @@ def loop_of(trace: Trace, policy: Any, cluster: Any, step_time: StepTime) -> str
         cluster, step_time.table(), horizon_of(policy), int(cluster.drift.steps(trace).max(initial=0)),
         int(trace.prompt_tokens.max(initial=0)),
     )  # fmt: skip
-    plain = compiled.kernel_of(policy) is None
+    plain = compiled.kernel_of(policy) is None or cluster.prefix_cache_blocks > 0
     names = ("cluster_kernel", "plain_door_kernel", "short_loop_kernel", "short_loop_plain_kernel")
     return f"evenstep.sim.{names[2 * short + plain]}"
 
@@ -140,65 +137,6 @@ def _kernel(policy: Any, door: str, name: str) -> Any:
     if door == "compiled" and kernel is None:
         raise InputError(name, "door", door, "auto or plain", "The policy has no kernel beside its file.")
     return kernel
-
-
-def _check(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | None, name: str) -> None:
-    if len(trace) == 0:
-        raise InputError(trace.name or "trace", "requests", 0, "one request or more")
-    if not callable(getattr(policy, "route", None)):
-        raise InputError(name, "policy", type(policy).__name__, "an object with a method route(view)")
-    if horizon_of(policy) > 0 and predictor is None:
-        raise InputError(
-            name,
-            "predictor",
-            "missing",
-            "a predictor for a policy that looks ahead",
-            "Add predictor=oracle, for instance.",
-        )
-    for column in ("prompt_tokens", "output_tokens"):
-        values = getattr(trace, column)
-        if values.min() < 1:
-            row = int(np.argmax(values < 1))
-            raise InputError(
-                f"{trace.name or 'trace'}: request {row}", column, int(values[row]), "an integer >= 1"
-            )
-    horizon, longest = horizon_of(policy), int(cluster.drift.steps(trace).max())
-    if cluster.workers * (horizon + 1) > _MOST_PROJECTED:
-        raise InputError(
-            name,
-            "horizon",
-            horizon,
-            f"at most {_MOST_PROJECTED // cluster.workers - 1:,} with {cluster.workers} workers",
-        )
-    if longest * len(cluster.group_sizes) > _MOST_STEPS:
-        raise InputError(
-            trace.name or "trace", "output_tokens", longest, f"at most {_MOST_STEPS:,} decode steps a request"
-        )
-    if cluster.arrivals == "timed":
-        if trace.arrival_s is None:
-            raise InputError(
-                trace.name or "trace", "arrivals", "timed", "a trace with times", "Give a rate (--rate)."
-            )
-        if np.any(np.diff(trace.arrival_s) < 0) or not np.isfinite(trace.arrival_s).all():
-            raise InputError(
-                trace.name or "trace", "arrival_s", "unsorted", "finite times in ascending order"
-            )
-    if cluster.arrivals == "closed" and cluster.think_s is None and trace.session is None:
-        raise InputError(
-            trace.name or "trace",
-            "sessions",
-            "missing",
-            "a trace with sessions, or think_s",
-            "Give --users and --think-s.",
-        )
-    profiles = cluster.drift.profiles
-    admission = trace.prompt_tokens if profiles is None else profiles.values[profiles.offsets[:-1]]
-    if cluster.kv_tokens < rounded(float(admission.max())):  # loads are kept in whole grains
-        row = int(np.argmax(admission))
-        raise InputError(
-            f"{trace.name or 'trace'}: request {row}", "prompt_tokens", int(admission[row]),
-            f"at most kv_tokens, {cluster.kv_tokens:g}", "It would fit no worker.",
-        )  # fmt: skip
 
 
 def _single_slope(law: Any) -> float:

@@ -1,0 +1,67 @@
+"""Bad input of the simulator is one clear error."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from tests.sim.policies import Oldest
+
+from evenstep.cost.linear import Linear
+from evenstep.errors import InputError
+from evenstep.request import Trace
+from evenstep.sim.cluster import Cluster, simulate
+from evenstep.sim.drift import Drift, Profiles
+
+ONE = Linear(1.0, 1.0)
+TRACE = Trace(np.array([3, 5]), np.array([4, 1]), name="short")
+TIMED = dataclasses.replace(TRACE, arrival_s=np.array([0.0, 1.0]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Ahead(Oldest):
+    horizon: int = 2
+
+
+def raised(trace=TRACE, policy=None, door="auto", **cluster) -> str:
+    with pytest.raises(InputError) as error:
+        simulate(trace, policy or Oldest(), cluster=Cluster(**cluster), step_time=ONE, door=door)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_each_bad_input_names_its_place_its_field_and_what_was_expected():
+    nothing = np.zeros(0, np.int64)
+    assert "trace: requests is 0; expected one request or more" in raised(Trace(nothing, nothing))
+    assert "object: policy is 'object'; expected an object with a method route(view)" in raised(
+        policy=object()
+    )
+    assert "Ahead: predictor is 'missing'" in raised(policy=Ahead())
+    assert "Oldest: door is 'compiled'; expected auto or plain" in raised(door="compiled")
+    assert "short: arrivals is 'timed'; expected a trace with times" in raised(arrivals="timed")
+    assert "short: sessions is 'missing'; expected a trace with sessions" in raised(arrivals="closed")
+    assert "short: request 1: prompt_tokens is 5; expected at most kv_tokens, 4" in raised(kv_tokens=4.0)
+
+
+@pytest.mark.parametrize("column", ["prompt_tokens", "output_tokens"])
+def test_lengths_below_one_are_named_with_their_request(column):
+    trace = dataclasses.replace(TRACE, **{column: np.array([2, 0])})
+    assert f"short: request 1: {column} is 0; expected an integer >= 1" in raised(trace)
+
+
+@pytest.mark.parametrize("times", [[1.0, 0.5], [0.0, math.nan], [0.0, math.inf]])
+def test_times_must_be_finite_and_ascend(times):
+    trace = dataclasses.replace(TRACE, arrival_s=np.array(times))
+    assert "arrival_s is 'unsorted'; expected finite times in ascending order" in raised(
+        trace, arrivals="timed"
+    )
+
+
+def test_memory_that_holds_a_profile_to_the_grain_holds_it():
+    profiles = Profiles(np.array([11.4, 1.0]), np.array([0, 1, 2]))
+    cluster = {"drift": Drift(profiles=profiles), "kv_tokens": 11.399999618530273}  # 11.4 in whole grains
+    out = simulate(TRACE, Oldest(), cluster=Cluster(1, 1, **cluster), step_time=ONE)
+    assert out.totals.requests == 2
+    assert "at most kv_tokens, 11.3" in raised(drift=Drift(profiles=profiles), kv_tokens=11.3)
