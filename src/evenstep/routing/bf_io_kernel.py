@@ -11,6 +11,7 @@ import numpy as np
 
 from evenstep.compiled import borrowing, borrowing_inlined, route_kernel
 from evenstep.routing.bf_io_level_kernel import fit_best_level
+from evenstep.routing.bf_io_pair_kernel import best_pair
 from evenstep.routing.bf_io_plan_kernel import (
     answer,
     fill,
@@ -83,6 +84,8 @@ def decide(
             break
         best_value = value
         keep(best_filled, envelopes, slots)
+    if rounds > 0 and best_filled == 2 and best_pinned == 0:
+        best_pair(steps, requests, places, tokens, loads, groups, envelopes, slots)
     answer(best_filled, ends_known, requests, ranks, places, slots, worker)
 
 

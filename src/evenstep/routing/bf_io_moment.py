@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
@@ -11,6 +12,22 @@ import numpy as np
 from evenstep.request import F8, I8
 from evenstep.routing.filling import most_overdue
 from evenstep.routing.view import RoutingView
+
+#: Gains up to this many tokens are rounding, not progress.
+TOLERANCE = 1e-6
+
+
+def in_order(terms: Iterable[float], begin: float = 0.0) -> float:
+    """The sum, from left to right."""
+    for term in terms:
+        begin += term
+    return begin
+
+
+def in_lanes(terms: F8) -> float:
+    """The sum over steps in four lanes, h modulo 4, added in pairs."""
+    a, b, c, d = (in_order(terms[lane::4].tolist()) for lane in range(4))
+    return (a + b) + (c + d)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,21 +1,19 @@
 """The search of BF-IO in plain words: what `bf_io_kernel` does, decision by decision, equal in bits.
 
 A `Plan` is an assignment under construction. Each starting order fills one greedily, a local search improves it, the
-best is fitted anew to shifted levels and searched again. Sums over steps are taken in a fixed order: they decide.
+best is fitted anew to shifted levels and searched again; two slots are settled exactly. Sums over steps are taken in a
+fixed order: they decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from evenstep.request import F8, I8
-from evenstep.routing.bf_io_moment import Moment
+from evenstep.routing.bf_io_moment import TOLERANCE, Moment, in_lanes, in_order
+from evenstep.routing.bf_io_pair import best_pair
 from evenstep.routing.view import HOLD
 
-#: Gains up to this many tokens are rounding, not progress.
-TOLERANCE = 1e-6
 #: Levels tried around the envelope of a plan, at most and for each slot.
 LEVELS, LEVELS_A_SLOT = 20, 4
 #: Times the best plan is fitted to another level, as long as that gains.
@@ -46,22 +44,12 @@ def decide(moment: Moment, starts: int, moves: int) -> I8:
         if value >= best[0]:
             break
         best, best_envelope = (value, list(plan.slots), best[2]), plan.envelope.copy()
-    for i, worker in plan.oldest_first(best[1]):
+    slots = best[1]
+    if levels_help and len(slots) == 2 and best[2] == 0:
+        slots = best_pair(moment, plan.size, slots)
+    for i, worker in plan.oldest_first(slots):
         answer[i] = worker
     return answer
-
-
-def in_order(terms: Iterable[float], begin: float = 0.0) -> float:
-    """The sum, from left to right."""
-    for term in terms:
-        begin += term
-    return begin
-
-
-def in_lanes(terms: F8) -> float:
-    """The sum over steps in four lanes, h modulo 4, added in pairs."""
-    a, b, c, d = (in_order(terms[lane::4].tolist()) for lane in range(4))
-    return (a + b) + (c + d)
 
 
 class Plan:
