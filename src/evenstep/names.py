@@ -33,6 +33,7 @@ BINDINGS: dict[str, str] = {
     "experiments": "experiment",
 }
 _MODULE_MEMBERS = {"workload"}  # a trace format is its module: `recognises` and `read`
+_PLACES = {"experiments": "experiments.papers"}  # rooms whose members lie in a folder of their own
 
 
 @cache
@@ -48,7 +49,7 @@ def find(room: str, name: str) -> Any:
     """The member of a room that a name stands for.
 
     Args:
-        room: ``routing``, ``predict``, ``cost``, ``workload``, ``cli``.
+        room: ``routing``, ``predict``, ``cost``, ``workload``, ``cli``, ``experiments``.
         name: a file's name with dashes, ``package.module:Thing``, ``mine.py[:Thing]`` or an entry point's name.
 
     Raises:
@@ -71,7 +72,9 @@ def find(room: str, name: str) -> Any:
             room, "name", name, "one owner", f"It is claimed by {' and '.join(owners)}; name one in full."
         )
     if is_own:
-        return _member(room, importlib.import_module(f"evenstep.{room}.{own.stem}"), word, name)
+        return _member(
+            room, importlib.import_module(f"evenstep.{_PLACES.get(room, room)}.{own.stem}"), word, name
+        )
     if others:
         return others[0].load()
     raise InputError(room, "name", name, f"a known {_noun(room)}", nearest(name, members(room)))
@@ -158,9 +161,13 @@ def _made(kind: Any, where: str) -> Generator[None]:
 
 
 def _noun(room: str) -> str:
-    return {"routing": "policy", "predict": "predictor", "cost": "law", "workload": "trace format"}.get(
-        room, room
-    )
+    return {
+        "routing": "policy",
+        "predict": "predictor",
+        "cost": "law",
+        "workload": "trace format",
+        "experiments": "experiment",
+    }.get(room, room)
 
 
 def _name(stem: str) -> str:
@@ -168,7 +175,7 @@ def _name(stem: str) -> str:
 
 
 def _folder(room: str) -> Path:
-    return Path(__file__).parent / room
+    return Path(__file__).parent.joinpath(*_PLACES.get(room, room).split("."))
 
 
 @cache

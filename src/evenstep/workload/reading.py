@@ -52,7 +52,7 @@ def read_trace(
     """Read a trace file, plain or gzip.
 
     Args:
-        path: the file, or ``sample:azure-conv`` for the bundled sample.
+        path: the file, or ``sample:azure-conv`` for a bundled sample.
         format: name of the format (``azure``, ``mooncake``, ..., ``mine.py``), maybe with options
             (``mooncake:ticks=keep``); None asks every format.
         skip_bad_rows: leave out rows that cannot be read and count them in the notes, instead of stopping.
@@ -145,7 +145,16 @@ def sample_path(name: str) -> Path:
     Raises:
         InputError: no such sample, with the nearest.
     """
-    known = {file.name.split(".")[0].replace("_", "-"): file for file in sorted(_SAMPLES.glob("*.gz"))}
+    known = _bundled()
     if name not in known:
         raise InputError("samples", "sample", name, "a bundled sample", nearest(name, known))
     return known[name]
+
+
+def samples() -> tuple[str, ...]:
+    """Names of the bundled samples, as ``sample:NAME`` takes them."""
+    return tuple(_bundled())
+
+
+def _bundled() -> dict[str, Path]:
+    return {file.name.split(".")[0].replace("_", "-"): file for file in sorted(_SAMPLES.glob("*.gz"))}

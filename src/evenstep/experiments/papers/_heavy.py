@@ -1,0 +1,52 @@
+"""The synthetic workloads that stand in where long prompts or capped outputs decide: heavy, and near a cap."""
+
+from __future__ import annotations
+
+from evenstep.cost.linear import Linear
+from evenstep.report.findings import Constant
+from evenstep.workload.laws import Bimodal, Capped, Lognormal, Pareto, Uniform
+from evenstep.workload.synthetic import Recurring, Synthetic
+
+#: A large model whose fixed part of a step is long: 60 ms, and 2e-7 s a KV token.
+STEP_TIME = Linear(overhead_s=0.06, per_token_s=2e-7)
+#: Prompts that come back, and how far their outputs spread.
+KEYS, JITTER = 300, 3
+
+
+def heavy(requests: int, recurring: bool = False) -> Synthetic:
+    """Long prompts and a Pareto tail of outputs, cut at 2,000; with `recurring`, of 300 prompts that come back."""
+    return Synthetic(
+        requests,
+        prompt=Lognormal(sigma=1.1, median=4000, low=16, high=60_000),
+        output=Capped(Pareto(alpha=1.6, mean=500), cap=2000),
+        recurring=Recurring(KEYS, JITTER) if recurring else None,
+        name="heavy, recurring" if recurring else "heavy",
+    )
+
+
+def near_cap(requests: int) -> Synthetic:
+    """85 % of the outputs end within a dozen tokens of a cap of 1,000, the rest anywhere below."""
+    return Synthetic(
+        requests,
+        prompt=Lognormal(sigma=0.9, mu=7.1, low=1, high=14_000),
+        output=Bimodal(0.85, Uniform(989, 1000), Uniform(1, 988)),
+        name="near-cap",
+    )
+
+
+def heavy_constant(recurring: bool = False) -> Constant:
+    """What the heavy workload is."""
+    tail = f"; {KEYS} prompts that come back, outputs ±{JITTER}" if recurring else ""
+    return Constant(
+        "heavy", f"prompts lognormal(median 4000, sigma 1.1) in 16..60000, outputs Pareto(1.6) of mean 500 cut "
+                 f"at 2000{tail}",
+        "the trace is proprietary; its moments are lost from the text",
+    )  # fmt: skip
+
+
+def step_time_constant() -> Constant:
+    """What a step costs."""
+    return Constant(
+        "step time", f"{STEP_TIME.overhead_s:g} s + {STEP_TIME.per_token_s:g} s/token",
+        "not given; near the step times that the tables' TPOT implies",
+    )  # fmt: skip

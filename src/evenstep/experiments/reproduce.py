@@ -1,0 +1,223 @@
+"""Reproducing a paper's table or figure: what an experiment is, what it may ask for, and how it is run.
+
+An experiment is a file of ``experiments/papers`` that binds `experiment`; ``bfio-table1`` is ``bfio_table1.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evenstep import names
+from evenstep.cost.view import StepTime
+from evenstep.errors import InputError
+from evenstep.experiments.compare import opened, run_comparison
+from evenstep.experiments.contenders import contender
+from evenstep.experiments.jobs import Plan
+from evenstep.experiments.progress import Progress, Silent
+from evenstep.measure.comparison import Interval, mean_interval, paired_difference
+from evenstep.measure.records import Run
+from evenstep.report.findings import Findings, Reproduction, Row
+from evenstep.request import Trace
+from evenstep.sim.cluster import Cluster
+from evenstep.workload.replicate import Drawn, Source
+
+#: Replicates when nobody says how many, in full and in quick size.
+SEEDS, QUICK_SEEDS = 5, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How an experiment is run.
+
+    Args:
+        quick: at a reduced size, for seeing that it runs.
+        seeds: replicates; None = 5, or 2 when quick.
+        traces: trace files in place of the default workload.
+        seed: key of replicates and of the policies' draws.
+        processes: processes to run in; None = all cores, if it takes long.
+        progress: told what happens.
+
+    Raises:
+        InputError: fewer than one replicate.
+    """
+
+    quick: bool = False
+    seeds: int | None = None
+    traces: tuple[str, ...] = ()
+    seed: int = 0
+    processes: int | None = None
+    progress: Progress = field(default_factory=Silent)
+
+    def __post_init__(self) -> None:
+        if self.seeds is not None and self.seeds < 1:
+            raise InputError("reproduce", "seeds", self.seeds, "an integer >= 1")
+
+    @property
+    def replicates(self) -> int:
+        """How many replicates."""
+        return self.seeds if self.seeds is not None else QUICK_SEEDS if self.quick else SEEDS
+
+    def pick(self, full: Any, quick: Any) -> Any:
+        """The value for this size."""
+        return quick if self.quick else full
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What a file of ``experiments/papers`` binds to `experiment`.
+
+    Args:
+        title: what it shows.
+        source: paper and place in it.
+        run: does it.
+        most_traces: trace files it can take in place of its workload; 0 = it makes its own instance.
+    """
+
+    title: str
+    source: str
+    run: Callable[[Setting], Findings]
+    most_traces: int = 1
+
+
+def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
+    """Run one experiment.
+
+    Args:
+        name: as ``evenstep reproduce list`` shows it, or a file of yours that binds `experiment`.
+        setting: how; the full size when left out.
+
+    Raises:
+        InputError: an unknown name (the nearest are offered), or more trace files than it takes.
+    """
+    how = setting or Setting()
+    experiment: Experiment = names.find("experiments", name)
+    if len(how.traces) > experiment.most_traces:
+        most = experiment.most_traces
+        expected = f"at most {most} for {name}" if most else f"none: {name} makes its own instance"
+        raise InputError("reproduce", "--trace", ", ".join(how.traces), expected)
+    found = experiment.run(how)
+    return Reproduction(name, experiment.title, experiment.source, found, how.quick, how.replicates)
+
+
+def workload(
+    setting: Setting, default: Drawn, missing: str, cluster: Cluster, step_time: StepTime
+) -> tuple[Source, str]:
+    """The trace the user gave, or the default; and the sentence on what stands in for what.
+
+    Args:
+        setting: holds the trace files.
+        default: drawn where there is none.
+        missing: the paper's data.
+        cluster, step_time: where it will run.
+
+    Raises:
+        InputError: a file that cannot be read.
+    """
+    if not setting.traces:
+        return default, f"the synthetic workload '{default.name}' for {missing}"
+    limit = 2_000 if setting.quick else None
+    source = opened(setting.traces[0], cluster, step_time, limit=limit, seed=setting.seed)
+    count = f", {len(source):,} requests" if isinstance(source, Trace) else ""
+    return source, f"{setting.traces[0]}{count} for {missing}"
+
+
+def run_policies(
+    setting: Setting,
+    source: Source,
+    policies: Mapping[str, str],
+    cluster: Cluster,
+    step_time: StepTime,
+    *,
+    records: bool = False,
+    samples: int = 0,
+    power: Any = None,
+) -> dict[str, list[Run]]:
+    """Every policy on every replicate, on the same requests with the same dice.
+
+    Args:
+        setting: replicates, key, processes.
+        source: the workload.
+        policies: label to spec, as ``evenstep compare --policy`` takes it.
+        cluster, step_time: the fleet.
+        records: keep the record tables of every replicate.
+        samples: samples of every worker's load to keep, first replicate.
+        power: power law.
+
+    Returns:
+        label to runs by replicate.
+    """
+    asked = [replace(contender(spec), name=label) for label, spec in policies.items()]
+    plan = Plan(
+        source=source, cluster=cluster, step_time=step_time, seeds=setting.replicates, seed=setting.seed, power=power,
+        all_records=records, samples=samples,
+    )  # fmt: skip
+    outcome = run_comparison(plan, asked, processes=setting.processes, progress=setting.progress)
+    return dict(zip(policies, outcome.runs, strict=True))
+
+
+def values(runs: Sequence[Run], name: str, factor: float = 1.0) -> list[float]:
+    """A field of the summary, one number a replicate; nan where a replicate has none."""
+    return [float("nan") if (v := run.summary[name]) is None else factor * float(v) for run in runs]
+
+
+def mean(runs: Sequence[Run], name: str, factor: float = 1.0) -> Interval:
+    """A field's mean over replicates with its interval."""
+    return mean_interval(values(runs, name, factor))
+
+
+def ratio(above: Sequence[float], below: Sequence[float]) -> Interval:
+    """Mean of the replicates' own ratios with its interval: paired, so common luck cancels."""
+    return mean_interval([a / b for a, b in zip(above, below, strict=True)])
+
+
+def rows_of(
+    runs: Mapping[str, Sequence[Run]],
+    name: str,
+    quantity: str,
+    unit: str,
+    factor: float = 1.0,
+    paper: Mapping[str, float] | None = None,
+    against: str = "",
+) -> list[Row]:
+    """A row a policy for one field of the summary, with the paired difference to `against` (the first when empty)."""
+    base = against or next(iter(runs))
+    rows: list[Row] = []
+    for label, own in runs.items():
+        ours = values(own, name, factor)
+        apart = None if label == base else paired_difference(ours, values(runs[base], name, factor))
+        number = (paper or {}).get(label)
+        rows.append(Row(label, quantity, unit, number, mean_interval(ours), apart, base if apart else ""))
+    return rows
+
+
+def long_table(
+    runs: Mapping[str, Sequence[Run]], fields: Sequence[str], **fixed: Any
+) -> dict[str, list[Any]]:
+    """A row a policy and replicate with these fields of the summary, for the data file.
+
+    Args:
+        runs: label to runs.
+        fields: of the summary.
+        fixed: columns with one value for all.
+    """
+    table: dict[str, list[Any]] = {name: [] for name in (*fixed, "case", "replicate", "digest", *fields)}
+    for label, own in runs.items():
+        for index, run in enumerate(own):
+            row = {**fixed, "case": label, "replicate": index, "digest": run.digest}
+            for name, column in table.items():
+                column.append(row[name] if name in row else run.summary[name])
+    return table
+
+
+def joined(tables: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
+    """Tables of the same columns, one after the other."""
+    return {name: [value for table in tables for value in table[name]] for name in tables[0]}
+
+
+def clearly(difference: Interval, sign: int) -> bool | None:
+    """Whether a paired difference has this sign: None where its interval holds 0, or where there is none."""
+    if difference.low is None or difference.high is None or not difference.is_clear:
+        return None
+    return (difference.value > 0) == (sign > 0)

@@ -1,0 +1,104 @@
+"""Figures as SVG and PNG from one drawing function: same data, same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.measure.comparison import Interval
+from evenstep.measure.output_file import replacing
+from evenstep.request import F8
+
+#: Told apart by readers who see colours differently, in this order.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555", "#8c510a", "#b2abd2")
+_PER_INCH = 130
+
+
+def picture(draw: Callable[[Any], None], kind: str, size: tuple[float, float]) -> bytes:
+    """One figure.
+
+    Args:
+        draw: puts everything on the matplotlib figure it is given.
+        kind: ``svg`` or ``png``.
+        size: width and height, inches.
+    """
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    style: Any = {"svg.hashsalt": "evenstep", "svg.fonttype": "path", "font.size": 9, "axes.titlesize": 9.5}
+    with mpl.rc_context(style):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure)
+        for axes in figure.axes:
+            axes.spines[["top", "right"]].set_visible(False)
+        packed = io.BytesIO()
+        metadata = {"Date": None} if kind == "svg" else {"Software": None}
+        figure.savefig(packed, format=kind, dpi=_PER_INCH, metadata=metadata)
+    return packed.getvalue()
+
+
+def save_picture(draw: Callable[[Any], None], stem: Path, size: tuple[float, float]) -> list[Path]:
+    """Write ``stem.svg`` and ``stem.png``; the files written.
+
+    Raises:
+        InputError: a file that cannot be written.
+    """
+    written: list[Path] = []
+    for kind in ("svg", "png"):
+        path = stem.with_name(f"{stem.name}.{kind}")
+        with replacing(path) as out:
+            out.write(picture(draw, kind, size))
+        written.append(path)
+    return written
+
+
+def band_line(
+    axes: Any, x: Sequence[float], y: Sequence[Interval], label: str, colour: str, marker: str = "o"
+) -> None:
+    """A line through means, in a band of their intervals where they have ends."""
+    axes.plot(x, [one.value for one in y], marker=marker, markersize=3.5, color=colour, label=label)
+    if all(one.low is not None for one in y):
+        axes.fill_between(x, [one.low for one in y], [one.high for one in y], color=colour, alpha=0.18, lw=0)
+
+
+def bars(axes: Any, names: Sequence[str], y: Sequence[Interval], paper: Sequence[float | None]) -> None:
+    """A bar a case with its interval, and a diamond where the paper has a number."""
+    place = np.arange(len(names))
+    axes.bar(place, [one.value for one in y], width=0.62, color=COLOURS[0], alpha=0.75, label="ours")
+    ends = [
+        (one.value - one.low, one.high - one.value)
+        for one in y
+        if one.low is not None and one.high is not None
+    ]
+    if len(ends) == len(y):
+        axes.errorbar(
+            place, [one.value for one in y], np.array(ends).T, fmt="none", color="#222222", capsize=3, lw=1
+        )
+    known = [i for i, value in enumerate(paper) if value is not None]
+    if known:
+        values = [paper[i] for i in known]
+        axes.plot(known, values, "D", color=COLOURS[1], markersize=6, label="paper")
+    axes.set_xticks(place, names, rotation=25, ha="right")
+    axes.set_ylim(bottom=0)
+
+
+def worker_lines(axes: Any, x: F8, load: F8, points: int = 200) -> None:
+    """KV load of every worker in thousands of tokens, thinned to so many points.
+
+    Args:
+        axes: to draw on.
+        x: float64[S], time or step.
+        load: float64[S, G], KV tokens.
+        points: most points of a line.
+    """
+    kept = np.unique(np.linspace(0, x.size - 1, min(x.size, points)).astype(np.int64))
+    workers = load.shape[1]
+    for g in range(workers):
+        axes.plot(x[kept], load[kept, g] / 1e3, lw=0.7, color=COLOURS[g % len(COLOURS)], alpha=0.85)
+    axes.grid(alpha=0.25, linewidth=0.6)

@@ -1,0 +1,296 @@
+"""What a reproduction found: the paper's numbers beside ours; as a table, CSV, LaTeX or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evenstep.measure.comparison import Interval
+from evenstep.measure.output_file import replacing
+from evenstep.report.figures import save_picture
+from evenstep.report.numbers import MISSING, short
+
+_QUICK = "QUICK: a reduced size that shows that it runs; its figures are no evidence for or against the paper"
+_VERDICTS = {True: "holds", False: "does not hold", None: "not settled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One number of a paper beside ours.
+
+    Args:
+        case: the policy, predictor or sweep point it belongs to.
+        quantity: what is measured.
+        unit: of the paper's number and of ours.
+        paper: the paper's number, or a range as text; None where it prints none.
+        ours: mean over replicates and its 95 % interval.
+        difference: ours minus that of `against`, replicate by replicate; None where nothing is compared.
+        against: the case it is compared with.
+    """
+
+    case: str
+    quantity: str
+    unit: str
+    paper: float | str | None
+    ours: Interval
+    difference: Interval | None = None
+    against: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number or choice that the paper leaves open, or that we changed: named, never silent."""
+
+    name: str
+    value: object
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence of the paper and what we saw.
+
+    Args:
+        says: the claim.
+        holds: whether it holds here; None where the intervals do not settle it.
+        seen: our figures for it.
+    """
+
+    says: str
+    holds: bool | None
+    seen: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Findings:
+    """Everything one reproduction has to say.
+
+    Args:
+        rows: numbers, in the paper's order.
+        claims: sentences of the paper, tested.
+        constants: every free constant.
+        remark: one sentence: where and why we differ.
+        stands_in: what stands in for data or machines that are not to be had.
+        data: columns of one long table, all of the same length, behind the figure.
+        draw: puts the figure on a matplotlib figure.
+        size: of the figure, inches.
+        intervals: what the intervals are, where they are not t-intervals over replicates.
+    """
+
+    rows: Sequence[Row]
+    claims: Sequence[Claim]
+    constants: Sequence[Constant]
+    remark: str
+    stands_in: str
+    data: Mapping[str, Any]
+    draw: Callable[[Any], None]
+    size: tuple[float, float] = (9.0, 5.0)
+    intervals: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reproduction:
+    """Findings with what they are of and how they were made.
+
+    Args:
+        name, title, source: of the experiment.
+        findings: what came out.
+        quick: whether at the reduced size.
+        seeds: replicates.
+        command: the command line, or empty.
+        versions: version by component.
+    """
+
+    name: str
+    title: str
+    source: str
+    findings: Findings
+    quick: bool
+    seeds: int
+    command: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def stem(self) -> str:
+        """Name of its files, without ending."""
+        return f"{self.name}-quick" if self.quick else self.name
+
+
+def with_interval(value: Interval | None) -> str:
+    """``12.3 ±0.4``, half a 95 % interval behind the mean; without one for a single replicate."""
+    if value is None:
+        return ""
+    text = short(value.value)
+    if value.low is None or value.high is None:
+        return text
+    half = (value.high - value.low) / 2
+    return f"{text} ±{short(half if half > 1e-9 * abs(value.value) else 0.0, 2)}"
+
+
+def _signed(value: Interval | None) -> str:
+    text = with_interval(value)
+    return text if not text or text[0] in "-0" else f"+{text}"
+
+
+def _paper(value: float | str | None) -> str:
+    return MISSING if value is None else value if isinstance(value, str) else f"{value:,g}"
+
+
+def text_lines(found: Reproduction) -> list[str]:
+    """The findings for a terminal."""
+    said = found.findings
+    lines = [f"{found.name}: {found.title}", f"source: {found.source}"]
+    if found.quick:
+        lines.append(_QUICK)
+    lines += ["", *_table(said.rows), ""]
+    lines.append(intervals_sentence(found))
+    if said.claims:
+        lines += [
+            "",
+            "A claim is tested for its direction, by 95 % intervals; the paper's size and ours stand beside it.",
+        ]
+    for claim in said.claims:
+        verdict = "no verdict at this size" if found.quick else _VERDICTS[claim.holds]
+        lines.append(f"  {verdict}: {claim.says}; ours: {claim.seen}")
+    where = " (sizes are those of --quick)" if found.quick else ""
+    lines += [
+        "",
+        f"where and why we differ: {said.remark}",
+        f"stands in: {said.stands_in}",
+        "",
+        f"free constants{where}:",
+    ]
+    lines += [f"  {c.name} = {c.value}: {c.why}" for c in said.constants]
+    return lines
+
+
+def intervals_sentence(found: Reproduction) -> str:
+    """What the intervals are."""
+    if found.findings.intervals:
+        return found.findings.intervals
+    if found.seeds == 1:
+        return "One replicate: no intervals."
+    return f"± is half a 95 % t-interval over {found.seeds} replicates; differences are paired, replicate by replicate."
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    """Padded columns: case and quantity to the left, numbers to the right."""
+    head = ["case", "quantity", "unit", "paper", "ours", "difference"]
+    cells = [
+        [r.case, r.quantity, r.unit, _paper(r.paper), with_interval(r.ours), _difference(r)] for r in rows
+    ]
+    if not any(row[-1] for row in cells):
+        head, cells = head[:-1], [row[:-1] for row in cells]
+    wide = [max(len(row[i]) for row in [head, *cells]) for i in range(len(head))]
+    return ["  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(row, wide, strict=True))).rstrip()
+            for row in [head, *cells]]  # fmt: skip
+
+
+def _difference(row: Row) -> str:
+    return "" if row.difference is None else f"{_signed(row.difference)} vs {row.against}"
+
+
+def csv_text(found: Reproduction) -> str:
+    """One line a row, with a header; empty cells where there is no value."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        ["experiment", "case", "quantity", "unit", "paper", "ours", "low", "high", "difference", "difference_low",
+         "difference_high", "against", "seeds", "quick"]
+    )  # fmt: skip
+    for r in found.findings.rows:
+        d = r.difference
+        apart = (None, None, None) if d is None else (d.value, d.low, d.high)
+        writer.writerow(
+            [found.name, r.case, r.quantity, r.unit, r.paper, r.ours.value, r.ours.low, r.ours.high, *apart, r.against,
+             found.seeds, str(found.quick).lower()]
+        )  # fmt: skip
+    return out.getvalue()
+
+
+_LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
+          "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$", "<": r"$<$", ">": r"$>$"}  # fmt: skip
+
+
+def latex_text(found: Reproduction) -> str:
+    """A ``tabular`` for a paper; it wants the package booktabs."""
+    lines = [
+        rf"% evenstep reproduce {found.name}{' --quick (reduced size, no evidence)' if found.quick else ''}, "
+        f"{found.seeds} replicates",
+        r"% \usepackage{booktabs}",
+        r"\begin{tabular}{lllrrr}",
+        r"\toprule",
+        r"case & quantity & unit & paper & ours & difference \\",
+        r"\midrule",
+    ]
+    for r in found.findings.rows:
+        cells = [r.case, r.quantity, r.unit, _paper(r.paper), with_interval(r.ours), _difference(r)]
+        lines.append(" & ".join(_escaped(cell) for cell in cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _escaped(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def json_object(found: Reproduction) -> dict[str, Any]:
+    """Everything but the figure and its data, as JSON values."""
+    said = found.findings
+    found_object: dict[str, Any] = {
+        "version": 1,
+        "experiment": found.name,
+        "title": found.title,
+        "source": found.source,
+        "quick": found.quick,
+        "seeds": found.seeds,
+        "command": found.command,
+        "versions": dict(found.versions),
+        "interval": intervals_sentence(found),
+        "rows": [asdict(row) for row in said.rows],
+        "claims": [asdict(claim) for claim in said.claims],
+        "constants": [{**asdict(c), "value": str(c.value)} for c in said.constants],
+        "remark": said.remark,
+        "stands_in": said.stands_in,
+    }
+    return _without_nan(found_object)
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON has no nan or infinity: a figure without a value is null."""
+    if isinstance(value, dict):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write(found: Reproduction, folder: Path) -> list[Path]:
+    """Write figure (SVG, PNG) and data (Parquet, with everything `json_object` says in its metadata); the files.
+
+    Raises:
+        InputError: the folder or a file cannot be written.
+    """
+    import orjson
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from evenstep.measure.output_file import make_folder
+
+    make_folder(folder)
+
+    def draw(figure: Any) -> None:
+        found.findings.draw(figure)
+        figure.suptitle(f"{found.title}\n{'QUICK SIZE, ' if found.quick else ''}{found.source}", fontsize=10)
+
+    written = save_picture(draw, folder / found.stem, found.findings.size)
+    table = pa.table({name: pa.array(column) for name, column in found.findings.data.items()})
+    table = table.replace_schema_metadata({b"evenstep": orjson.dumps(json_object(found))})
+    path = folder / f"{found.stem}.parquet"
+    with replacing(path) as out:
+        pq.write_table(table, out, compression="zstd")
+    return [*written, path]
