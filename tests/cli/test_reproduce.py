@@ -64,7 +64,7 @@ def test_other_formats_have_stdout_for_themselves(capsys, tmp_path, form):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["bfio-tabel1"], "Did you mean bfio-table1"),
+        (["bfio-table-1"], "Did you mean bfio-table1"),
         ([NAME, "--seeds", "0"], "--seeds is 0; expected an integer >= 1"),
         ([NAME, "--processes", "0"], "--processes is 0"),
         ([NAME, "--trace", "x.csv"], "makes its own instance"),

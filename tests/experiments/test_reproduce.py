@@ -37,7 +37,7 @@ def test_replicates_are_five_or_two_when_quick_unless_told():
 
 def test_an_unknown_name_offers_the_nearest():
     with pytest.raises(InputError, match="Did you mean bfio-table1"):
-        reproduce("bfio-tabel1")
+        reproduce("bfio-table-1")
 
 
 def test_ratios_are_taken_replicate_by_replicate():

@@ -127,9 +127,9 @@ def _draw(figure: Any, runs: Runs) -> None:
     axes = figure.add_subplot(1, 4, 4)
     shares = [_share(runs, p, "energy_busy_idle_j") for p in runs]
     bars(axes, list(runs), shares, [100 * ENERGY[p] / ENERGY[bf.FCFS] for p in runs])
-    axes.set_ylim(bottom=80)
+    axes.set_ylim(80, 110)
     axes.set_title("energy, % of FCFS (from 80)")
-    axes.legend(frameon=False, loc="lower left")
+    axes.legend(frameon=False, loc="upper right", ncols=2)
 
 
 experiment = Experiment("BF-IO against FCFS and JSQ on a saturated fleet", "BF-IO Table 1", run)
