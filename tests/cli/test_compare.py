@@ -75,6 +75,8 @@ def test_every_part_of_the_fleet_matters(capsys):
     for words in (
         ["--law", "piecewise:knots=0:0/4000:0.003/11000:0.012"],
         ["--law", "per-worker:speed=1/0.5"],
+        ["--worker-speeds", "1,2,0.7"],
+        ["--worker-speeds", "uniform:1:2"],
         ["--sync-s", "0.001"],
         ["--drift", "growth=0.25"],
         ["--drift", "growth=3,tokens_per_step=3"],
@@ -85,7 +87,8 @@ def test_every_part_of_the_fleet_matters(capsys):
         ["--slots", "8,8,4,2"],
     ):
         seen.add(compare(capsys, *asked, *words)["policies"][0]["digest"])
-    assert len(seen) == 11
+    assert len(seen) == 13
+    assert compare(capsys, *asked, "--worker-speeds", "1,0.5")["policies"][0]["digest"] in seen
     assert compare(capsys, *asked, "--law", "linear")["policies"][0]["digest"] == plain
     assert compare(capsys, *asked, "--slots", "8,8,8,8")["policies"][0]["digest"] == plain
 
@@ -169,6 +172,9 @@ def test_report_and_records_are_written_and_said(capsys, tmp_path):
         (["--load", "nan"], "--load is nan"),
         (["--workers", "two"], "--workers is 'two'; expected an integer"),
         (["--groups", "4,4"], "--groups is [4, 4]"),
+        (["--worker-speeds", "17*1"], "worker_speeds is '17*1'; expected at most 16 numbers"),
+        (["--worker-speeds", "uniform:2:1"], "worker_speeds is 'uniform:2:1'"),
+        (["--prefix-cache-blocks", "-1"], "--prefix-cache-blocks is -1"),
         (["--groups", "a"], "--groups is 'a'"),
         (["--arrivals", "tmied"], "Did you mean timed?"),
         (["--policy", "jqs"], "Did you mean jsq?"),

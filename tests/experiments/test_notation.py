@@ -6,7 +6,7 @@ import pytest
 
 from evenstep.cost.linear import Linear
 from evenstep.errors import InputError
-from evenstep.experiments.notation import drift_of, law_of, outages_of
+from evenstep.experiments.notation import drift_of, law_of, outages_of, speeds_of
 from evenstep.sim.cluster import Outage
 from evenstep.sim.drift import Drift
 
@@ -113,3 +113,20 @@ def test_a_law_that_is_none_is_refused(text, message):
     with pytest.raises(InputError) as caught:
         law_of(text, **LINEAR)
     assert message in str(caught.value)
+
+
+def test_speeds_are_listed_or_drawn_by_the_seed():
+    assert speeds_of("1,1.5,2", 4, 0) == speeds_of("1/1.5/2", 4, 9) == (1.0, 1.5, 2.0)
+    assert speeds_of("2*1/0.5", 3, 0) == (1.0, 1.0, 0.5)
+    drawn = speeds_of("uniform:1:2", 50, 3)
+    assert len(set(drawn)) == 50 and min(drawn) >= 1 and max(drawn) < 2
+    assert drawn == speeds_of("uniform:1:2", 50, 3) != speeds_of("uniform:1:2", 50, 4)
+    assert drawn[:10] == speeds_of("uniform:1:2", 10, 3)  # a worker keeps its speed in a larger fleet
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "1,-1", "x", "1,1,1", "uniform:1", "uniform:2:1", "uniform:0:1", "uniform"]
+)
+def test_what_is_no_speed_is_refused_with_its_text(text):
+    with pytest.raises(InputError, match="^worker speeds: worker_speeds is "):
+        speeds_of(text, 2, 0)

@@ -73,11 +73,19 @@ def test_some_fields_imply_the_arrivals(values, arrivals):
         {"load": 0.5, "rate": 2.0},
         {"load": 0.5, "users": 2},
         {"sessions": 2, "users": 2},
+        {"worker_speeds": "1,2", "law": "linear"},
     ],
 )
 def test_fields_that_contradict_each_other_are_refused(values):
     with pytest.raises(InputError):
         checked(settled(**values))
+
+
+def test_worker_speeds_make_the_linear_law_one_of_each_worker():
+    law = checked(settled(worker_speeds="1,2", per_token_s=1e-6, workers=3)).step_time()
+    assert law.local_seconds(np.full(3, 100.0), *[np.zeros(3)] * 2).tolist() == pytest.approx(
+        [1e-4, 5e-5, 1e-4]
+    )
 
 
 def test_users_think_and_sessions_become_a_cluster():

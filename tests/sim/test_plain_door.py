@@ -10,6 +10,7 @@ import pytest
 from tests.sim.policies import Oldest
 
 from evenstep.cost.linear import Linear
+from evenstep.cost.per_worker import PerWorker
 from evenstep.errors import EvenstepError, InputError, PolicyError
 from evenstep.predict.oracle import Oracle
 from evenstep.request import Trace
@@ -63,6 +64,14 @@ def test_no_array_of_a_view_can_be_written():
         "growth",
     } <= set(tried)
     assert {"group", "queued", "kv_free", "seconds_per_token", "waiting_steps", "memory"} <= set(tried)
+
+
+def test_workers_of_different_speed_show_what_a_token_costs_them():
+    seen = []
+    policy = Does(lambda view: seen.append(view.seconds_per_token.tolist()))
+    law = PerWorker(speed=(1.0, 4.0), overhead_s=1.0, per_token_s=0.5)
+    simulate(TRACE, policy, cluster=Cluster(3, 1, pool=3), step_time=law, predictor=Oracle())
+    assert seen[0] == [0.5, 0.125, 0.5]
 
 
 def test_a_view_is_a_routing_view_and_frozen():

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evenstep import names
+import numpy as np
+
+from evenstep import names, streams
 from evenstep.config import numbers_of
 from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
@@ -74,6 +76,32 @@ def law_of(text: str | None, *, overhead_s: float, per_token_s: float, sync_s: f
         hint = "It needs local_seconds, table and overhead_seconds."
         raise InputError("law", "law", text, "a step-time law", hint)
     return law
+
+
+def speeds_of(text: str, workers: int, seed: int) -> tuple[float, ...]:
+    """Speeds of the workers from ``1,1.5,2``, ``8*1/8*0.5`` or ``uniform:LOW:HIGH``, which draws one a worker by `seed`.
+
+    Raises:
+        InputError: no such text, a speed that is not above 0, or more speeds than workers.
+    """
+    kind, _, rest = text.partition(":")
+    if kind == "uniform":
+        low, high = _bounds(text, rest)
+        drawn = streams.uniform(seed, "worker-speed", np.arange(workers))
+        return tuple((low + (high - low) * drawn).tolist())
+    speeds = numbers_of("worker speeds", "worker_speeds", text.replace(",", "/"))
+    if len(speeds) > workers:
+        raise InputError("worker speeds", "worker_speeds", text, f"at most {workers} numbers, one a worker")
+    if min(speeds) <= 0:
+        raise InputError("worker speeds", "worker_speeds", text, "numbers above 0")
+    return speeds
+
+
+def _bounds(text: str, rest: str) -> tuple[float, float]:
+    bounds = numbers_of("worker speeds", "worker_speeds", rest.replace(":", "/")) if rest else ()
+    if len(bounds) != 2 or not 0 < bounds[0] <= bounds[1]:
+        raise InputError("worker speeds", "worker_speeds", text, "uniform:LOW:HIGH with 0 < LOW <= HIGH")
+    return bounds[0], bounds[1]
 
 
 def _outage(text: str, workers: int) -> Outage:

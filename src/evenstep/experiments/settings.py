@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from evenstep.config import Settled
+from evenstep.cost.per_worker import PerWorker
 from evenstep.cost.power import Power
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
-from evenstep.experiments.notation import drift_of, law_of, outages_of
+from evenstep.experiments.notation import drift_of, law_of, outages_of, speeds_of
 from evenstep.request import Trace
 from evenstep.sim.cluster import Cluster
 from evenstep.workload.replicate import Source
@@ -50,6 +51,7 @@ class FleetSettings:
         overhead_s: seconds of a decode step whatever the load, C.
         per_token_s: seconds of a decode step a resident KV token of the heaviest worker, t_l.
         sync_s: seconds of synchronisation added to C, or pairs of group size and seconds, e.g. 8:0.0002/64:0.0009.
+        worker_speeds: speed of each worker, 1 = one token in per_token_s, e.g. 1,1.5,2 or 8*1/8*0.5; uniform:1:2 draws them.
         law: step-time law in place of these three, e.g. piecewise:knots=0:0/40000:0.003/110000:0.012; table:path=h100.csv.
         drift: how loads grow, 1 token a step when left out: growth=0.25; growth=3,tokens_per_step=3; sequence=1/1/0.5.
         outages: workers lost and returned, STEP:WORKER or STEP:WORKER:back, in steps of the worker's group.
@@ -81,6 +83,7 @@ class FleetSettings:
     overhead_s: float = 0.0049
     per_token_s: float = 1.1e-7
     sync_s: float | str = field(default=0.0, metadata={"shape": "X|N:X/N:X"})
+    worker_speeds: str | None = field(default=None, metadata={"shape": "X[,X,...]|uniform:X:X"})
     law: str | None = field(default=None, metadata={"shape": "NAME[:KEY=VALUE,...]"})
     drift: str | None = field(default=None, metadata={"shape": "KEY=VALUE[,...]"})
     outages: list[str] = field(default_factory=list[str], metadata={"shape": "STEP:WORKER[:back]"})
@@ -119,7 +122,10 @@ class FleetSettings:
     def step_time(self) -> StepTime:
         """What a step costs."""
         linear = {"overhead_s": self.overhead_s, "per_token_s": self.per_token_s}
-        return law_of(self.law, **linear, sync_s=self.sync_s)
+        if self.worker_speeds is None:
+            return law_of(self.law, **linear, sync_s=self.sync_s)
+        speed = speeds_of(self.worker_speeds, self.workers, self.seed)
+        return PerWorker(speed=speed, **linear, sync_s=self.sync_s)
 
     def power(self) -> Power:
         """The power law of a worker."""
@@ -193,6 +199,8 @@ def checked(settled: Settled[Any]) -> Any:
         raise refusal(settled, "groups", f"sizes >= 1 that add up to {value.workers} workers")
     if value.load is not None and value.rate is not None:
         raise refusal(settled, "load", "not both a load and a rate")
+    if value.law is not None and value.worker_speeds is not None:
+        raise refusal(settled, "worker_speeds", "none beside a law", "Write per-worker:speed=... as the law.")
     for name in ("overhead_s", "per_token_s", "sync_s"):
         if value.law is not None and settled.origin[name] != "default":
             hint = f"Give it to the law, e.g. linear:{name.replace('_', '-')}=..."
