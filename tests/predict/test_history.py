@@ -12,6 +12,15 @@ from evenstep.errors import InputError
 from evenstep.predict import history_kernel
 from evenstep.predict.history import LONGEST, History, differ
 
+
+def learn(history, completions):
+    history.learn(completions.request_id, completions.output_tokens)
+
+
+def asked(history, requests):
+    history.asked(requests.request_id, requests.age)
+
+
 lengths_of = st.lists(st.integers(1, 60), max_size=40)
 
 
@@ -21,13 +30,13 @@ lengths_of = st.lists(st.integers(1, 60), max_size=40)
 )
 def test_both_stages_and_the_curve_are_those_of_the_latest_lengths(lengths, ages, horizon, window):
     history = History(window, 0.0)
-    history.learn(finished(*lengths))
+    learn(history, finished(*lengths))
     kept = lengths[-window:]
     assert history.lengths.tolist() == kept
     answer, silent = history.leaving(ints(*ages), horizon)
     stays, also_silent = history.curve(ints(*ages), horizon)
     expected = [both_stages(kept, age, horizon) for age in ages]
-    assert silent == also_silent == expected.count(None)
+    assert silent.tolist() == also_silent.tolist() == [both is None for both in expected]
     for i, both in enumerate(expected):
         p, mu = both or (0.0, float(horizon))
         assert answer.leaves[i] == p
@@ -54,10 +63,10 @@ def lives(draw):
 def fed(history, events):
     for request, value in events:
         if value > 0:
-            history.asked(active(value, first=request))
+            asked(history, active(value, first=request))
         else:
-            history.learn(finished(-value, first=request))
-    history.learn(finished())
+            learn(history, finished(-value, first=request))
+    learn(history, finished())
     return history
 
 
@@ -86,8 +95,8 @@ def test_running_requests_count_as_longer_than_their_age(events, age, horizon, w
         assert sorted(records) == sorted(whole)
     answer, silent = history.leaving(ints(age), horizon)
     stays, _ = history.curve(ints(age), horizon)
-    assert silent == (not any(r > age for r in records))
-    expected = [1.0] * (horizon + 1) if silent else kaplan_meier(records, age, horizon)
+    assert silent.tolist() == [not any(r > age for r in records)]
+    expected = [1.0] * (horizon + 1) if silent[0] else kaplan_meier(records, age, horizon)
     assert stays[0].tolist() == pytest.approx(expected, abs=1e-12)
     assert answer.leaves[0] == pytest.approx(1 - expected[-1], abs=1e-12)
     assert answer.steps_left[0] == pytest.approx(max(1.0, sum(expected[:-1])), abs=1e-12)
@@ -119,55 +128,55 @@ def answers(history):
 
 def test_asking_alone_changes_no_answer():
     history = History(100, 0.0, running=1)
-    history.learn(finished(5, 10, 20))
+    learn(history, finished(5, 10, 20))
     before = answers(history)
     for round_ in range(600):
-        history.asked(active(*[round_ % 30] * 3))
+        asked(history, active(*[round_ % 30] * 3))
     assert answers(history) == before
-    history.learn(finished(20))
+    learn(history, finished(20))
     assert sorted(history.records.tolist()) == [-29, -29, -29, 5, 10, 20, 20]
 
 
 def test_running_requests_count_from_a_number_of_ended_ones_on():
     history = History(100, 0.0, running=3)
-    history.asked(active(7, 8))
-    history.learn(finished(5, 10))
+    asked(history, active(7, 8))
+    learn(history, finished(5, 10))
     assert sorted(history.records.tolist()) == [5, 10]
-    history.learn(finished(4))
+    learn(history, finished(4))
     assert sorted(history.records.tolist()) == [-8, -7, 4, 5, 10]
 
 
 def test_the_window_grows_with_the_requests_that_run():
     history = History(10, 0.0, running=1)
-    history.learn(finished(*[5] * 30))
+    learn(history, finished(*[5] * 30))
     assert history.records.size == 10
-    history.asked(active(*[7] * 4000))
-    history.learn(finished(9, first=0))
-    history.learn(finished(*[6] * 13_000, first=10_000))
+    asked(history, active(*[7] * 4000))
+    learn(history, finished(9, first=0))
+    learn(history, finished(*[6] * 13_000, first=10_000))
     assert history.records.size == 4 * 3999
     assert len(history) == 13_000
 
 
 def test_what_still_runs_when_it_leaves_the_window_is_known_and_not_entered_again():
     history = History(3, 0.0, running=1)
-    history.learn(finished(1))
-    history.asked(active(2))
-    history.learn(finished(*[5] * 9))
+    learn(history, finished(1))
+    asked(history, active(2))
+    learn(history, finished(*[5] * 9))
     assert history.records.tolist() == [5, 5, 5, 5]
-    history.asked(active(40))
+    asked(history, active(40))
     with pytest.raises(InputError, match="request 0: output_tokens is 39; expected at least 40"):
-        history.learn(finished(39, first=0))
-    history.learn(finished(45, first=0))
+        learn(history, finished(39, first=0))
+    learn(history, finished(45, first=0))
     assert history.records.tolist() == [5, 5, 5, 5]
 
 
 def test_lengths_beyond_the_first_table_are_taken_in_and_counted_like_any():
     history = History(10, 0.0)
-    history.learn(finished(5, 40_000, 7, 10**9))
+    learn(history, finished(5, 40_000, 7, 10**9))
     assert history.lengths.tolist() == [5, 40_000, 7, LONGEST]
     answer, silent = history.leaving(ints(6, 39_990, 50_000, LONGEST), 20)
     assert answer.leaves.tolist() == [1 / 3, 1 / 2, 0.0, 0.0]
-    assert silent == 1  # nothing is known of an age no length passes
+    assert silent.tolist() == [False, False, False, True]  # nothing is known of an age no length passes
 
 
 @pytest.mark.parametrize("lengths", [(3, 0), (-7,)])
@@ -175,7 +184,7 @@ def test_a_length_below_one_is_a_bad_one(lengths):
     with pytest.raises(
         InputError, match=rf"finished: output_tokens is {lengths[-1]}; expected an integer >= 1"
     ):
-        History(10, 0.0).learn(finished(*lengths))
+        learn(History(10, 0.0), finished(*lengths))
 
 
 def test_an_age_below_zero_is_a_bad_one():
@@ -189,10 +198,10 @@ def test_an_age_below_zero_is_a_bad_one():
 def test_when_outputs_change_the_old_ones_are_forgotten_and_it_is_counted():
     rng = np.random.default_rng(3)
     history = History(2000, 2.0)
-    history.learn(finished(*rng.integers(1, 100, 2000)))
+    learn(history, finished(*rng.integers(1, 100, 2000)))
     assert (history.drifts, history.forgotten, len(history)) == (0, 0, 2000)
     for _ in range(10):
-        history.learn(finished(*rng.integers(300, 400, 100)))
+        learn(history, finished(*rng.integers(300, 400, 100)))
     assert history.drifts >= 1
     assert history.forgotten >= 2000 - 1000
     assert np.mean(history.lengths >= 300) > 0.9
@@ -204,10 +213,10 @@ def test_outputs_that_do_not_change_are_kept():
     rng = np.random.default_rng(5)
     history = History(1000, 2.0)
     for _ in range(100):
-        history.learn(finished(*np.clip(rng.gamma(1.5, 180, 100), 1, 2000)))
+        learn(history, finished(*np.clip(rng.gamma(1.5, 180, 100), 1, 2000)))
     assert history.drifts <= 1
     never = History(1000, 0.0)
-    never.learn(finished(*np.repeat([1, 500], 1000)))
+    learn(never, finished(*np.repeat([1, 500], 1000)))
     assert never.drifts == 0
 
 

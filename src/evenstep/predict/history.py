@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenstep.errors import InputError
 from evenstep.predict import history_kernel as kernel
-from evenstep.predict.view import Active, Finished, Prediction
+from evenstep.predict.view import Prediction
 from evenstep.request import F8, I8
+
+B1: TypeAlias = NDArray[np.bool_]
 
 #: Lengths above are entered as this one: the prefix sums have an entry for every length.
 LONGEST = (1 << 20) - 1
@@ -57,6 +61,8 @@ class History:
     _counts: I8 = field(init=False, repr=False)
     _trees: I8 = field(init=False, repr=False)
     _pending: list[tuple[I8, I8]] = field(default_factory=list[tuple[I8, I8]], init=False, repr=False)
+    _counts_running: bool = field(default=False, init=False, repr=False)
+    _room: int = field(default=0, init=False, repr=False)
     _until_check: int = field(default=_FEWEST, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -83,28 +89,28 @@ class History:
         records = self.records
         return records[records > 0]
 
-    def asked(self, active: Active) -> None:
-        """These requests run and have produced so much: known from the next completion on, so that asking alone
-        changes no answer.
+    def asked(self, request_id: I8, age: I8) -> None:
+        """int64[N] each: these requests run and have produced so much.
+
+        It is known from the next completion on, so that asking alone changes no answer.
         """
-        self._pending.append((active.request_id, active.age))
+        self._pending.append((request_id, age))
         if len(self._pending) > _PENDING:
             requests, ages = (np.concatenate(part)[::-1] for part in zip(*self._pending, strict=True))
             _, last = np.unique(requests, return_index=True)
             last = np.sort(last)[::-1]
             self._pending = [(requests[last], ages[last])]
 
-    def learn(self, finished: Finished) -> None:
-        """Enter completions in order; the oldest requests leave once the window is full.
+    def learn(self, requests: I8, lengths: I8) -> None:
+        """Enter completions in order, int64[N] each; the oldest requests leave once the window is full.
 
         Raises:
             InputError: a length below 1, or below what its request had produced when it was last asked about.
         """
-        for requests, ages in self._pending:
-            self._make_room(requests.size)
-            self._enter(requests, ages)
+        for running, ages in self._pending:
+            self._make_room(running.size)
+            self._enter(running, ages)
         self._pending.clear()
-        requests, lengths = finished.request_id, finished.output_tokens
         self._make_room(requests.size)
         done = 0
         while True:
@@ -114,14 +120,14 @@ class History:
             if done == lengths.size:
                 break
             lengths = self._mended(lengths, requests, done)
-        if 0 < self.running <= len(self) and not self._state[kernel.CENSORING]:
+        if not self._counts_running and 0 < self.running <= len(self):
             self._count_running()
         self._until_check -= lengths.size
         if self._until_check <= 0 and self.drift > 0.0:
             self._compare()
 
-    def leaving(self, age: I8, horizon: int, minimum: int = 1) -> tuple[Prediction, int]:
-        """Both stages at these ages, and about how many of them the window says nothing: those get H and 0.
+    def leaving(self, age: I8, horizon: int, minimum: int = 1) -> tuple[Prediction, B1]:
+        """Both stages at these ages, and bool[N]: about which of them the window says nothing: those get H and 0.
 
         Args:
             age: int64[N], tokens produced.
@@ -131,24 +137,29 @@ class History:
         Raises:
             InputError: an age below 0.
         """
-        steps_left, leaves = np.empty(age.size), np.empty(age.size)
-        silent = kernel.leaving(
-            self._state, self._counts, self._trees, age, horizon, minimum, steps_left, leaves
+        steps_left, leaves, silent = np.empty(age.size), np.empty(age.size), np.empty(age.size, np.bool_)
+        bad = kernel.leaving(
+            self._state, self._counts, self._trees, age, horizon, minimum, steps_left, leaves, silent
         )
-        return Prediction(steps_left, leaves), _checked(silent, age)
+        if bad >= 0:
+            raise InputError("active", "age", int(age[bad]), "an integer >= 0")
+        return Prediction(steps_left, leaves), silent
 
-    def curve(self, age: I8, horizon: int, minimum: int = 1) -> tuple[F8, int]:
-        """float64[N, H+1], P(r > h | age) for h = 0..H, and about how many ages the window says nothing: those get 1.
+    def curve(self, age: I8, horizon: int, minimum: int = 1) -> tuple[F8, B1]:
+        """float64[N, H+1], P(r > h | age) for h = 0..H, and bool[N]: where the window says nothing; those rows are 1.
 
         Raises:
             InputError: an age below 0.
         """
-        stays = np.empty((age.size, horizon + 1))
-        silent = kernel.curve(self._state, self._counts, self._trees, age, horizon, minimum, stays)
-        return stays, _checked(silent, age)
+        stays, silent = np.empty((age.size, horizon + 1)), np.empty(age.size, np.bool_)
+        bad = kernel.curve(self._state, self._counts, self._trees, age, horizon, minimum, stays, silent)
+        if bad >= 0:
+            raise InputError("active", "age", int(age[bad]), "an integer >= 0")
+        return stays, silent
 
     def _count_running(self) -> None:
         """From now on requests that run count; those known already enter among the ended ones, in order of request."""
+        self._counts_running = True
         state, table = self._state, self._table
         known = table[:, table[kernel.NUMBER] != kernel.FREE]
         numbers = np.arange(state[kernel.FIRST], state[kernel.NEXT])
@@ -174,6 +185,9 @@ class History:
 
     def _make_room(self, requests: int) -> None:
         """Grow the arrays so that so many requests can enter."""
+        self._room -= requests
+        if self._room >= 0:
+            return
         state = self._state
         kept = int(state[kernel.NEXT] - state[kernel.FIRST])
         if kept + requests >= self._records.shape[1]:
@@ -188,6 +202,8 @@ class History:
             self._table = np.full((3, _power(4 * (known.shape[1] + requests))), kernel.FREE, np.int64)
             for request, number, age in known.T:
                 kernel.enter(state, self._table, request, number, age)
+        free = self._table.shape[1] // 2 - int(state[kernel.ENTRIES])
+        self._room = min(self._records.shape[1] - kept, free) - 1 - requests
 
     def _mended(self, lengths: I8, requests: I8, place: int) -> I8:
         """The lengths with what stopped the kernel put right, or an error."""
@@ -257,9 +273,3 @@ def _passing(sample: I8, at: I8) -> tuple[F8, F8]:
 def _power(number: int) -> int:
     """The smallest power of two above a number."""
     return 1 << int(number).bit_length()
-
-
-def _checked(silent: int, age: I8) -> int:
-    if silent < 0:
-        raise InputError("active", "age", int(age[-1 - silent]), "an integer >= 0")
-    return silent

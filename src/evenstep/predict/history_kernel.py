@@ -188,7 +188,7 @@ def below(trees, row, value):
 
 
 @jit
-def leaving(state, counts, trees, ages, horizon, minimum, steps_left, leaves):
+def leaving(state, counts, trees, ages, horizon, minimum, steps_left, leaves, silent):
     """Both stages of the survival estimate, for every age.
 
     Args:
@@ -196,23 +196,23 @@ def leaving(state, counts, trees, ages, horizon, minimum, steps_left, leaves):
         horizon: H, steps.
         minimum: ended requests longer than an age below which the window says nothing about it.
         steps_left, leaves: float64[N], written: E[min(r, H)] in 1..H, and P(r <= H); H and 0 where it says nothing.
+        silent: bool[N], written: where it says nothing.
 
     Returns:
-        Number of ages the window says nothing about; -1 - i when ages[i] is negative.
+        -1, or the place of an age below 0.
     """
-    silent = 0
     top = counts.shape[1] - 1
     ended = state[NEXT] - state[FIRST] - state[RUNNING]
     running = state[RUNNING] - counts[RUNS, 0]  # those of age 0 are above no age
     for i in range(ages.size):
         if ages[i] < 0:
-            return -1 - i
+            return i
         age = min(ages[i], top)
         end = min(age + horizon, top)
         before = below(trees, ENDED, age)
         longer = ended - before
-        if longer < minimum:
-            silent += 1
+        silent[i] = longer < minimum
+        if silent[i]:
             steps_left[i], leaves[i] = horizon, 0.0
             continue
         at_risk, censored = longer, 0
@@ -241,27 +241,26 @@ def leaving(state, counts, trees, ages, horizon, minimum, steps_left, leaves):
             steps_left[i] = expected
             leaves[i] = 1.0 - chance * at_risk / start
         steps_left[i] = min(max(steps_left[i], 1.0), float(horizon))
-    return silent
+    return -1
 
 
 @jit
-def curve(state, counts, trees, ages, horizon, minimum, stays):
+def curve(state, counts, trees, ages, horizon, minimum, stays, silent):
     """P(r > h) for h = 0..H of every age, written to `stays`, float64[N, H+1]; 1 where the window says nothing.
 
     Returns:
         As `leaving`.
     """
-    silent = 0
     top = counts.shape[1] - 1
     ended = state[NEXT] - state[FIRST] - state[RUNNING]
     running = state[RUNNING] - counts[RUNS, 0]
     for i in range(ages.size):
         if ages[i] < 0:
-            return -1 - i
+            return i
         age = min(ages[i], top)
         at_risk = ended - below(trees, ENDED, age)
-        if at_risk < minimum:
-            silent += 1
+        silent[i] = at_risk < minimum
+        if silent[i]:
             for h in range(horizon + 1):
                 stays[i, h] = 1.0
             continue
@@ -276,4 +275,4 @@ def curve(state, counts, trees, ages, horizon, minimum, stays):
             if x <= top and counts[RUNS, x] > 0:
                 chance = stays[i, h]
                 start = at_risk = max(1, at_risk - counts[RUNS, x])  # 1: nothing is known from here on
-    return silent
+    return -1

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from evenstep.errors import InputError
 from evenstep.predict.history import History
 from evenstep.predict.view import Active, Finished, Prediction
@@ -62,19 +64,19 @@ class Survival:
         return {"too_short": self._too_short, "drifts": history.drifts, "learned": len(history)}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
-        self._history.asked(active)
+        self._history.asked(active.request_id, active.age)
         prediction, silent = self._history.leaving(active.age, horizon, self.minimum)
-        self._too_short += silent
+        self._too_short += int(np.count_nonzero(silent))
         return prediction
 
     def curve(self, active: Active, horizon: int) -> F8:
-        self._history.asked(active)
+        self._history.asked(active.request_id, active.age)
         stays, silent = self._history.curve(active.age, horizon, self.minimum)
-        self._too_short += silent
+        self._too_short += int(np.count_nonzero(silent))
         return stays
 
     def learn(self, finished: Finished) -> None:
-        self._history.learn(finished)
+        self._history.learn(finished.request_id, finished.output_tokens)
 
 
 def check_refresh(where: str, refresh_every: int, gate: float) -> None:

@@ -27,6 +27,14 @@ class Active:
     max_tokens: I8
     true_left: I8
 
+    def take(self, rows: I8) -> Active:
+        """These rows, in this order."""
+        left = self.true_left[rows] if self.true_left.size else self.true_left
+        return Active(
+            self.request_id[rows], self.age[rows], self.prompt_tokens[rows],
+            self.prompt_key[rows], self.max_tokens[rows], left,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:

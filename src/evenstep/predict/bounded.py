@@ -1,0 +1,107 @@
+"""Predictions bounded by the request: no output is longer than the `max_tokens` its client asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenstep import names
+from evenstep.errors import InputError
+from evenstep.predict import memorised_kernel as kernel
+from evenstep.predict.view import Active, Finished, Prediction, SurvivalCurve, counted_of, is_oracle
+from evenstep.request import F8
+
+
+@dataclass(eq=False)
+class Bounded:
+    """Asks another predictor, and lets every request leave by the cap of its own `max_tokens`.
+
+    With m tokens left to the cap, ``P(r > h)`` is 0 from h = m on and the other predictor's before; a request at its cap
+    leaves in the coming step. A request without a cap is answered by the other predictor alone. How often and past
+    which gate it is asked are the other predictor's options.
+
+    Args:
+        of: the other predictor, with its options after a colon and slashes between them: ``survival:window=5000/drift=0``.
+
+    Source: BalanceRoute App. C, our reading: the cap is known when a request comes in.
+    """
+
+    of: str = "survival"
+
+    def __post_init__(self) -> None:
+        spec = names.parse(self.of.replace("/", ","))
+        if spec["name"] == "bounded":
+            raise InputError("bounded", "of", self.of, "another predictor than itself")
+        inner: Any = names.build("predict", spec)
+        if not isinstance(inner, SurvivalCurve):
+            raise InputError("bounded", "of", self.of, "a predictor with a method `curve(active, horizon)`")
+        self._inner: Any = inner
+        self.oracle: bool = is_oracle(inner)
+        self.refresh_every: int = getattr(inner, "refresh_every", 16)
+        self.gate: float = getattr(inner, "gate", 0.5)
+        self.refresh: str = getattr(inner, "refresh", "anchored")
+        self._capped = 0
+
+    @property
+    def counted(self) -> Mapping[str, int]:
+        """What the other predictor counts, and `capped`: answers that a cap inside the window changed."""
+        return {**counted_of(self._inner), "capped": self._capped}
+
+    def predict(self, active: Active, horizon: int) -> Prediction:
+        """As the other predictor, where no cap lies inside the window.
+
+        Raises:
+            InputError: a request has produced more than its `max_tokens`.
+        """
+        left = _left(active)
+        found: Prediction = self._inner.predict(active, horizon)
+        near = np.flatnonzero(left <= horizon)
+        if near.size == 0:
+            return found
+        self._capped += near.size
+        stays = _cut(self._inner.curve(active.take(near), horizon), left[near])
+        steps_left, leaves = np.empty(near.size), np.empty(near.size)
+        kernel.both_stages(stays, steps_left, leaves)
+        all_steps, all_leaves = found.steps_left.copy(), found.leaves.copy()
+        all_steps[near], all_leaves[near] = steps_left, leaves
+        return Prediction(all_steps, all_leaves)
+
+    def curve(self, active: Active, horizon: int) -> F8:
+        """As the other predictor, 0 from the cap on.
+
+        Raises:
+            InputError: a request has produced more than its `max_tokens`.
+        """
+        left = _left(active)
+        self._capped += int(np.count_nonzero(left <= horizon))
+        return _cut(self._inner.curve(active, horizon), left)
+
+    def learn(self, finished: Finished) -> None:
+        self._inner.learn(finished)
+
+
+_NO_CAP = 1 << 60
+
+
+def _left(active: Active) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """int64[N], tokens left to the cap."""
+    left = np.where(active.max_tokens > 0, active.max_tokens - active.age, _NO_CAP)
+    if left.size and left.min() < 0:
+        row = int(np.argmin(left))
+        raise InputError(
+            f"active: request {active.request_id[row]}", "max_tokens", int(active.max_tokens[row]),
+            f"at least {active.age[row]}, what it has produced", "0 means no cap.",
+        )  # fmt: skip
+    return left
+
+
+def _cut(stays: F8, left: np.ndarray[tuple[int], np.dtype[np.int64]]) -> F8:
+    """The curves with nothing left from the cap on; a request that runs is there at h = 0."""
+    steps = np.arange(stays.shape[1])
+    return np.where(steps[None, :] >= np.maximum(left, 1)[:, None], 0.0, stays)
+
+
+predictor = Bounded

@@ -1,0 +1,111 @@
+"""Memorised prompts (ExactMatch): how long the outputs of this very prompt were, or of prompts of its size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.predict import memorised_kernel as kernel
+from evenstep.predict.history import History
+from evenstep.predict.remembered import Prompts, Sizes
+from evenstep.predict.survival import check_refresh, check_window
+from evenstep.predict.view import Active, Finished, Prediction
+from evenstep.request import F8
+
+
+@dataclass(eq=False)
+class Memorised:
+    """Reads both stages off the latest outputs of the same prompt; the formulas are those of survival.
+
+    A request with a `prompt_key` is answered from the outputs of its key; one without, from those whose prompt length
+    lies in the same quantile bucket. Where these say too little it is answered as survival would.
+
+    Args:
+        minimum: outputs of a prompt or bucket that it takes to go by them, at least one of them above the age.
+        keys: most prompts that are remembered; the one that completed longest ago goes first.
+        each: latest outputs that are remembered of a prompt.
+        buckets: quantile buckets of the prompt length; 1 = prompts without a key are all alike.
+        window: latest requests that are remembered of those alike, and of the buckets in all.
+        drift: as in survival, of all requests and of each bucket.
+        running: as in survival.
+        refresh_every: tokens after which a running request is predicted anew.
+        gate: least chance of leaving at which a prediction counts; below it a request is taken to stay.
+        refresh: what a request below the gate is taken for until it is predicted anew: ``anchored`` = it stays,
+            ``literal`` = it leaves in H steps, as the paper reads word by word.
+
+    Source: BalanceRoute App. C.2.1 (per-prompt-class memorisation); sizes, bounds and what is too little are ours.
+    """
+
+    minimum: int = 2
+    keys: int = 20_000
+    each: int = 32
+    buckets: int = 4
+    window: int = 10_000
+    drift: float = 2.0
+    running: int = 10
+    refresh_every: int = 16
+    gate: float = 0.5
+    refresh: Literal["anchored", "literal"] = "anchored"
+
+    def __post_init__(self) -> None:
+        check_refresh("memorised", self.refresh_every, self.gate)
+        check_window("memorised", self.window, self.minimum, self.drift, self.running)
+        for field in ("keys", "each", "buckets"):
+            if getattr(self, field) < 1:
+                raise InputError("memorised", field, getattr(self, field), "an integer >= 1")
+        self._prompts = Prompts(self.keys, self.each)
+        self._sizes = Sizes(self.buckets, self.window, self.drift, self.running, self.refresh_every)
+        self._all = History(self.window, self.drift, self.running, self.refresh_every)
+        self._too_short = self._by_prompt = self._by_size = 0
+
+    @property
+    def counted(self) -> Mapping[str, int]:
+        """`by_prompt`, `by_size`: answers from the prompt's own outputs and from its bucket's; `too_short`: answers
+        without enough history of any kind; `prompts`: remembered; `forgotten`: prompts that made room; `drifts`.
+        """
+        return {
+            "too_short": self._too_short, "by_prompt": self._by_prompt, "by_size": self._by_size,
+            "prompts": len(self._prompts), "forgotten": self._prompts.forgotten, "drifts": self._all.drifts,
+        }  # fmt: skip
+
+    def predict(self, active: Active, horizon: int) -> Prediction:
+        stays = self.curve(active, horizon)
+        steps_left, leaves = np.empty(active.age.size), np.empty(active.age.size)
+        kernel.both_stages(stays, steps_left, leaves)
+        return Prediction(steps_left, leaves)
+
+    def curve(self, active: Active, horizon: int) -> F8:
+        self._all.asked(active.request_id, active.age)
+        stays, silent = self._prompts.curve(active, horizon, self.minimum)
+        self._by_prompt += stays.shape[0] - int(np.count_nonzero(silent))
+        if self.buckets > 1 and silent.any():
+            unkeyed = np.flatnonzero(silent & (active.prompt_key == 0))
+            if unkeyed.size:
+                age, prompt = active.age[unkeyed], active.prompt_tokens[unkeyed]
+                self._sizes.asked(active.request_id[unkeyed], prompt, age)
+                stays[unkeyed], silent[unkeyed] = self._sizes.curve(prompt, age, horizon, self.minimum)
+                self._by_size += unkeyed.size - int(np.count_nonzero(silent[unkeyed]))
+        rest = np.flatnonzero(silent)
+        if rest.size:
+            stays[rest], short = self._all.curve(active.age[rest], horizon)
+            self._too_short += int(np.count_nonzero(short))
+        return stays
+
+    def learn(self, finished: Finished) -> None:
+        self._all.learn(finished.request_id, finished.output_tokens)
+        self._prompts.learn(finished)
+        if self.buckets > 1:
+            unkeyed = np.flatnonzero(finished.prompt_key == 0)
+            if unkeyed.size:
+                self._sizes.learn(
+                    finished.request_id[unkeyed],
+                    finished.prompt_tokens[unkeyed],
+                    finished.output_tokens[unkeyed],
+                )
+
+
+predictor = Memorised

@@ -1,0 +1,183 @@
+"""Lengths kept prompt by prompt: by key while it is seen often enough, by the size of the prompt otherwise."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from evenstep.predict import memorised_kernel as kernel
+from evenstep.predict.history import B1, History
+from evenstep.predict.view import Active, Finished
+from evenstep.request import F8, I8
+
+_FIRST_BOUNDS = 200  # prompts known before the first quantiles are taken
+
+
+@dataclass(slots=True, eq=False)
+class Prompts:
+    """Output lengths of the prompts completed last; the prompt that completed longest ago is forgotten for a new one.
+
+    Args:
+        keys: most prompts that are kept.
+        each: most lengths that are kept of one.
+
+    Attributes:
+        forgotten: prompts forgotten so far.
+    """
+
+    keys: int
+    each: int
+    forgotten: int = field(default=0, init=False)
+    _row: OrderedDict[int, int] = field(default_factory=OrderedDict[int, int], init=False, repr=False)
+    _lengths: I8 = field(init=False, repr=False)
+    _held: I8 = field(init=False, repr=False)
+    _entered: I8 = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._lengths = np.zeros((0, self.each), np.int64)
+        self._held, self._entered = np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def learn(self, finished: Finished) -> None:
+        """Enter the lengths of all that have a key."""
+        for key, length in zip(finished.prompt_key.tolist(), finished.output_tokens.tolist(), strict=True):
+            if key != 0:
+                row = self._place(key)  # may make longer arrays
+                kernel.enter(self._lengths, self._held, self._entered, row, length)
+
+    def curve(self, active: Active, horizon: int, minimum: int) -> tuple[F8, B1]:
+        """float64[N, H+1], P(r > h) for h = 0..H, and bool[N]: of which nothing is known; those rows are not set."""
+        count = active.age.size
+        stays, silent = np.empty((count, horizon + 1)), np.empty(count, np.bool_)
+        rows = np.array(list(map(self._row.get, active.prompt_key.tolist(), [-1] * count)), np.int64)
+        kernel.curve(self._lengths, self._held, rows, active.age, horizon, minimum, stays, silent)
+        return stays, silent
+
+    def _place(self, key: int) -> int:
+        """The row of a prompt, which is the latest now."""
+        row = self._row.get(key)
+        if row is not None:
+            self._row.move_to_end(key)
+            return row
+        if len(self._row) == self.keys:
+            _, row = self._row.popitem(last=False)
+            self._entered[row] = 0
+            self.forgotten += 1
+        else:
+            row = len(self._row)
+            if row == self._held.size:
+                size = min(self.keys, max(64, 2 * row))
+                self._lengths = _longer(self._lengths, size)
+                self._held, self._entered = _longer(self._held, size), _longer(self._entered, size)
+        self._row[key] = row
+        return row
+
+
+@dataclass(slots=True, eq=False)
+class Sizes:
+    """A history for each quantile bucket of the prompt length.
+
+    The bounds are quantiles of the latest prompts, taken anew when twice as many are known as the last time, and each
+    time the window has filled anew; the histories are then learned again from the latest requests.
+
+    Args:
+        buckets: number of buckets.
+        window: most requests that are kept, in all.
+        drift, running, ahead: as in `History`, of each bucket.
+    """
+
+    buckets: int
+    window: int
+    drift: float
+    running: int
+    ahead: int
+    bounds: I8 = field(init=False)
+    _histories: list[History] = field(init=False, repr=False)
+    _latest: I8 = field(init=False, repr=False)
+    _learned: int = field(default=0, init=False, repr=False)
+    _until_bounds: int = field(default=_FIRST_BOUNDS, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.bounds = np.zeros(0, np.int64)
+        self._latest = np.zeros((3, self.window), np.int64)
+        self._histories = [self._empty()]
+
+    @property
+    def drifts(self) -> int:
+        """Changes of the traffic noticed in any bucket since the bounds were taken."""
+        return sum(history.drifts for history in self._histories)
+
+    def bucket_of(self, prompt_tokens: I8) -> I8:
+        """int64[N], the bucket of each prompt."""
+        return np.searchsorted(self.bounds, prompt_tokens, side="left")
+
+    def asked(self, request: I8, prompt: I8, age: I8) -> None:
+        """int64[N] each: these requests run, and their prompt tokens and ages."""
+        order, parts = self._parts(prompt)
+        request, age = request[order], age[order]
+        for bucket, part in parts:
+            self._histories[bucket].asked(request[part], age[part])
+
+    def learn(self, request: I8, prompt: I8, length: I8) -> None:
+        """Enter completions in order: int64[N] each, request ids, prompt tokens and output tokens."""
+        self._enter(request, prompt, length)
+        place = np.arange(self._learned, self._learned + length.size) % self.window
+        self._latest[:, place] = request, prompt, length
+        self._learned += length.size
+        self._until_bounds -= length.size
+        if self._until_bounds <= 0:
+            self._take_bounds()
+
+    def curve(self, prompt: I8, age: I8, horizon: int, minimum: int) -> tuple[F8, B1]:
+        """float64[N, H+1], P(r > h) for h = 0..H, and bool[N]: of which requests the bucket says nothing."""
+        stays, silent = np.ones((age.size, horizon + 1)), np.ones(age.size, np.bool_)
+        if self.bounds.size == 0:
+            return stays, silent
+        order, parts = self._parts(prompt)
+        age = age[order]
+        for bucket, part in parts:
+            stays[order[part]], silent[order[part]] = self._histories[bucket].curve(
+                age[part], horizon, minimum
+            )
+        return stays, silent
+
+    def _enter(self, request: I8, prompt: I8, length: I8) -> None:
+        order, parts = self._parts(prompt)
+        request, length = request[order], length[order]
+        for bucket, part in parts:
+            self._histories[bucket].learn(request[part], length[part])
+
+    def _parts(self, prompt: I8) -> tuple[I8, list[tuple[int, slice]]]:
+        """The requests in order of bucket, and the part of that order each bucket has."""
+        bucket = self.bucket_of(prompt)
+        order = np.argsort(bucket, kind="stable")
+        starts = np.searchsorted(bucket[order], np.arange(self.bounds.size + 2))
+        ends = starts.tolist()
+        return order, [
+            (one, slice(ends[one], ends[one + 1]))
+            for one in range(self.bounds.size + 1)
+            if ends[one] < ends[one + 1]
+        ]
+
+    def _take_bounds(self) -> None:
+        held = min(self._learned, self.window)
+        place = np.arange(self._learned - held, self._learned) % self.window
+        request, prompt, length = self._latest[:, place]
+        cut = np.maximum((np.arange(1, self.buckets) * held) // self.buckets - 1, 0)
+        self.bounds = np.unique(np.sort(prompt)[cut])
+        self._histories = [self._empty() for _ in range(self.bounds.size + 1)]
+        self._enter(request, prompt, length)
+        self._until_bounds = held
+
+    def _empty(self) -> History:
+        return History(max(1, self.window // self.buckets), self.drift, self.running, self.ahead)
+
+
+def _longer(values: I8, size: int) -> I8:
+    longer = np.zeros((size, *values.shape[1:]), np.int64)
+    longer[: len(values)] = values
+    return longer

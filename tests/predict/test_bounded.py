@@ -1,0 +1,59 @@
+"""No output is longer than its request's cap."""
+
+from __future__ import annotations
+
+import pytest
+from tests.predict.asked import active, finished, ints
+
+from evenstep import names
+from evenstep.errors import InputError
+from evenstep.predict.bounded import Bounded
+from evenstep.predict.survival import Survival
+from evenstep.predict.view import Active, SurvivalCurve
+
+
+def test_a_cap_inside_the_window_ends_the_curve_there():
+    bounded, survival = Bounded(), Survival()
+    for one in (bounded, survival):
+        one.learn(finished(5, 10, 20))
+    assert bounded.curve(active(4, cap=8), 6).tolist() == [[1.0, 2 / 3, 2 / 3, 2 / 3, 0.0, 0.0, 0.0]]
+    answer = bounded.predict(active(4, cap=8), 6)
+    assert answer.leaves.tolist() == [1.0]
+    assert answer.steps_left == pytest.approx([3.0])
+    for cap in (0, 11, 400):
+        free, same = bounded.predict(active(4, cap=cap), 6), survival.predict(active(4), 6)
+        assert free.steps_left.tolist() == same.steps_left.tolist()
+        assert free.leaves.tolist() == same.leaves.tolist()
+    assert bounded.counted["capped"] == 2
+
+
+@pytest.mark.parametrize("cap", [9, 10])
+def test_a_request_at_its_cap_leaves_in_the_coming_step(cap):
+    bounded = Bounded()
+    bounded.learn(finished(*[50] * 20))
+    answer = bounded.predict(active(9, cap=cap), 6)
+    assert (answer.steps_left.tolist(), answer.leaves.tolist()) == ([1.0], [1.0])
+
+
+def test_a_cap_below_what_was_produced_is_a_bad_one():
+    bounded = Bounded()
+    for asked in (bounded.predict, bounded.curve):
+        with pytest.raises(InputError, match="active: request 3: max_tokens is 9; expected at least 10"):
+            asked(active(10, first=3, cap=9), 6)
+
+
+def test_it_takes_another_predictor_with_its_options():
+    bounded = names.build("predict", names.parse("bounded:of=memorised:gate=0.7/refresh_every=4"))
+    assert (bounded.gate, bounded.refresh_every, bounded.refresh) == (0.7, 4, "anchored")
+    assert isinstance(bounded, SurvivalCurve)
+    assert names.build("predict", names.parse("bounded:of=oracle")).oracle
+    left = Active(ints(1), ints(3), ints(1), ints(0), ints(9), ints(4))
+    assert names.build("predict", names.parse("bounded:of=oracle")).predict(left, 8).steps_left.tolist() == [
+        4.0
+    ]
+
+
+@pytest.mark.parametrize("of", ["bounded", "no-such", "survival:size=3"])
+def test_what_it_cannot_bound_is_named(of):
+    with pytest.raises(InputError):
+        Bounded(of=of)
