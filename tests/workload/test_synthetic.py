@@ -7,7 +7,7 @@ from evenstep.errors import InputError
 from evenstep.workload import arrivals, laws
 from evenstep.workload.checks import check_trace
 from evenstep.workload.statistics import digest
-from evenstep.workload.synthetic import Recurring, Synthetic
+from evenstep.workload.synthetic import Recurring, RequestClass, Synthetic
 
 CHAT = Synthetic(
     1000, laws.Lognormal(1.15, mu=6.1, low=4, high=4096), laws.Gamma(1.5, 180, high=2000), arrivals.Poisson(4)
@@ -58,3 +58,36 @@ def test_impossible_workloads_are_refused():
         Recurring(0)
     with pytest.raises(InputError, match="jitter is -1"):
         Recurring(1, -1)
+
+
+def test_classes_come_in_proportion_to_their_shares_with_lengths_of_their_own():
+    classes = (
+        RequestClass(3),
+        RequestClass(1, prompt=laws.Constant(7), output=laws.Capped(laws.Geometric(9), 5)),
+    )
+    trace = Synthetic(4000, laws.Constant(5), laws.Geometric(50), classes=classes).draw(1)
+    second = trace.request_class == 1
+    assert 0.23 < second.mean() < 0.27
+    assert set(trace.prompt_tokens[second]) == {7} and set(trace.prompt_tokens[~second]) == {5}
+    assert trace.output_tokens[second].max() == 5 and set(trace.max_tokens[~second]) == {0}
+
+
+def test_a_single_class_changes_no_length():
+    plain = CHAT.draw(3)
+    classed = Synthetic(1000, CHAT.prompt, CHAT.output, CHAT.arrivals, classes=(RequestClass(1.0),)).draw(3)
+    assert np.array_equal(plain.prompt_tokens, classed.prompt_tokens)
+    assert np.array_equal(plain.output_tokens, classed.output_tokens)
+    assert plain.request_class is None and set(classed.request_class) == {0}
+
+
+@pytest.mark.parametrize("share", [0, -1, float("inf"), float("nan")])
+def test_a_share_that_is_none_is_refused(share):
+    with pytest.raises(InputError, match="class: share is "):
+        RequestClass(share)
+
+
+def test_classes_beside_recurring_prompts_have_no_laws():
+    with pytest.raises(InputError, match="no laws beside recurring"):
+        Synthetic(
+            5, CHAT.prompt, CHAT.output, recurring=Recurring(2), classes=(RequestClass(1, laws.Constant(1)),)
+        )

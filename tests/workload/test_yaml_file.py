@@ -88,6 +88,22 @@ def test_a_trace_file_is_found_beside_the_yaml_and_scaled(write, samples):
         ("{law", "[law", r"w\.yaml line \d+: text is .*expected YAML"),
         ("version: 1", "version: 1\nrequests_per_s: 1\nload: 1", "requests_per_s and load is 'both'"),
         ("version: 1", "version: 1\ntrace: {file: x}", "synthetic and trace is 'both'"),
+        ("  requests: 12000\n", "  requests: 9\n  classes: 5\n", r"synthetic\.classes is 5; expected a list"),
+        (
+            "  requests: 12000\n",
+            "  requests: 9\n  classes: [5]\n",
+            r"synthetic\.classes\[0\] is 5; expected a mapping",
+        ),
+        (
+            "  requests: 12000\n",
+            "  requests: 9\n  classes: [{share: 1}, {share: 0}]\n",
+            r"synthetic\.classes\[1\]\.share is 0.0; expected a finite number above 0",
+        ),
+        (
+            "  requests: 12000\n",
+            "  requests: 9\n  classes: [{share: 1, prompt: {law: gama}}]\n",
+            r"synthetic\.classes\[0\]\.prompt\.law is 'gama'.*gamma",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_place(write, old, new, message):

@@ -16,7 +16,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from evenstep.errors import InputError, nearest
 from evenstep.request import Trace
 from evenstep.workload import arrivals, laws, reading
 from evenstep.workload.replicate import Source, rescaled
-from evenstep.workload.synthetic import Recurring, Synthetic
+from evenstep.workload.synthetic import Recurring, RequestClass, Synthetic
 
 VERSION = config.VERSION
 
@@ -71,6 +71,7 @@ class SyntheticSection:
     arrivals: arrivals.Arrivals = field(default_factory=arrivals.Saturated)
     recurring: Recurring | None = None
     seed: int = 0
+    classes: list[RequestClass] = field(default_factory=list[RequestClass])
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def _synthetic(file: config.Document, section: SyntheticSection | None, name: st
         section.seed,
     )
     try:
-        return Synthetic(*values, name)
+        return Synthetic(*values, name, classes=tuple(section.classes))
     except InputError as error:
         field = f"synthetic.{error.field}"
         raise InputError(file.where(field), field, error.value, error.expected, error.hint) from None
@@ -230,6 +231,11 @@ class _Reading:
             return self._named(PROCESSES, "process", value, place)
         if dataclasses.is_dataclass(inner):
             return self.made(inner, value, place)
+        if typing.get_origin(inner) is list and dataclasses.is_dataclass(options[0]):
+            if not isinstance(value, list):
+                raise InputError(self.file.where(place), place, value, "a list")
+            items = cast("list[Any]", value)
+            return [self.made(options[0], item, f"{place}[{number}]") for number, item in enumerate(items)]
         try:
             return msgspec.convert(value, inner)
         except msgspec.ValidationError as error:

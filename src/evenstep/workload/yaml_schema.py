@@ -65,6 +65,8 @@ def _type(kind: Any) -> dict[str, Any]:
         return {"$ref": "#/$defs/process"}
     if dataclasses.is_dataclass(kind):
         return _object(kind)
+    if typing.get_origin(kind) is list and dataclasses.is_dataclass(options[0]):
+        return {"type": "array", "items": _object(options[0])}
     return dict(msgspec.json.schema(kind))
 
 
