@@ -9,6 +9,7 @@ from pathlib import Path
 from evenstep import names
 from evenstep.cli.main import parser_of
 from evenstep.config import schema
+from evenstep.experiments import sweep_file
 from evenstep.experiments.settings import CompareSettings, SimulateSettings
 from evenstep.workload import yaml_schema
 
@@ -27,6 +28,7 @@ def pages() -> dict[Path, str]:
         HERE / "cli.md": "\n".join([HEAD, *(_command(name) for name in names.members("cli"))]),
         HERE / "schemas" / "compare.json": _json(schema(CompareSettings, "evenstep compare settings")),
         HERE / "schemas" / "simulate.json": _json(schema(SimulateSettings, "evenstep simulate settings")),
+        HERE / "schemas" / "sweep.json": _json(sweep_file.schema()),
         HERE / "schemas" / "workload.json": _json(yaml_schema.schema()),
     }
 

@@ -22,6 +22,7 @@ from evenstep.workload.replicate import Source, rescaled
 
 if TYPE_CHECKING:
     from evenstep.measure.comparison import Comparison
+    from evenstep.workload.yaml_file import Workload
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +123,35 @@ def opened(
     Raises:
         InputError: a file that cannot be read, or a load under a law that is not linear.
     """
+    asked = workload_of(
+        source,
+        limit=limit,
+        skip_bad_rows=skip_bad_rows,
+        format_name=format_name,
+        seed=seed,
+        prefix_blocks=cluster.prefix_cache_blocks > 0,
+    )
+    return scaled(asked, cluster, step_time, rate=rate, load=load, seed=seed)
+
+
+def workload_of(
+    source: Any,
+    *,
+    limit: int | None = None,
+    skip_bad_rows: bool = False,
+    format_name: str | None = None,
+    seed: int = 0,
+    prefix_blocks: bool = False,
+) -> Workload:
+    """The workload that a path stands for, before it is brought to a rate or load.
+
+    Args:
+        source, limit, skip_bad_rows, format_name, seed: as in `opened`.
+        prefix_blocks: read the block ids of prompts too.
+
+    Raises:
+        InputError: a file that cannot be read.
+    """
     from evenstep.workload.sources import open_source
     from evenstep.workload.yaml_file import Workload
 
@@ -129,14 +159,29 @@ def opened(
         options: dict[str, Any] = {**parse(format_name)} if format_name is not None else {}
         name = options.pop("name", None)
         # blocks are most of a file: they are read where somebody looks at them
-        options |= {"prefix_blocks": cluster.prefix_cache_blocks > 0}
-        found = open_source(source, name, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options)
-    elif limit is not None and not isinstance(source, Trace):
+        options |= {"prefix_blocks": prefix_blocks}
+        return open_source(source, name, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options)
+    if limit is not None and not isinstance(source, Trace):
         raise InputError(
             "compare", "limit", limit, "none for a workload that is drawn; it has its own number of requests"
         )
-    else:
-        found = Workload(source.head(limit) if limit is not None else source)
+    return Workload(source.head(limit) if limit is not None else source)
+
+
+def scaled(
+    found: Workload,
+    cluster: Cluster,
+    step_time: StepTime,
+    *,
+    rate: float | None = None,
+    load: float | None = None,
+    seed: int = 0,
+) -> Source:
+    """The workload at a rate or load, or at the one its file asks for; the arguments are those of `opened`.
+
+    Raises:
+        InputError: a load under a law that is not linear.
+    """
     if rate is None and load is None:
         rate, load = found.requests_per_s, found.load
     if load is not None and not isinstance(step_time, Linear):

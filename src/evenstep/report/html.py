@@ -71,13 +71,8 @@ def write_report(comparison: Comparison, runs: Mapping[str, Run], path: Path) ->
 
 def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:
     """The whole page; see `write_report`."""
-    style = files("evenstep.report").joinpath("report.css").read_text(encoding="utf-8")
     name = str(comparison.trace.get("name") or "workload")
     parts = [
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>evenstep: {escape(name)}</title><style>{style}</style></head><body><main>",
         f"<h1>Routing policies on {escape(name)}</h1>",
         f'<p class="sub">{escape(subtitle(comparison))}</p>',
         *_lead(comparison),
@@ -85,9 +80,20 @@ def page(comparison: Comparison, runs: Mapping[str, Run]) -> str:
         *_differences(comparison),
         *_charts(comparison, runs),
         _made_by(comparison),
-        "</main></body></html>\n",
     ]
-    return "\n".join(parts)
+    return document(name, parts)
+
+
+def document(title: str, parts: Iterable[str]) -> str:
+    """A page of these parts with the style sheet inside, and leave to fetch nothing."""
+    style = files("evenstep.report").joinpath("report.css").read_text(encoding="utf-8")
+    head = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>evenstep: {escape(title)}</title><style>{style}</style></head><body><main>"
+    )
+    return "\n".join([head, *parts, "</main></body></html>\n"])
 
 
 def subtitle(comparison: Comparison) -> str:
@@ -265,14 +271,15 @@ def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
             ),
         ],
     }
-    for title, figures in sections.items():
+    for title, charts in sections.items():
         yield f'<h2>{title}</h2>{legend}<div class="charts">'
-        for figure in figures:
-            yield _figure(*figure)
+        for chart in charts:
+            yield framed(*chart)
         yield "</div>"
 
 
-def _figure(title: str, svg: str, caption: str) -> str:
+def framed(title: str, svg: str, caption: str) -> str:
+    """A chart with its title and caption."""
     body = svg or "<p>Not recorded.</p>"
     return f"<figure><h3>{escape(title)}</h3>{body}<figcaption>{escape(caption)}</figcaption></figure>"
 
@@ -290,9 +297,9 @@ def _made_by(comparison: Comparison) -> str:
         del shared[name]
     parts += [
         '<div class="facts">',
-        f"<div><h3>Workload</h3>{_list(comparison.trace)}</div>",
-        f"<div><h3>Conditions</h3>{_list({**shared, 'seeds': comparison.seeds})}</div>",
-        f"<div><h3>Versions</h3>{_list(comparison.versions)}</div>",
+        f"<div><h3>Workload</h3>{facts(comparison.trace)}</div>",
+        f"<div><h3>Conditions</h3>{facts({**shared, 'seeds': comparison.seeds})}</div>",
+        f"<div><h3>Versions</h3>{facts(comparison.versions)}</div>",
         "</div>",
     ]
     rows = "".join(
@@ -309,7 +316,8 @@ def _made_by(comparison: Comparison) -> str:
     return "\n".join(parts)
 
 
-def _list(values: Mapping[str, Any]) -> str:
+def facts(values: Mapping[str, Any]) -> str:
+    """Names and values as a list."""
     rows = "".join(
         f"<dt>{escape(str(k).replace('_', ' '))}</dt><dd>{escape(_said(v))}</dd>" for k, v in values.items()
     )

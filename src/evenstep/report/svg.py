@@ -96,9 +96,9 @@ class Board:
         self._titles(x_title, y_title, x0, x1, y0, y1)
 
     def titles(self, x_title: str, y_title: str, y_ticks: int = 5) -> None:
-        """As `axes` with no figures along x, for bars that carry their own labels."""
+        """As `axes` with no figures along x, for marks that carry their own labels; with `y_ticks` 0 none along y."""
         x0, x1, y0, y1 = self.left, self.width - self.right, self.height - self.bottom, self.top
-        for value in self.y.ticks(y_ticks):
+        for value in self.y.ticks(y_ticks) if y_ticks else ():
             y = self._y(np.array([value]))[0]
             self.parts.append(f'<path class="grid" d="M{x0} {y:.1f}H{x1}"/>')
             self.parts.append(f'<text x="{x0 - 6}" y="{y + 3.5:.1f}" text-anchor="end">{tick(value)}</text>')
@@ -145,6 +145,51 @@ class Board:
         self.parts.append(
             f'<rect class="bar {series_class(series)}" x="{self.left + place * inner:.1f}" y="{top:.1f}"'
             f' width="{width * inner:.1f}" height="{max(0.0, floor - top):.1f}"><title>{escape(title)}</title></rect>'
+        )
+
+    def dot(self, x: float, y: float, series: int, low: float, high: float, title: str) -> None:
+        """A dot with a whisker.
+
+        Args:
+            x, y: where it is.
+            series: number of the policy.
+            low, high: ends of the whisker on the y scale; nan for none.
+            title: what a pointer resting on it shows.
+        """
+        px, py = self._x(np.array([x]))[0], self._y(np.array([y]))[0]
+        if np.isfinite(low) and np.isfinite(high):
+            bottom, top = self._y(np.array([low, high]))
+            self.parts.append(
+                f'<path class="line {series_class(series)}" d="M{px:.1f} {bottom:.1f}V{top:.1f}"/>'
+            )
+        self.parts.append(
+            f'<circle class="bar {series_class(series)}" cx="{px:.1f}" cy="{py:.1f}" r="3.2">'
+            f"<title>{escape(title)}</title></circle>"
+        )
+
+    def cell(self, left: float, bottom: float, width: float, height: float, shade: float, text: str) -> None:
+        """A cell of a heat map with its figure.
+
+        Args:
+            left, bottom, width, height: shares of the plotting area.
+            shade: 0 = clear, 1 = full.
+            text: its figure.
+        """
+        across = self.width - self.left - self.right
+        up = self.height - self.bottom - self.top
+        x, y = self.left + left * across, self.top + (1 - bottom - height) * up
+        self.parts.append(
+            f'<rect class="bar c1" fill-opacity="{0.06 + 0.6 * shade:.3f}" x="{x:.1f}" y="{y:.1f}"'
+            f' width="{width * across - 1:.1f}" height="{height * up - 1:.1f}"/>'
+            f'<text class="title" x="{x + width * across / 2:.1f}" y="{y + height * up / 2 + 4:.1f}"'
+            f' text-anchor="middle">{escape(text)}</text>'
+        )
+
+    def side_note(self, place: float, text: str) -> None:
+        """Text left of the axis, centred at a share of the plotting area from below."""
+        y = self.top + (1 - place) * (self.height - self.bottom - self.top)
+        self.parts.append(
+            f'<text x="{self.left - 6}" y="{y + 3.5:.1f}" text-anchor="end">{escape(text)}</text>'
         )
 
     def note(self, place: float, text: str) -> None:

@@ -1,0 +1,175 @@
+"""``evenstep sweep``: policies at every point of a grid or a sample of parameters, to Parquet, a report and a table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenstep.cli.main import FINE, INTERRUPTED
+
+if TYPE_CHECKING:
+    from evenstep.experiments.sweep import Sweep
+    from evenstep.measure.swept import Swept
+
+
+class SweepCommand:
+    """The command."""
+
+    summary = "run policies over a grid or a sample of parameters"
+    description = (
+        "Runs every policy at every point of SWEEP.yaml, writes one row a run as Parquet, and prints a table of means.\n"
+        "Finished runs are kept in a cache by what decides them: a sweep that was stopped goes on where it was, and one\n"
+        "whose file has changed runs only what is new. See the how-to page on sweeping a parameter for the file."
+    )
+    examples = (
+        "evenstep sweep sweep.yaml",
+        "evenstep sweep sweep.yaml --dry-run",
+        'evenstep sweep sweep.yaml --until "ci(idle_share) < 2%" --report sweep.html',
+        "evenstep sweep sweep.yaml --out results.parquet --executor ray --ray-address 10.0.0.1:6379",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("source", metavar="SWEEP.yaml", help="what is swept, over which values")
+        parser.add_argument(
+            "--out", metavar="FILE.parquet", help="a row a run (default the name of SWEEP.yaml, here)"
+        )
+        parser.add_argument(
+            "--report", metavar="FILE.html", help="write a self-contained HTML report with curves"
+        )
+        parser.add_argument(
+            "--cache",
+            metavar="DIR",
+            help="where finished runs are kept (default the name of --out and .cache)",
+        )
+        parser.add_argument(
+            "--until",
+            metavar="CONDITION",
+            help="add replicates to a point until it holds for all its policies: half a 95 %% interval under so much, "
+            "with %% of the mean, e.g. ci(idle_share) < 2%%; join several by and",
+        )
+        parser.add_argument(
+            "--most-seeds",
+            type=int,
+            metavar="N",
+            help="replicates a point may have under --until (default 30)",
+        )
+        parser.add_argument(
+            "--executor",
+            choices=["processes", "ray"],
+            default="processes",
+            help="where runs are made: processes of this machine (default), or a Ray cluster; the results are the same",
+        )
+        parser.add_argument(
+            "--processes",
+            type=int,
+            metavar="N",
+            help="processes to run in; all cores, if it takes long, when left out",
+        )
+        parser.add_argument(
+            "--ray-address", metavar="ADDRESS", help="the Ray cluster; one on this machine when left out"
+        )
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="say how many points and runs there are and how long they will take; times a run a policy at up to "
+            "three points, which the cache keeps",
+        )
+        parser.add_argument(
+            "--format", choices=["table", "json"], default="table", help="what stdout gets (default table)"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        return _sweep(args)
+
+
+command = SweepCommand()
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    from evenstep.cli import _outputs as outputs
+    from evenstep.errors import InputError
+    from evenstep.experiments.progress import Bar
+    from evenstep.experiments.sweep import Sweep
+    from evenstep.experiments.sweep_runs import Interrupted, Places
+
+    if args.processes is not None and args.processes < 1:
+        raise InputError("evenstep sweep", "--processes", args.processes, "an integer >= 1")
+    if args.ray_address is not None and args.executor != "ray":
+        raise InputError("evenstep sweep", "--ray-address", args.ray_address, "it beside --executor ray")
+    out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".parquet")
+    cache = Path(args.cache) if args.cache is not None else out.with_name(out.name + ".cache")
+    outputs.check_writable(str(out))
+    outputs.check_writable(args.report)
+    outputs.check_folder(str(cache))
+    running = Sweep(
+        args.source,
+        cache=cache,
+        until=args.until,
+        most_seeds=args.most_seeds,
+        progress=Bar(lines=outputs.lines_of(args.format)),
+    )
+    try:
+        if args.dry_run:
+            return _forecast(args, running)
+        swept = running.run(Places(args.executor, args.processes, args.ray_address))
+    except Interrupted as stop:
+        text = f"{stop.made} runs of this call are kept in {cache}, {stop.left} are left"
+        print(f"evenstep sweep: interrupted; {text}. To go on: {args.command_line}", file=sys.stderr)
+        return INTERRUPTED
+    _write(args, running, swept, out)
+    return FINE
+
+
+def _forecast(args: argparse.Namespace, running: Sweep) -> int:
+    from evenstep.cli import _outputs as outputs
+
+    found = running.forecast(args.processes)
+    if args.format == "json":
+        outputs.print_json(
+            {
+                "version": 1,
+                "points": found.points,
+                "runs": found.runs,
+                "cached": found.cached,
+                "most_runs": found.most,
+                "seconds": found.seconds,
+            }
+        )
+        return FINE
+    most = f", {found.most} at most" if found.most > found.runs else ""
+    print(f"{found.points} points, {found.runs} runs that differ{most}; {found.cached} are in the cache")
+    print("nothing is left to run" if found.seconds is None else f"about {_duration(found.seconds)} to go")
+    return FINE
+
+
+def _write(args: argparse.Namespace, running: Sweep, swept: Swept, out: Path) -> None:
+    from dataclasses import replace
+
+    from evenstep.cli import _outputs as outputs
+    from evenstep.measure.swept import to_json_object, write_swept
+    from evenstep.report.sweep_page import table_lines, until_sentence, write_sweep
+
+    rows = write_swept(swept, out)
+    told = [f"{out}: {rows} rows; {running.made} runs made, the others from {running.cache.folder}"]
+    if running.cache.damaged:
+        told.append(f"{running.cache.damaged} damaged files of the cache were passed over and made again")
+    described = replace(swept, command=args.command_line, versions=outputs.versions())
+    if args.report is not None:
+        write_sweep(described, Path(args.report))
+        told.append(f"report: {Path(args.report).resolve()}")
+    if args.format == "json":
+        outputs.print_json(to_json_object(described))
+        return
+    said = until_sentence(swept)
+    for line in [*table_lines(swept), *([said] if said else []), *told]:
+        print(line)
+
+
+def _duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    for size, unit in ((3600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds" if seconds >= 1.5 else "a second"

@@ -1,0 +1,75 @@
+"""Finished runs of sweeps on disk, one small file each, named by what decides the run; and the same kept in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from evenstep.measure.output_file import cannot_write, make_folder, replacing
+
+_VERSION = 1
+
+
+class Cache:
+    """Results by key. What was damaged on disk is as if it were not there, and is counted.
+
+    Args:
+        folder: where files are kept; None = only in memory.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.damaged = 0
+        self._known: dict[str, dict[str, Any]] = {}
+        self._looked: set[str] = set()
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The result of this key, or None."""
+        if key not in self._known and key not in self._looked:
+            self._looked.add(key)
+            found = self._read(key)
+            if found is not None:
+                self._known[key] = found
+        return self._known.get(key)
+
+    def put(self, key: str, result: dict[str, Any]) -> None:
+        """Keep a result; a reader sees all of it or nothing.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        text = orjson.dumps(result)
+        self._known[key] = orjson.loads(text)  # the same values, whether it was run now or read
+        if self.folder is not None:
+            path = self._path(self.folder, key)
+            make_folder(path.parent)
+            head = {"version": _VERSION, "key": key, "sha256": hashlib.sha256(text).hexdigest()}
+            with replacing(path) as out:
+                out.write(orjson.dumps(head) + b"\n" + text + b"\n")
+
+    def _read(self, key: str) -> dict[str, Any] | None:
+        if self.folder is None:
+            return None
+        path = self._path(self.folder, key)
+        try:
+            head, _, text = path.read_bytes().partition(b"\n")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        text = text.removesuffix(b"\n")
+        expected = {"version": _VERSION, "key": key, "sha256": hashlib.sha256(text).hexdigest()}
+        try:
+            if orjson.loads(head) == expected:
+                return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            pass
+        self.damaged += 1
+        return None
+
+    @staticmethod
+    def _path(folder: Path, key: str) -> Path:
+        return folder / key[:2] / f"{key}.json"

@@ -1,0 +1,214 @@
+"""SWEEP.yaml: what is swept, over which values, for which policies, and what is asked of the runs.
+
+```yaml
+version: 1
+source: sample:azure-conv
+fixed: {limit: 2000, slots: 48}
+over:
+  workers: [8, 16, 32]
+  pool: {from: 32, to: 512, points: 5, scale: log}
+policies: [fcfs, br-0]
+metrics: [idle_share, oldest_wait_s]
+```
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from evenstep import config
+from evenstep.config import Document
+from evenstep.errors import InputError, nearest
+from evenstep.experiments.settings import USUAL, CompareSettings
+
+#: Settings of `compare` that a sweep has in another place, or that would not change a result.
+ELSEWHERE = {
+    "policies": "Policies are listed under `policies`.",
+    "source": "One workload stands under `source`; several under `over.source`.",
+    "baseline": "A sweep has curves, no baseline.",
+    "processes": "Processes are asked for on the command line.",
+}
+#: Settings of `compare` by name.
+SETTINGS: tuple[str, ...] = tuple(f.name for f in dataclasses.fields(CompareSettings))
+#: Prefixes of an option that every policy (or predictor) which has it is given.
+OPTIONS = ("policy.", "predictor.")
+#: Shown when nobody says what.
+METRICS = ("idle_share", "full_slot_tokens_per_s", "oldest_wait_s")
+#: Replicates a point may have under `until` unless somebody says so.
+MOST_SEEDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class SweepFile:
+    """A sweep as a file describes it.
+
+    Args:
+        over: parameters and the values they take: a list, or a range such as {from: 32, to: 512, points: 5, scale: log}.
+            A parameter is any setting of evenstep compare, or policy.OPTION or predictor.OPTION, which goes to every
+            policy (or predictor) that has it.
+        source: a trace file, a workload YAML or sample:azure-conv; several stand under over.source.
+        fixed: settings of evenstep compare that all points share.
+        policies: policies as NAME:key=value,key=value; several usual ones when left out.
+        sample: grid (every combination), or {latin-hypercube: POINTS, seed: N}.
+        metrics: metrics that the table and the report show.
+        until: add replicates to a point until this holds for all its policies, e.g. ci(idle_share) < 2%.
+        most_seeds: replicates a point may have under until.
+    """
+
+    over: dict[str, Any]
+    source: str = ""
+    fixed: dict[str, Any] = field(default_factory=dict[str, Any])
+    policies: list[str] = field(default_factory=lambda: list(USUAL))
+    sample: Any = "grid"
+    metrics: list[str] = field(default_factory=lambda: list(METRICS))
+    until: str | None = None
+    most_seeds: int = MOST_SEEDS
+
+
+@dataclass(frozen=True, slots=True)
+class Hypercube:
+    """A Latin hypercube of so many points, drawn under a seed."""
+
+    points: int
+    seed: int = 0
+
+
+def read_sweep(source: str | Path | Mapping[str, Any]) -> tuple[SweepFile, Document]:
+    """A sweep file, and the document that knows its lines; a mapping stands for a file's content.
+
+    Raises:
+        InputError: see `config.read_yaml`; unknown keys anywhere, a parameter that is fixed and swept, or no workload.
+    """
+    if isinstance(source, Mapping):
+        document = Document("sweep", {k: v for k, v in source.items() if k != "version"}, {})
+    else:
+        document = config.read_yaml(source)
+    found = config.convert(document.values, SweepFile, document)
+    for name in found.fixed:
+        _check_setting(document, f"fixed.{name}", name, (*ELSEWHERE,))
+    for name in found.over:
+        field = f"over.{name}"
+        if name.startswith(OPTIONS):
+            continue
+        _check_setting(document, field, name, ("policies", "baseline", "processes", "seeds"))
+        if name in found.fixed:
+            raise InputError(document.where(field), field, "also under fixed", "one of the two places")
+    if not found.over:
+        raise InputError(document.where("over"), "over", "empty", "at least one parameter with its values")
+    if bool(found.source) == ("source" in found.over):
+        value, hint = ("both", "") if found.source else ("missing", "Try sample:azure-conv.")
+        raise InputError(
+            document.where("source"), "source", value, "a workload here or under over.source", hint
+        )
+    if not found.metrics:
+        raise InputError(document.where("metrics"), "metrics", "empty", "at least one metric")
+    if found.most_seeds < 2:
+        raise InputError(document.where("most_seeds"), "most_seeds", found.most_seeds, "an integer >= 2")
+    return found, document
+
+
+def sampling(found: SweepFile, document: Document) -> Hypercube | None:
+    """How points are taken: None = a grid.
+
+    Raises:
+        InputError: something else than ``grid`` or a mapping with ``latin-hypercube``.
+    """
+    given = found.sample
+    if given == "grid":
+        return None
+    expected = "grid, or {latin-hypercube: POINTS, seed: N}"
+    if not isinstance(given, Mapping) or "latin-hypercube" not in given:
+        raise InputError(document.where("sample"), "sample", cast("Any", given), expected)
+    options = cast("Mapping[str, Any]", given)
+    for key in options:
+        if key not in ("latin-hypercube", "seed"):
+            hint = nearest(str(key), ("latin-hypercube", "seed"))
+            raise InputError(document.where("sample"), f"sample.{key}", options[key], "a known key", hint)
+    for key, low in (("latin-hypercube", 1), ("seed", 0)):
+        value = options.get(key, 0)
+        if type(value) is not int or value < low:
+            raise InputError(document.where("sample"), f"sample.{key}", value, f"an integer >= {low}")
+    return Hypercube(options["latin-hypercube"], options.get("seed", 0))
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of SWEEP.yaml; settings are those of `compare`."""
+    found = config.schema(SweepFile, "evenstep SWEEP.yaml")
+    settings = config.schema(CompareSettings, "")["properties"]
+    kept = {name: one for name, one in settings.items() if name in SETTINGS and name not in ELSEWHERE}
+    said = {name: one.get("description", "") for name, one in found["properties"].items()}
+    numbers = {"type": "number"}
+    span = {
+        "type": "object",
+        "properties": {
+            "from": numbers,
+            "to": numbers,
+            "points": {"type": "integer", "minimum": 2},
+            "scale": {"enum": ["linear", "log"]},
+        },
+        "required": ["from", "to"],
+        "additionalProperties": False,
+    }
+    swept = {
+        name: {
+            "anyOf": [{"type": "array", "minItems": 1, "items": _plain(one)}, {"$ref": "#/$defs/range"}],
+            "description": one.get("description", ""),
+        }
+        for name, one in {**kept, "source": settings["source"]}.items()
+        if name != "seeds"
+    }
+    found["properties"] |= {
+        "fixed": {
+            "type": "object",
+            "properties": kept,
+            "additionalProperties": False,
+            "description": said["fixed"],
+        },
+        "over": {
+            "type": "object",
+            "properties": swept,
+            "patternProperties": {
+                r"^(policy|predictor)\.[\w-]+$": {
+                    "anyOf": [{"type": "array", "minItems": 1}, {"$ref": "#/$defs/range"}]
+                }
+            },
+            "additionalProperties": False,
+            "minProperties": 1,
+            "description": said["over"],
+        },
+        "sample": {
+            "anyOf": [
+                {"const": "grid"},
+                {
+                    "type": "object",
+                    "properties": {
+                        "latin-hypercube": {"type": "integer", "minimum": 1},
+                        "seed": {"type": "integer", "minimum": 0, "default": 0},
+                    },
+                    "required": ["latin-hypercube"],
+                    "additionalProperties": False,
+                },
+            ],
+            "default": "grid",
+            "description": said["sample"],
+        },
+    }
+    found["$defs"] = {**found.get("$defs", {}), "range": span}
+    return found
+
+
+def _plain(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in one.items() if key not in ("default", "description")}
+
+
+def _check_setting(document: Document, field: str, name: str, elsewhere: tuple[str, ...]) -> None:
+    if name in elsewhere:
+        hint = ELSEWHERE.get(name, "Replicates stand under `fixed.seeds`.")
+        raise InputError(document.where(field), "key", field, "another setting", hint)
+    if name not in SETTINGS:
+        known = [*(n for n in SETTINGS if n not in elsewhere), *(f"{prefix}OPTION" for prefix in OPTIONS)]
+        raise InputError(document.where(field), "key", field, "a known setting", nearest(name, known))

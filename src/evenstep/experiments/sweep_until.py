@@ -1,0 +1,136 @@
+"""When replicates are enough: ``ci(idle_share) < 2%`` read, and asked of a point.
+
+The left side is half the 95 % interval of a metric's mean over replicates; the right side is a number in the metric's
+own unit, or with ``%`` a share of the mean. Several conditions are joined by ``and``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from evenstep.errors import InputError, nearest
+from evenstep.measure.comparison import Interval
+
+_FORM = "ci(METRIC) < NUMBER, with % for a share of the mean, e.g. ci(idle_share) < 2%"
+_TOKEN = re.compile(r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)|(?P<word>\w+)|(?P<sign>[()<%]))")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition.
+
+    Args:
+        metric: field of the summary.
+        limit: largest half width, in the metric's unit or as a share of its mean.
+        relative: whether `limit` is a share of the mean.
+    """
+
+    metric: str
+    limit: float
+    relative: bool
+
+    def holds(self, found: Interval | None) -> bool:
+        """Whether the interval is narrow enough; a metric without a value, or a single replicate, never is."""
+        if found is None or found.low is None or found.high is None:
+            return False
+        half = (found.high - found.low) / 2
+        return half == 0 or half < self.limit * (abs(found.value) if self.relative else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """All of some conditions.
+
+    Args:
+        text: as it was asked.
+        conditions: at least one.
+    """
+
+    text: str
+    conditions: tuple[Condition, ...]
+
+    def holds(self, interval: Callable[[str], Interval | None]) -> bool:
+        """Whether all conditions hold.
+
+        Args:
+            interval: the interval of a metric.
+        """
+        return all(one.holds(interval(one.metric)) for one in self.conditions)
+
+
+def parse_until(text: str, metrics: Collection[str], where: str = "until") -> Until:
+    """The condition that a text asks for.
+
+    Args:
+        text: for instance ``ci(idle_share) < 2% and ci(oldest_wait_s) < 0.5``.
+        metrics: names of the metrics there are.
+        where: the flag or the line of the file that the text stands in.
+
+    Raises:
+        InputError: naming the position, counted from 1, of the first word that does not fit.
+    """
+    words = _words(text, where)
+    found: list[Condition] = []
+    place = 0
+
+    def take(kind: str, expected: str) -> str:
+        nonlocal place
+        if place == len(words):
+            raise _refused(where, text, len(text) + 1, "the end", expected)
+        position, actual, word = words[place]
+        if actual != kind and not (kind == word):
+            raise _refused(where, text, position, word, expected)
+        place += 1
+        return word
+
+    while True:
+        if take("word", "`ci(`") != "ci":
+            raise _refused(where, text, words[place - 1][0], words[place - 1][2], "`ci(`")
+        take("(", "`(`")
+        metric = take("word", "the name of a metric")
+        if metric not in metrics:
+            position = words[place - 1][0]
+            raise InputError(
+                where, f"metric at position {position}", metric, "a known metric", nearest(metric, metrics)
+            )
+        take(")", "`)`")
+        take("<", "`<`")
+        number = float(take("number", "a number"))
+        if not (math.isfinite(number) and number > 0):
+            raise _refused(where, text, words[place - 1][0], words[place - 1][2], "a number above 0")
+        relative = place < len(words) and words[place][2] == "%"
+        place += relative
+        found.append(Condition(metric, number / 100 if relative else number, relative))
+        if place == len(words):
+            return Until(text, tuple(found))
+        if words[place][2] != "and":
+            raise _refused(where, text, words[place][0], words[place][2], "`%`, `and` or the end")
+        place += 1
+
+
+def next_count(count: int, most: int) -> int:
+    """Replicates to try after `count`: half as many again, so that few looks are taken at the data."""
+    return min(most, count + max(1, count // 2))
+
+
+def _words(text: str, where: str) -> Sequence[tuple[int, str, str]]:
+    """Position (from 1), kind and text of every word."""
+    found: list[tuple[int, str, str]] = []
+    place = 0
+    while text[place:].strip():
+        match = _TOKEN.match(text, place)
+        if match is None:
+            start = place + len(text[place:]) - len(text[place:].lstrip())
+            raise _refused(where, text, start + 1, text[start], "a name, a number or one of ( ) < %")
+        kind = str(match.lastgroup)
+        found.append((match.start(kind) + 1, kind, match[kind]))
+        place = match.end()
+    return found
+
+
+def _refused(where: str, text: str, position: int, word: str, expected: str) -> InputError:
+    field = f"position {position} of {text!r}"
+    return InputError(where, field, word, expected, f"Write {_FORM}.")

@@ -1,0 +1,231 @@
+"""What a sweep found: runs by point, policy and replicate; curves with intervals; one Parquet table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.measure.comparison import Interval, mean_interval
+from evenstep.measure.output_file import replacing
+
+_KEY = b"evenstep"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SweptRun:
+    """One run of a sweep, as its cache keeps it.
+
+    Args:
+        replicate: index of the replicate, counted from 0.
+        seed: key of the run's random draws.
+        digest: digest of the run.
+        trace: SHA-256 of the requests it was run on.
+        predictor: the predictor's name, or empty.
+        oracle: whether true lengths were shown: unreachable live.
+        summary: every metric by name (`Tally.summary`).
+    """
+
+    replicate: int
+    seed: int
+    digest: str
+    trace: str
+    predictor: str
+    oracle: bool
+    summary: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Swept:
+    """A whole sweep.
+
+    Args:
+        parameters: what was swept, P names.
+        points: P values each, in the order of the parameters.
+        policies: the policies as they were asked for.
+        runs: by point, then policy, then replicate; all policies of a point have the same replicates.
+        metrics: fields of the summary that tables and plots show.
+        grid: whether points are a grid; otherwise a Latin hypercube.
+        fixed: settings all points share.
+        until: when replicates were enough, in the words it was asked in; empty = a fixed number.
+        met: for each point, whether `until` held in the end; all true without one.
+        command: exact command line, or empty.
+        versions: version by component.
+    """
+
+    parameters: tuple[str, ...]
+    points: tuple[tuple[Any, ...], ...]
+    policies: tuple[str, ...]
+    runs: tuple[tuple[tuple[SweptRun, ...], ...], ...]
+    metrics: tuple[str, ...]
+    grid: bool = True
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    until: str = ""
+    met: tuple[bool, ...] = ()
+    command: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def interval(self, point: int, policy: int, metric: str) -> Interval | None:
+        """Mean and 95 % interval of a metric over replicates; None where a replicate has no value."""
+        return _interval([run.summary.get(metric) for run in self.runs[point][policy]])
+
+    def values(self, parameter: str) -> list[Any]:
+        """The values a parameter takes: ascending where all are numbers, else in the order of the points."""
+        place = self.parameters.index(parameter)
+        found: list[Any] = []
+        for point in self.points:
+            if point[place] not in found:
+                found.append(point[place])
+        return sorted(found) if all(is_number(value) for value in found) else found
+
+    def curve(self, parameter: str, policy: int, metric: str) -> list[Interval | None]:
+        """The metric at each of `values(parameter)`, averaged over the other parameters.
+
+        The average is taken replicate by replicate, over the replicates that all points with that value have, and its
+        interval is over replicates.
+        """
+        place = self.parameters.index(parameter)
+        return [
+            self.average([i for i, point in enumerate(self.points) if point[place] == value], policy, metric)
+            for value in self.values(parameter)
+        ]
+
+    def average(self, points: Sequence[int], policy: int, metric: str) -> Interval | None:
+        """The metric averaged over points, replicate by replicate; None without a point or a value."""
+        if not points:
+            return None
+        shared = min(len(self.runs[i][policy]) for i in points)
+        rows = [[run.summary.get(metric) for run in self.runs[i][policy][:shared]] for i in points]
+        if any(value is None for row in rows for value in row):
+            return None
+        return mean_interval([float(value) for value in np.mean(np.array(rows, np.float64), axis=0)])
+
+    def is_numeric(self, parameter: str) -> bool:
+        """Whether every value of the parameter is a number."""
+        return all(is_number(value) for value in self.values(parameter))
+
+    def is_oracle(self, policy: int) -> bool:
+        """Whether the policy was shown true lengths."""
+        return any(run.oracle for point in self.runs for run in point[policy])
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number; a truth is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def value_text(value: Any) -> str:
+    """A value of a parameter as a person writes it in YAML."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(value_text(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def write_swept(swept: Swept, path: Path) -> int:
+    """Write a row for each run: point, parameters, policy, replicate, digests, and every metric that is a number.
+
+    The same sweep gives the same bytes, however often it was stopped and wherever its runs were made.
+
+    Args:
+        swept: the sweep.
+        path: the Parquet file; replaced whole.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    import orjson
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = columns_of(swept)
+    head = {
+        "version": _VERSION,
+        "table": "sweep",
+        "parameters": swept.parameters,
+        "policies": swept.policies,
+        "metrics": swept.metrics,
+        "fixed": dict(swept.fixed),
+        "until": swept.until,
+        "versions": dict(swept.versions),
+    }
+    made = pa.table({name: pa.array(values) for name, values in columns.items()})
+    with replacing(path) as out:
+        pq.write_table(made.replace_schema_metadata({_KEY: orjson.dumps(head)}), out, compression="zstd")
+    return made.num_rows
+
+
+def columns_of(swept: Swept) -> dict[str, list[Any]]:
+    """The table that `write_swept` writes, a list a column; parameters that are no numbers as text."""
+    places = [
+        (p, i, run) for p, point in enumerate(swept.runs) for i, runs in enumerate(point) for run in runs
+    ]
+    columns: dict[str, list[Any]] = {"point": [p for p, _, _ in places]}
+    for place, parameter in enumerate(swept.parameters):
+        columns[parameter] = _alike([swept.points[p][place] for p, _, _ in places])
+    columns["policy"] = [swept.policies[i] for _, i, _ in places]
+    for name in ("predictor", "oracle", "replicate", "seed", "digest", "trace"):
+        columns[name] = [getattr(run, name) for _, _, run in places]
+    columns["window"] = [run.summary["window"]["kind"] for _, _, run in places]
+    for name in dict.fromkeys(name for _, _, run in places for name in run.summary):
+        values = [run.summary.get(name) for _, _, run in places]
+        if not any(isinstance(value, dict | list) for value in values):
+            columns[name] = _alike(values)
+    if swept.until:
+        columns["until_met"] = [swept.met[p] for p, _, _ in places]
+    return columns
+
+
+def to_json_object(swept: Swept) -> dict[str, Any]:
+    """The machine-readable form: means and intervals of the metrics asked for, a row for each point and policy."""
+    rows: list[dict[str, Any]] = []
+    for p, point in enumerate(swept.points):
+        for i, policy in enumerate(swept.policies):
+            found = {name: swept.interval(p, i, name) for name in swept.metrics}
+            rows.append(
+                {
+                    "point": p,
+                    "parameters": dict(zip(swept.parameters, point, strict=True)),
+                    "policy": policy,
+                    "oracle": swept.is_oracle(i),
+                    "replicates": len(swept.runs[p][i]),
+                    "until_met": swept.met[p],
+                    "metrics": {
+                        name: None if one is None else {"mean": one.value, "low": one.low, "high": one.high}
+                        for name, one in found.items()
+                    },
+                }
+            )
+    return {
+        "version": _VERSION,
+        "command": swept.command,
+        "versions": dict(swept.versions),
+        "fixed": dict(swept.fixed),
+        "until": swept.until or None,
+        "interval": "95 % t-interval of the mean over replicates",
+        "rows": rows,
+    }
+
+
+def _interval(values: Sequence[Any]) -> Interval | None:
+    return None if any(v is None for v in values) else mean_interval([float(v) for v in values])
+
+
+def _alike(values: list[Any]) -> list[Any]:
+    """One type for a column: truths, whole numbers, numbers, or text."""
+    known = [value for value in values if value is not None]
+    if all(isinstance(value, bool) for value in known) or all(type(value) is int for value in known):
+        return values
+    if all(is_number(value) for value in known):
+        return [None if value is None else float(value) for value in values]
+    return [None if value is None else value_text(value) for value in values]

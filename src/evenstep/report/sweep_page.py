@@ -1,0 +1,203 @@
+"""A sweep as one HTML file that needs nothing else, and as lines for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from itertools import combinations
+from pathlib import Path
+
+from evenstep.measure.comparison import Interval
+from evenstep.measure.output_file import replacing
+from evenstep.measure.swept import Swept, value_text
+from evenstep.report.html import document, facts, framed
+from evenstep.report.numbers import MISSING, short
+from evenstep.report.svg import series_class
+from evenstep.report.sweep_plots import against, figure_of, over_two, title_of
+
+#: Numeric parameters of which every pair has its heat maps.
+PAIRED = 3
+#: Rows of the table of figures in the report, and on a terminal.
+PAGE_ROWS, TERMINAL_ROWS = 500, 60
+
+
+def write_sweep(swept: Swept, path: Path) -> None:
+    """Write the report of a sweep.
+
+    Args:
+        swept: the sweep, with the command and versions it was made by.
+        path: the file; replaced whole.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with replacing(path) as out:
+        out.write(page(swept).encode())
+
+
+def page(swept: Swept) -> str:
+    """The whole page; see `write_sweep`."""
+    title = f"Sweep of {_listed(swept.parameters)}"
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="sub">{escape(subtitle(swept))}</p>',
+        *(part for metric in swept.metrics for part in _metric(swept, metric)),
+        *_figures(swept),
+        *_made_by(swept),
+    ]
+    return document(title, parts)
+
+
+def subtitle(swept: Swept) -> str:
+    """Points, policies and replicates in one line."""
+    counts = sorted({len(runs) for point in swept.runs for runs in point})
+    replicates = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return (
+        f"{_counted(len(swept.points), 'point')} of a {'grid' if swept.grid else 'Latin hypercube'},"
+        f" {_counted(len(swept.policies), 'policy', 'policies')},"
+        f" {replicates} {'replicate' if replicates == '1' else 'replicates'} each. Simulated."
+    )
+
+
+def until_sentence(swept: Swept) -> str:
+    """Where `until` did not hold in the end; empty without it."""
+    if not swept.until:
+        return ""
+    open_points = swept.met.count(False)
+    if not open_points:
+        return f"{swept.until} holds at every point."
+    return (
+        f"{swept.until} holds at {len(swept.met) - open_points} of {len(swept.met)} points;"
+        " the others have as many replicates as they may, or as differ."
+    )
+
+
+def table_lines(swept: Swept, most: int | None = TERMINAL_ROWS) -> list[str]:
+    """A line for each point and policy: parameters, policy, replicates, and each metric with half its interval.
+
+    Args:
+        swept: the sweep.
+        most: rows at most; None = all.
+    """
+    head, units, *rows = _rows(swept)
+    shown = rows if most is None else rows[:most]
+    table = [head, units, *shown]
+    wide = [max(len(row[c]) for row in table) for c in range(len(head))]
+    left = len(swept.parameters)
+    lines = [
+        "  ".join(
+            cell.ljust(w) if c == left else cell.rjust(w)
+            for c, (cell, w) in enumerate(zip(row, wide, strict=True))
+        ).rstrip()
+        for row in table
+    ]
+    if len(shown) < len(rows):
+        lines.append(f"... and {len(rows) - len(shown)} more rows")
+    if any(swept.is_oracle(i) for i in range(len(swept.policies))):
+        lines.append("* is shown true output lengths: unreachable live, a bound to aim at.")
+    return lines
+
+
+def _rows(swept: Swept) -> list[list[str]]:
+    """Headings, units, and a row of texts for each point and policy."""
+    figures = [figure_of(metric) for metric in swept.metrics]
+    rows = [
+        [*swept.parameters, "policy", "runs", *(one.heading for one in figures)],
+        [*("" for _ in swept.parameters), "", "", *(one.unit for one in figures)],
+    ]
+    for p, point in enumerate(swept.points):
+        for i, policy in enumerate(swept.policies):
+            cells = [
+                _mean_text(swept.interval(p, i, m), f.scale)
+                for m, f in zip(swept.metrics, figures, strict=True)
+            ]
+            name = policy + ("*" if swept.is_oracle(i) else "")
+            rows.append([*map(value_text, point), name, str(len(swept.runs[p][i])), *cells])
+    return rows
+
+
+def _mean_text(found: Interval | None, factor: float) -> str:
+    if found is None:
+        return MISSING
+    text = short(found.value * factor)
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} ±{short((found.high - found.low) / 2 * factor, 2)}"
+
+
+def _metric(swept: Swept, metric: str) -> Iterable[str]:
+    legend = "".join(
+        f'<span><span class="swatch {series_class(i)}"></span>{escape(name)}'
+        + (' <span class="badge">oracle: unreachable live</span>' if swept.is_oracle(i) else "")
+        + "</span>"
+        for i, name in enumerate(swept.policies)
+    )
+    yield f"<h2>{escape(figure_of(metric).heading)}</h2>"
+    yield f'<p class="hint">{escape(_hint(swept))}</p><div class="legend">{legend}</div><div class="charts">'
+    for parameter in swept.parameters:
+        yield framed(f"against {parameter}", against(swept, parameter, metric), _caption(swept, parameter))
+    numeric = [name for name in swept.parameters if swept.is_numeric(name) and len(swept.values(name)) > 1]
+    for across, upward in combinations(numeric[:PAIRED] if swept.grid else (), 2):
+        for name, svg in over_two(swept, across, upward, metric).items():
+            yield framed(name, svg, f"{title_of(metric)}, over {across} and {upward}.")
+    yield "</div>"
+
+
+def _hint(swept: Swept) -> str:
+    replicates = any(len(runs) > 1 for point in swept.runs for runs in point)
+    drawn = " Bands and whiskers are 95 % t-intervals of the mean over replicates." if replicates else ""
+    return f"Means over replicates.{drawn}"
+
+
+def _caption(swept: Swept, parameter: str) -> str:
+    others = [name for name in swept.parameters if name != parameter]
+    if not others:
+        return ""
+    if swept.grid:
+        return f"Averaged over {_listed(others)}."
+    return "A dot a point; the other parameters vary from dot to dot."
+
+
+def _figures(swept: Swept) -> Iterable[str]:
+    """The same figures as a table."""
+    head, units, *rows = _rows(swept)
+    heads = "".join(
+        f"<th>{escape(h)}<small>{escape(u)}</small></th>" for h, u in zip(head, units, strict=True)
+    )
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows[:PAGE_ROWS]
+    )
+    said = "Mean over replicates, ± half a 95 % t-interval."
+    if len(rows) > PAGE_ROWS:
+        said += f" The first {PAGE_ROWS} of {len(rows)} rows."
+    yield f"<h2>Figures</h2><p class='hint'>{said} {escape(until_sentence(swept))}</p>"
+    yield f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _made_by(swept: Swept) -> Iterable[str]:
+    yield "<h2>How this was made</h2>"
+    if swept.command:
+        yield f"<pre>{escape(swept.command)}</pre>"
+    yield '<div class="facts">'
+    yield f"<div><h3>Swept</h3>{facts({name: _taken(swept, name) for name in swept.parameters})}</div>"
+    yield f"<div><h3>Fixed</h3>{facts(swept.fixed)}</div>"
+    yield f"<div><h3>Versions</h3>{facts(swept.versions)}</div>"
+    yield "</div>"
+
+
+def _taken(swept: Swept, parameter: str) -> str:
+    """The values of a parameter, or the ends of what was sampled."""
+    values = swept.values(parameter)
+    if not swept.grid and swept.is_numeric(parameter):
+        return f"{value_text(values[0])} to {value_text(values[-1])}"
+    return ", ".join(map(value_text, values))
+
+
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    """``a, b and c``."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

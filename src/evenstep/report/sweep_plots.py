@@ -1,0 +1,148 @@
+"""Charts of a sweep: a metric against a parameter, a line a policy with its interval; and over two parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evenstep.measure.comparison import Interval
+from evenstep.measure.swept import Swept, is_number, value_text
+from evenstep.report.html import FIGURES, Figure
+from evenstep.report.numbers import short
+from evenstep.report.svg import Board, Scale
+from evenstep.request import F8
+
+#: Most figures below an axis; of more values only some are named.
+NAMED = 9
+#: A parameter whose largest value is at least so many times its smallest is drawn on a logarithmic scale.
+DECADE = 10.0
+
+
+def figure_of(metric: str) -> Figure:
+    """Heading, unit and scale of a metric; its own name where tables have no other."""
+    known = {figure.field: figure for figure in FIGURES}
+    return known.get(metric, Figure(metric.replace("_", " "), "", metric))
+
+
+def title_of(metric: str) -> str:
+    """A metric with its unit, for an axis."""
+    shown = figure_of(metric)
+    return f"{shown.heading}, {shown.unit}" if shown.unit else shown.heading
+
+
+def against(swept: Swept, parameter: str, metric: str) -> str:
+    """A metric against one parameter: lines with bands on a grid of numbers, else dots with whiskers.
+
+    On a grid a value is the average over the other parameters; in a Latin hypercube every point is a dot of its own.
+    Empty when no run has a value.
+    """
+    numeric, policies = swept.is_numeric(parameter), range(len(swept.policies))
+    values = swept.values(parameter)
+    if swept.grid:
+        curves = [swept.curve(parameter, i, metric) for i in policies]
+        places: list[list[Any]] = [values for _ in policies]
+    else:
+        index = swept.parameters.index(parameter)
+        curves = [[swept.interval(p, i, metric) for p in range(len(swept.points))] for i in policies]
+        places = [[point[index] for point in swept.points] for _ in policies]
+    factor = figure_of(metric).scale
+    found = [_columns(curve, factor) for curve in curves]
+    if not any(np.isfinite(mean).any() for mean, _, _ in found):
+        return ""
+    board = Board(_across(values, numeric), _upward(found), label=f"{metric} against {parameter}")
+    if numeric and not swept.grid:
+        board.axes(parameter, title_of(metric))
+    else:
+        board.titles(parameter, title_of(metric))
+        _name_values(board, values, numeric)
+    banded = numeric and swept.grid and len(values) > 1
+    for number, (mean, low, high) in enumerate(found):
+        if banded:
+            x = np.array(values, np.float64)
+            known = np.isfinite(low) & np.isfinite(high)
+            board.area(x[known], low[known], high[known], number)
+            board.line(x, mean, number)
+        apart = 0.0 if numeric else 0.5 * ((number + 0.5) / len(found) - 0.5)
+        for place, y, a, b in zip(places[number], mean, low, high, strict=True):
+            if np.isfinite(y):
+                at = float(place) if numeric else values.index(place) + apart
+                text = f"{swept.policies[number]}, {parameter} {value_text(place)}: {short(float(y))}"
+                ends = (np.nan, np.nan) if banded else (float(a), float(b))
+                board.dot(at, float(y), number, *ends, text)
+    return board.svg()
+
+
+def over_two(swept: Swept, across: str, upward: str, metric: str) -> dict[str, str]:
+    """A heat map a policy of a metric over two parameters of a grid, averaged over the others, on one scale of shades."""
+    columns, rows = swept.values(across), swept.values(upward)
+    a, b = swept.parameters.index(across), swept.parameters.index(upward)
+    factor = figure_of(metric).scale
+    means: list[F8] = []
+    for policy in range(len(swept.policies)):
+        cells = np.full((len(rows), len(columns)), np.nan)
+        for r, row in enumerate(rows):
+            for c, column in enumerate(columns):
+                here = [p for p, point in enumerate(swept.points) if (point[a], point[b]) == (column, row)]
+                found = swept.average(here, policy, metric)
+                cells[r, c] = np.nan if found is None else found.value * factor
+        means.append(cells)
+    known = np.concatenate([cells[np.isfinite(cells)] for cells in means])
+    if known.size == 0:
+        return {}
+    low, high = float(known.min()), float(known.max())
+    maps: dict[str, str] = {}
+    for name, cells in zip(swept.policies, means, strict=True):
+        board = Board(Scale(0, 1), Scale(0, 1), label=f"{metric} over {across} and {upward}, {name}", left=64)
+        board.titles(across, upward, y_ticks=0)
+        wide, tall = 1 / len(columns), 1 / len(rows)
+        for (r, c), value in np.ndenumerate(cells):
+            if np.isfinite(value):
+                shade = (float(value) - low) / (high - low) if high > low else 0.0
+                board.cell(c * wide, r * tall, wide, tall, shade, short(float(value)))
+        for c, column in enumerate(columns):
+            board.note((c + 0.5) * wide, value_text(column))
+        for r, row in enumerate(rows):
+            board.side_note((r + 0.5) * tall, value_text(row))
+        maps[name] = board.svg()
+    return maps
+
+
+def _columns(curve: Sequence[Interval | None], factor: float) -> tuple[F8, F8, F8]:
+    """Means and ends of intervals, nan where there is none."""
+
+    def column(name: str) -> F8:
+        found = [None if one is None else getattr(one, name) for one in curve]
+        return np.array([np.nan if value is None else value * factor for value in found], np.float64)
+
+    return column("value"), column("low"), column("high")
+
+
+def _across(values: Sequence[Any], numeric: bool) -> Scale:
+    if not numeric:
+        return Scale(-0.5, len(values) - 0.5)
+    low, high = float(min(values)), float(max(values))
+    if low == high:
+        return Scale(low - 0.5, high + 0.5)
+    return Scale(low, high, log=low > 0 and high >= DECADE * low)
+
+
+def _upward(found: Sequence[tuple[F8, F8, F8]]) -> Scale:
+    """From 0, or from just below the smallest value where all are far from it."""
+    every = np.concatenate([column for columns in found for column in columns])
+    every = every[np.isfinite(every)]
+    low, high = float(every.min()), float(every.max())
+    room = 0.06 * (high - low) or 0.06 * abs(high) or 1.0
+    if 0 <= low < 0.5 * high:
+        return Scale(0.0, high + room)
+    return Scale(low - room, high + room)
+
+
+def _name_values(board: Board, values: Sequence[Any], numeric: bool) -> None:
+    """The values below the axis, every second or third of many."""
+    every = -(-len(values) // NAMED)
+    for number, value in enumerate(values):
+        if number % every == 0:
+            at = float(value) if is_number(value) and numeric else float(number)
+            board.note(float(board.x.share(np.array([at]))[0]), value_text(value))

@@ -1,0 +1,159 @@
+"""``evenstep sweep``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+from evenstep.cli.main import main
+
+FILE = """version: 1
+source: sample:azure-conv
+fixed: {limit: 60, slots: 4, seeds: 2}
+over:
+  workers: [2, 4]
+policies: [jsq, br-0]
+metrics: [idle_share]
+"""
+RUN = [sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())", "sweep"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text(FILE)
+    return tmp_path
+
+
+def test_a_sweep_prints_a_table_and_writes_parquet_report_and_cache(folder, capsys):
+    assert main(["sweep", "s.yaml", "--report", "s.html"]) == 0
+    out = capsys.readouterr().out
+    lines = [line.split() for line in out.splitlines() if not line.startswith("compiling kernels")]
+    assert lines[0] == ["workers", "policy", "runs", "idle", "share"]
+    assert [line[:3] for line in lines[2:6]] == [
+        ["2", "jsq", "2"], ["2", "br-0", "2"], ["4", "jsq", "2"], ["4", "br-0", "2"],
+    ]  # fmt: skip
+    assert "s.parquet: 8 rows; 8 runs made, the others from s.parquet.cache" in out
+    assert pq.read_table("s.parquet").num_rows == 8
+    assert "evenstep sweep s.yaml --report s.html" in (folder / "s.html").read_text()
+    assert len([*(folder / "s.parquet.cache").rglob("*.json")]) == 8
+
+
+def test_a_second_run_makes_nothing_and_writes_the_same_bytes(folder, capsys):
+    assert main(["sweep", "s.yaml"]) == 0
+    first = (folder / "s.parquet").read_bytes()
+    capsys.readouterr()
+    assert main(["sweep", "s.yaml", "--out", "again.parquet", "--cache", "s.parquet.cache"]) == 0
+    assert "0 runs made" in capsys.readouterr().out
+    assert (folder / "again.parquet").read_bytes() == first
+
+
+def test_json_is_one_object(folder, capsys):
+    assert (
+        main(["sweep", "s.yaml", "--format", "json", "--until", "ci(idle_share) < 90%", "--most-seeds", "3"])
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    found = json.loads(out)
+    assert [row["parameters"]["workers"] for row in found["rows"]] == [2, 2, 4, 4]
+    assert all(2 <= row["replicates"] <= 3 for row in found["rows"])
+    assert found["until"] == "ci(idle_share) < 90%"
+
+
+def test_a_dry_run_says_how_much_there_is(folder, capsys):
+    assert main(["sweep", "s.yaml", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "2 points, 8 runs that differ; 0 are in the cache" in out and "to go" in out
+    assert not (folder / "s.parquet").exists()
+    assert main(["sweep", "s.yaml"]) == 0
+    capsys.readouterr()
+    assert main(["sweep", "s.yaml", "--dry-run", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["cached"], found["seconds"]) == (8, None)
+    assert main(["sweep", "s.yaml", "--dry-run"]) == 0
+    assert "nothing is left to run" in capsys.readouterr().out
+
+
+def test_a_damaged_cache_is_said(folder, capsys):
+    assert main(["sweep", "s.yaml"]) == 0
+    path = next((folder / "s.parquet.cache").rglob("*.json"))
+    path.write_bytes(b"{}")
+    assert main(["sweep", "s.yaml"]) == 0
+    out = capsys.readouterr().out
+    assert "1 runs made" in out and "1 damaged" in out
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sends Linux signals")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_sweep_killed_after_half_and_resumed_gives_the_same_bytes(folder, number):
+    """The policy sends the signal itself at its fifth run: no clock decides where the sweep ends."""
+    (folder / "mine.py").write_text(
+        "import os\nfrom pathlib import Path\nfrom evenstep.routing.jsq import JSQ\n"
+        "class Mine(JSQ):\n    def route(self, view):\n"
+        "        if len([*Path('cut.parquet.cache').rglob('*.json')]) == 5 and not Path('mark').exists():\n"
+        "            Path('mark').touch()\n"
+        f"            os.kill(os.getpid(), {int(number)})\n"
+        "        return super().route(view)\n"
+        "policy = Mine\n"
+    )
+    (folder / "s.yaml").write_text(FILE.replace("[jsq, br-0]", "[mine.py]").replace("[2, 4]", "[2, 3, 4, 5]"))
+    cut = subprocess.run(
+        [*RUN, "s.yaml", "--out", "cut.parquet"], capture_output=True, text=True, check=False
+    )
+    assert len([*(folder / "cut.parquet.cache").rglob("*.json")]) == 5
+    assert not (folder / "cut.parquet").exists()
+    if number == signal.SIGINT:
+        assert cut.returncode == 130
+        assert "5 runs of this call are kept in cut.parquet.cache, 3 are left. To go on: " in cut.stderr
+        assert cut.stderr.count("\n") == 1
+    else:
+        assert cut.returncode == -int(number)
+    assert main(["sweep", "s.yaml", "--out", "cut.parquet"]) == 0
+    assert main(["sweep", "s.yaml", "--out", "whole.parquet"]) == 0
+    assert (folder / "cut.parquet").read_bytes() == (folder / "whole.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere.yaml"], "expected a readable file"),
+        (
+            ["s.yaml", "--until", "ci(idle_share) < two"],
+            "--until: position 18 of 'ci(idle_share) < two' is 'two'",
+        ),
+        (["s.yaml", "--until", "ci(idle) < 2%"], "Did you mean idle_share"),
+        (["s.yaml", "--until", "ci(idle_share) < 2%", "--most-seeds", "1"], "--most-seeds is 1"),
+        (["s.yaml", "--processes", "0"], "--processes is 0"),
+        (["s.yaml", "--ray-address", "auto"], "--ray-address is 'auto'; expected it beside --executor ray"),
+        (["s.yaml", "--executor", "rya"], "Did you mean ray?"),
+        (["s.yaml", "--out", "/nowhere/at/all/x.parquet"], "/nowhere/at/all"),
+        (["s.yaml", "--report", "/nowhere/at/all/x.html"], "/nowhere/at/all"),
+        (["s.yaml", "--cache", "s.yaml"], "expected a folder that can be written to"),
+        (
+            ["bad.yaml"],
+            "bad.yaml line 3: key is 'over.wrokers'; expected a known setting. Did you mean workers",
+        ),
+        (["empty.yaml"], "empty.yaml line 3: over.workers is '[]'; expected at least one value"),
+    ],
+)
+def test_bad_input_is_exit_2_and_one_line(folder, capsys, words, message):
+    for name, line in (("bad", "over: {wrokers: [2]}"), ("empty", "over: {workers: []}")):
+        (folder / f"{name}.yaml").write_text(f"version: 1\nsource: sample:azure-conv\n{line}\n")
+    assert main(["sweep", *words]) == 2
+    seen = capsys.readouterr()
+    assert seen.out == "" and seen.err.count("\n") == 1
+    assert message in seen.err
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /dev/full")
+@pytest.mark.parametrize("flag", ["--out", "--report"])
+def test_a_full_disk_is_exit_2_and_one_line(folder, capsys, flag):
+    assert main(["sweep", "s.yaml", "--cache", "cache", flag, "/dev/full"]) == 2
+    seen = capsys.readouterr()
+    assert seen.err.count("\n") == 1 and "No space left" in seen.err
