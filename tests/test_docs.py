@@ -98,6 +98,18 @@ def test_an_example_of_a_workload_fits_its_schema_and_runs(example, capsys):
     assert json.loads(capsys.readouterr().out)["policies"][0]["requests"] == 200
 
 
+@pytest.mark.parametrize(
+    "example", sorted((ROOT / "examples" / "sweeps").glob("*.yaml")), ids=lambda p: p.name
+)
+def test_an_example_of_a_sweep_fits_its_schema_and_runs(example, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    published = json.loads((DOCS / "reference" / "schemas" / "sweep.json").read_text())
+    jsonschema.validate({"version": 1, **read_yaml(example).values}, published)
+    assert main(["sweep", str(example), "--report", "sweep.html", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"]
+    assert (tmp_path / f"{example.stem}.parquet").exists() and (tmp_path / "sweep.html").exists()
+
+
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_an_example_program_runs(example, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

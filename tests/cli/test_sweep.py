@@ -20,7 +20,14 @@ over:
 policies: [jsq, br-0]
 metrics: [idle_share]
 """
-RUN = [sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())", "sweep"]
+#: As from a shell: what starts the tests may ignore Ctrl-C, and that is inherited.
+PROGRAM = """
+import signal, sys
+from evenstep.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main())
+"""
+RUN = [sys.executable, "-c", PROGRAM, "sweep"]
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def test_replicates_are_added_to_a_point_until_all_its_policies_are_known_well_e
         assert met or counts[p] == 12
     assert found.until == asked
     stopped = written(found, tmp_path / "a")
-    assert written(sweep(tiny(), until=asked, most_seeds=12, processes=2), tmp_path / "b") == stopped
+    assert written(sweep(tiny(), until=asked, most_seeds=12), tmp_path / "b") == stopped
     assert pq.read_table(tmp_path / "a").column("until_met").to_pylist()[0] == found.met[0]
 
 

@@ -37,10 +37,12 @@ def deadly(tmp_path: Path, once: bool) -> str:
 
 def test_a_run_whose_process_is_killed_is_tried_again_and_said(tmp_path):
     heard = Heard()
-    asked = tiny(over={"workers": [2]}, policies=[deadly(tmp_path, once=True)])
+    asked = tiny(
+        over={"workers": [2]}, policies=[deadly(tmp_path, once=True)], fixed={"limit": 60, "seeds": 1}
+    )
     found = sweep(asked, processes=2, progress=heard)
     assert any("its process was killed by SIGKILL; tried again" in line for line in heard.lines)
-    assert len(found.runs[0][0]) == 2
+    assert len(found.runs[0][0]) == 1
 
 
 def test_a_run_that_kills_its_process_twice_is_named_and_finished_runs_are_kept(tmp_path, monkeypatch):

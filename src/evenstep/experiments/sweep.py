@@ -26,6 +26,7 @@ from evenstep.experiments.sweep_task import Task, Workloads
 from evenstep.experiments.sweep_until import next_count, parse_until
 from evenstep.measure.comparison import mean_interval
 from evenstep.measure.swept import Swept, SweptRun
+from evenstep.sim.cluster_host import loop_of
 
 #: Points whose first runs are timed for a forecast: the first, the middle and the last.
 TIMED = 3
@@ -116,6 +117,7 @@ class Sweep:
         self._plans: dict[int, Plan] = {}
         self._keys: dict[tuple[int, int, int], str] = {}
         self._indices: dict[int, list[int]] = {}
+        self._loops: dict[int, list[str]] = {}
         for point in range(len(self.design.points)):
             self._check(point)
 
@@ -174,6 +176,10 @@ class Sweep:
         except InputError as error:
             raise at(found.label, error) from None
         self._plans[point] = plan
+        trace, _ = self._workloads.replicate(plan, found.settings, 0)
+        self._loops[point] = [
+            loop_of(trace, one.build()[0], plan.cluster, plan.step_time) for one in found.contenders
+        ]
         self._indices[point] = self._differing(point, found.settings.seeds)
         if len(self._indices[point]) < found.settings.seeds:
             raise InputError(
@@ -221,7 +227,7 @@ class Sweep:
                     key = self._key(p, i, index)
                     if key not in found and self.cache.get(key) is None:
                         label = f"point {p} ({point.label}), {contender.name}, replicate {index}"
-                        found[key] = Task(key, point.settings, contender, index, label)
+                        found[key] = Task(key, point.settings, contender, index, label, self._loops[p][i])
         return list(found.values())
 
     def _met(self, point: int, count: int) -> bool:

@@ -71,20 +71,23 @@ class Runs:
         """
         if not tasks:
             return
-        asked = {task.contender.name: task.contender for task in tasks}
-        policies = [one.build()[0] for one in asked.values()]
-        notice = compile_notice(policies)
+        asked = {(task.contender.name, task.loop): task.contender for task in tasks}
+        kinds, policies = list(asked), [one.build()[0] for one in asked.values()]
+        loops = [loop for _, loop in kinds]
+        notice = compile_notice(policies, loops)
         if notice:
             self._watch.say(notice)
-        warming = Warming(cold_kernels(policies), cores() - 1 if self._allowed(len(tasks)) > 1 else 0)
-        names = list(asked)
+        beside = cores() - 1 if self._allowed(len(tasks)) > 1 else 0
+        warming = Warming(cold_kernels(policies, loops), beside)
         self._watch.begin(len(tasks))
         try:
             if self._places.executor == "ray" or (self._places.processes or 0) > 1:
-                for number in range(len(names)):
+                for number in range(len(kinds)):
                     warming.ready(number)
                 self._move(len(tasks))
-            here = Here(self._workloads, lambda task: warming.ready(names.index(task.contender.name)))
+            here = Here(
+                self._workloads, lambda task: warming.ready(kinds.index((task.contender.name, task.loop)))
+            )
             self._work_off(tasks, here)
         except KeyboardInterrupt:
             left = sum(self.cache.get(task.key) is None for task in tasks)

@@ -39,6 +39,7 @@ class Task:
         contender: policy and predictor.
         index: the replicate.
         label: what messages call it.
+        loop: module of the compiled loop it takes (`cluster_host.loop_of`).
     """
 
     key: str
@@ -46,6 +47,7 @@ class Task:
     contender: Contender
     index: int
     label: str
+    loop: str
 
 
 class Workloads:
