@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from evenstep.errors import InputError, PolicyError
 from evenstep.experiments import jobs
 from evenstep.experiments.contenders import contenders
 from evenstep.experiments.jobs import Plan, fingerprint, replicates, run_all
-from evenstep.request import Trace
+from evenstep.request import PrefixBlocks, Trace
 from evenstep.sim.cluster import Cluster
 
 TRACE = Trace(np.arange(5, 65), np.arange(60) % 7 + 1, np.arange(60) * 0.01, name="small")
@@ -39,6 +41,13 @@ def test_all_contenders_see_the_same_replicate_and_replicates_differ():
     assert fingerprint(first) == fingerprint(TRACE)
     assert fingerprint(second) != fingerprint(first)
     assert fingerprint(found.replicate(1)) == fingerprint(second)
+
+
+def test_prefix_blocks_are_part_of_what_a_trace_is():
+    blocks = PrefixBlocks(np.arange(60), np.arange(61), 16)
+    with_blocks, others = replace(TRACE, prefix_blocks=blocks), replace(blocks, ids=blocks.ids + 1)
+    prints = {fingerprint(t) for t in (TRACE, with_blocks, replace(TRACE, prefix_blocks=others))}
+    assert len(prints) == 3
 
 
 def test_digests_are_the_same_at_any_number_of_processes(tmp_path):

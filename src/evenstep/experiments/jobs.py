@@ -106,11 +106,16 @@ def replicates(plan: Plan) -> list[Trace]:
 
 
 def fingerprint(trace: Trace) -> str:
-    """SHA-256 of a trace's columns."""
+    """SHA-256 of a trace's columns, and of its prefix blocks if it has any."""
     found = hashlib.sha256()
     for name in COLUMNS:
         column = getattr(trace, name)
         found.update(name.encode() if column is None else column.tobytes())
+    blocks = trace.prefix_blocks
+    if blocks is not None:
+        found.update(f"blocks {blocks.block_tokens} {blocks.scope}".encode())
+        found.update(blocks.offsets.tobytes())
+        found.update(blocks.ids.tobytes())
     return found.hexdigest()
 
 

@@ -18,15 +18,23 @@ from evenstep.experiments.sweep_key import key_of
 from evenstep.request import Trace
 from evenstep.workload.yaml_file import Workload
 
-#: Path, limit, format, whether bad rows are left out, seed: what decides how a workload is read.
-SourceKey: TypeAlias = "tuple[str, int | None, str | None, bool, int]"
+#: Path, limit, format, whether bad rows are left out, seed, whether prefix blocks are read: what decides how a workload
+#: is read.
+SourceKey: TypeAlias = "tuple[str, int | None, str | None, bool, int, bool]"
 #: Replicates a process keeps, so that the policies of a point share them.
 KEPT = 8
 
 
 def source_key(settings: CompareSettings) -> SourceKey:
     """What decides how the workload of these settings is read."""
-    return settings.source, settings.limit, settings.format_name, settings.skip_bad_rows, settings.seed
+    return (
+        settings.source,
+        settings.limit,
+        settings.format_name,
+        settings.skip_bad_rows,
+        settings.seed,
+        settings.prefix_cache_blocks > 0,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +113,7 @@ class Workloads:
                 skip_bad_rows=settings.skip_bad_rows,
                 format_name=settings.format_name,
                 seed=settings.seed,
+                prefix_blocks=settings.prefix_cache_blocks > 0,
             )
         return self.sources[key]
 
