@@ -34,9 +34,9 @@ class Weighted:
     Raises:
         InputError: a weight that is not above 0.
 
-    Source: least connections as in Envoy (weighted least request, active bias 1) and LVS (shortest expected delay); the
-    turns as in gRPC's weighted round robin (static stride scheduler), which needs one counter. Measured weights, which
-    gRPC takes from the load its backends report, are left out: a worker's speed is its weight.
+    Source: least connections as LVS has it under the name shortest expected delay; the turns as in gRPC's weighted round
+    robin (proposal A58, static stride scheduler), which needs one counter. Measured weights, which gRPC takes from the
+    load its backends report, are left out: a worker's speed is its weight.
     """
 
     rule: Literal["least-connections", "round-robin"] = "least-connections"
