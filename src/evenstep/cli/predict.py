@@ -1,0 +1,85 @@
+"""``evenstep predict``: how good predictors of output lengths are on a trace."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+class Predict:
+    """The command."""
+
+    summary = "judge predictors of output lengths on a trace"
+    description = (
+        "evaluate lets predictors learn from the first part of a trace and judges them on the rest: how well they tell\n"
+        "who leaves within H steps (ROC-AUC, Brier score), how far the expected steps of those who do are off, how many\n"
+        "predictions pass the gate, and how many outputs lie inside their 10-90 % interval."
+    )
+    examples = (
+        "evenstep predict evaluate sample:azure-conv",
+        "evenstep predict evaluate trace.csv --predictor survival --predictor memorised:buckets=8 --horizon 40",
+        "evenstep predict evaluate trace.csv --predictor learned --report predictors.html",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        verbs = parser.add_subparsers(dest="verb", metavar="evaluate", required=True)
+        judged = verbs.add_parser("evaluate", help="learn from the first part of a trace, judge on the rest")
+        judged.add_argument("file", metavar="TRACE", help="trace file, workload YAML or sample:azure-conv")
+        judged.add_argument(
+            "--predictor", dest="predictors", action="append", metavar="NAME[:KEY=VALUE,...]",
+            help="a predictor to judge; may be given many times (default survival, memorised)",
+        )  # fmt: skip
+        judged.add_argument(
+            "--horizon", dest="horizons", action="append", type=int, metavar="H",
+            help="steps to look ahead; may be given many times (default 20, 40, 80)",
+        )  # fmt: skip
+        judged.add_argument(
+            "--train-share",
+            type=float,
+            default=0.5,
+            metavar="X",
+            help="share that is learned from (default 0.5)",
+        )
+        judged.add_argument("--limit", type=int, metavar="ROWS", help="read this many requests only")
+        judged.add_argument(
+            "--trace-format", metavar="NAME", help="format of the trace, when it is not recognised"
+        )
+        judged.add_argument("--skip-bad-rows", action="store_true", help="leave out bad rows, and count them")
+        judged.add_argument(
+            "--seed", type=int, default=0, metavar="N", help="seed of a synthetic workload (default 0)"
+        )
+        judged.add_argument(
+            "--format", choices=["table", "json"], default="table", help="what stdout gets (default table)"
+        )
+        judged.add_argument("--report", metavar="FILE.html", help="write a page with reliability curves")
+
+    def run(self, args: argparse.Namespace) -> int:
+        from evenstep.cli import _outputs as outputs
+        from evenstep.predict.evaluation import evaluate
+        from evenstep.report import prediction
+        from evenstep.workload.replicate import replicate
+        from evenstep.workload.sources import open_source
+
+        outputs.check_writable(args.report)
+        workload = open_source(
+            args.file, args.trace_format, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed
+        )
+        found = evaluate(
+            replicate(workload.source, 0, args.seed),
+            args.predictors or ["survival", "memorised"],
+            args.horizons or [20, 40, 80],
+            train_share=args.train_share,
+        )
+        if args.report is not None:
+            prediction.write_page(found, args.command_line, Path(args.report))
+        if args.format == "json":
+            outputs.print_json(prediction.json_object(found))
+            return 0
+        for line in prediction.text_lines(found):
+            print(line)
+        if args.report is not None:
+            print(f"report: {Path(args.report).resolve()}")
+        return 0
+
+
+command = Predict()

@@ -1,0 +1,217 @@
+"""How good predictors are on a trace they have not seen: BalanceRoute's Table 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenstep import names
+from evenstep.errors import InputError
+from evenstep.predict.intervals import interval
+from evenstep.predict.view import NOTHING, Active, Finished, counted_of, is_oracle
+from evenstep.request import F8, I8, Trace
+
+#: Bins of the reliability curve.
+BINS = 10
+_MOST = 400_000  # predictions a predictor and horizon; longer traces are thinned request by request
+_AT_ONCE = 20_000
+_MOST_INTERVALS = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Score:
+    """One predictor at one horizon.
+
+    Args:
+        predictor: as asked for.
+        horizon: H, steps.
+        predictions: how many were judged.
+        leaves_share: share of them whose request left within H steps.
+        auc: chance that a request that left got a higher P(r <= H) than one that did not; None without both kinds.
+        brier: mean square of P(r <= H) less what happened.
+        mae: mean distance of E[r | r <= H] from r over those that left, steps; None when none left.
+        gate_share: share of predictions that pass the gate.
+        too_short: predictions without enough history.
+        reliability: float64[3, BINS], for P(r <= H) in tenths: its mean, the share that left, predictions; nan in empty
+            bins.
+        coverage: share of outputs inside their 10-90 % interval at age 0, of those that have one; None without any.
+    """
+
+    predictor: str
+    horizon: int
+    predictions: int
+    leaves_share: float
+    auc: float | None
+    brier: float
+    mae: float | None
+    gate_share: float
+    too_short: int
+    reliability: F8
+    coverage: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """All scores on one trace.
+
+    Args:
+        trace: its name.
+        trained, judged: requests of the two parts.
+        scores: by predictor, then horizon, in the order asked.
+        notes: what the reader has to know.
+    """
+
+    trace: str
+    trained: int
+    judged: int
+    scores: tuple[Score, ...]
+    notes: tuple[str, ...]
+
+
+def evaluate(
+    trace: Trace,
+    predictors: Sequence[str],
+    horizons: Sequence[int] = (20, 40, 80),
+    *,
+    train_share: float = 0.5,
+) -> Evaluation:
+    """Let predictors learn from the first part of a trace and judge them on the rest, where they learn no more.
+
+    Every judged request is asked about at age 0 and each `refresh_every` tokens until it ends.
+
+    Args:
+        trace: requests in order of time.
+        predictors: names with options, as in ``survival:window=5000``; each starts knowing nothing.
+        horizons: H to judge at, steps.
+        train_share: share of the requests that is learned from.
+
+    Raises:
+        InputError: an unknown predictor or option, a horizon below 1, a share not between 0 and 1, or a part without
+            requests.
+    """
+    count = len(trace)
+    if not 0.0 < train_share < 1.0:
+        raise InputError("predict evaluate", "train-share", train_share, "a number between 0 and 1")
+    for horizon in horizons:
+        if horizon < 1:
+            raise InputError("predict evaluate", "horizon", horizon, "an integer >= 1")
+    cut = int(count * train_share)
+    if cut in (0, count):
+        raise InputError(trace.name or "trace", "requests", count, "enough for two parts, one to learn from")
+    notes = list(trace.notes)
+    if trace.arrival_s is None:
+        notes.append("The trace has no times: its order of rows stands for time.")
+    if trace.prompt_key is None:
+        notes.append("The trace has no prompt keys: memorised goes by the size of the prompt.")
+    if trace.max_tokens is None:
+        notes.append("The trace has no max_tokens: bounded has nothing to bound by.")
+    scores: list[Score] = []
+    for text in predictors:
+        predictor = names.build("predict", names.parse(text))
+        if is_oracle(predictor):
+            raise InputError("predict evaluate", "predictor", text, "one that does not know the answers")
+        _learn(predictor, trace, cut)
+        rows, thinned = _judged(trace, cut, getattr(predictor, "refresh_every", 16))
+        if thinned > 1:
+            notes.append(f"{text}: one in {thinned} requests of the second part is judged.")
+        inside = _coverage(predictor, trace, cut)
+        scores += [_score(predictor, text, horizon, trace, rows, inside) for horizon in horizons]
+    return Evaluation(trace.name, cut, count - cut, tuple(scores), tuple(dict.fromkeys(notes)))
+
+
+def area_under_curve(chance: F8, happened: F8) -> float | None:
+    """ROC-AUC from ranks, ties counting half; None when all or none happened.
+
+    Source: Mann-Whitney U over the product of both counts.
+    """
+    positive = int(happened.sum())
+    negative = happened.size - positive
+    if positive == 0 or negative == 0:
+        return None
+    _, place, count = np.unique(chance, return_inverse=True, return_counts=True)
+    rank = np.cumsum(count) - (count - 1) / 2.0
+    return float((rank[place][happened > 0].sum() - positive * (positive + 1) / 2) / (positive * negative))
+
+
+def reliability(chance: F8, happened: F8) -> F8:
+    """float64[3, BINS]: mean chance, share that happened and number of predictions of each tenth; nan where empty."""
+    place = np.minimum((chance * BINS).astype(np.int64), BINS - 1)
+    number = np.bincount(place, minlength=BINS).astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.bincount(place, weights=chance, minlength=BINS) / number
+        share = np.bincount(place, weights=happened, minlength=BINS) / number
+    return np.stack([mean, share, number])
+
+
+def _learn(predictor: Any, trace: Trace, cut: int) -> None:
+    key = trace.column("prompt_key")
+    for first in range(0, cut, 500):
+        rows = slice(first, min(first + 500, cut))
+        request = np.arange(rows.start, rows.stop)
+        predictor.learn(Finished(request, trace.prompt_tokens[rows], trace.output_tokens[rows], key[rows]))
+
+
+def _judged(trace: Trace, cut: int, every: int) -> tuple[tuple[I8, I8], int]:
+    """Row and age of every prediction, and and that one in so many requests has some."""
+    request = np.arange(cut, len(trace))
+    points = -(-trace.output_tokens[request] // every)
+    thinned = int(-(-points.sum() // _MOST))
+    request, points = request[::thinned], points[::thinned]
+    row = np.repeat(request, points)
+    starts = np.repeat(np.cumsum(points) - points, points)
+    return (row, (np.arange(row.size) - starts) * every), thinned
+
+
+def _active(trace: Trace, row: I8, age: I8) -> Active:
+    return Active(
+        row, age, trace.prompt_tokens[row], trace.column("prompt_key")[row],
+        _caps(trace)[row], NOTHING,
+    )  # fmt: skip
+
+
+def _caps(trace: Trace) -> I8:
+    """`max_tokens`, none where it is below the recorded output: the record is of another request then."""
+    cap: I8 = trace.column("max_tokens")
+    return np.where(cap >= trace.output_tokens, cap, 0)
+
+
+def _score(predictor: Any, text: str, horizon: int, trace: Trace, judged: tuple[I8, I8], inside: F8) -> Score:
+    row, age = judged
+    before = counted_of(predictor).get("too_short", 0)
+    steps, leaves = np.empty(row.size), np.empty(row.size)
+    for first in range(0, row.size, _AT_ONCE):
+        part = slice(first, first + _AT_ONCE)
+        answer = predictor.predict(_active(trace, row[part], age[part]), horizon)
+        steps[part], leaves[part] = answer.steps_left, answer.leaves
+    left = trace.output_tokens[row] - age
+    happened = (left <= horizon).astype(np.float64)
+    some = leaves > 0
+    expected = np.full(row.size, float(horizon))
+    expected[some] = np.clip((steps[some] - (1.0 - leaves[some]) * horizon) / leaves[some], 1.0, horizon)
+    error = np.abs(expected - left)[happened > 0]
+    return Score(
+        predictor=text,
+        horizon=horizon,
+        predictions=row.size,
+        leaves_share=float(happened.mean()),
+        auc=area_under_curve(leaves, happened),
+        brier=float(np.mean((leaves - happened) ** 2)),
+        mae=float(error.mean()) if error.size else None,
+        gate_share=float(np.mean(leaves >= getattr(predictor, "gate", 0.5))),
+        too_short=counted_of(predictor).get("too_short", 0) - before,
+        reliability=reliability(leaves, happened),
+        coverage=float(inside.mean()) if inside.size else None,
+    )
+
+
+def _coverage(predictor: Any, trace: Trace, cut: int) -> F8:
+    """For requests of the second part with an interval, whether their output lies in it: 1 or 0."""
+    request = np.arange(cut, len(trace))
+    request = request[:: max(1, request.size // _MOST_INTERVALS)]
+    low, high = interval(predictor, _active(trace, request, np.zeros_like(request)))
+    known = high > 0
+    output = trace.output_tokens[request][known]
+    return ((output >= low[known]) & (output <= high[known])).astype(np.float64)

@@ -1,0 +1,107 @@
+"""Bounds of an output length, for schedulers that plan with intervals: from a model, or made for simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.predict.history import LONGEST
+from evenstep.predict.view import Active
+from evenstep.request import F8, I8
+
+_FIRST_HORIZON = 1024
+_CELLS = 4_000_000  # of a curve that is asked for at once
+
+
+def interval(predictor: Any, active: Active, low: float = 0.1, high: float = 0.9) -> tuple[I8, I8]:
+    """Quantiles of the whole output length, given what has been produced.
+
+    Args:
+        predictor: one with a method `curve`, or with one of its own, ``interval(active, low, high)``.
+        active: N requests; age 0 = still waiting.
+        low, high: chances in 0..1 that the length is at most the lower, at most the upper bound.
+
+    Returns:
+        int64[N] each, tokens, lower at most upper; 0 and 0 where the model knows nothing of the next 16,384 tokens.
+
+    Raises:
+        InputError: chances out of order, or a predictor that has no curve.
+    """
+    if not 0.0 < low <= high <= 1.0:
+        raise InputError("interval", "low, high", f"{low:g}, {high:g}", "0 < low <= high <= 1")
+    own = getattr(predictor, "interval", None)
+    if own is not None:
+        return own(active, low, high)
+    if not hasattr(predictor, "curve"):
+        raise InputError(
+            "interval", "predictor", type(predictor).__name__, "a predictor with a method `curve`"
+        )
+    bounds = np.zeros((2, active.age.size), np.int64)
+    left = np.arange(active.age.size)
+    horizon = _FIRST_HORIZON
+    while left.size and horizon <= LONGEST:
+        unknown: list[I8] = []
+        for part in np.array_split(left, max(1, left.size * horizon // _CELLS)):
+            stays: F8 = predictor.curve(active.take(part), horizon)
+            is_done = stays[:, -1] <= 1.0 - high + 1e-12
+            done = part[is_done]
+            for row, chance in enumerate((low, high)):
+                ended = stays[is_done] <= 1.0 - chance + 1e-12
+                bounds[row, done] = active.age[done] + np.argmax(ended, axis=1)
+            unknown.append(part[~is_done & (stays[:, -1] < 1.0)])
+            if (
+                horizon == _FIRST_HORIZON
+            ):  # long outputs, or nothing known: look once further before giving up
+                unknown[-1] = part[~is_done]
+        left = np.concatenate(unknown)
+        horizon *= 16
+    return bounds[0], bounds[1]
+
+
+def constant(requests: int, low: int, high: int) -> tuple[I8, I8]:
+    """The same bounds for every request.
+
+    Raises:
+        InputError: bounds out of order or below 1.
+    """
+    if not 1 <= low <= high:
+        raise InputError("interval", "low, high", f"{low}, {high}", "1 <= low <= high")
+    return np.full(requests, low, np.int64), np.full(requests, high, np.int64)
+
+
+def bucketed(output_tokens: I8, edges: Sequence[int]) -> tuple[I8, I8]:
+    """The bounds of the bucket each true length lies in; simulation only.
+
+    Args:
+        output_tokens: int64[N], true lengths, none above the last edge.
+        edges: upper bounds of the buckets, ascending; the first bucket starts at 1.
+
+    Raises:
+        InputError: edges that do not ascend from 1 or more, or a length above the last.
+    """
+    upper = np.array(edges, dtype=np.int64)
+    if upper.size == 0 or upper[0] < 1 or np.any(np.diff(upper) <= 0):
+        raise InputError("interval", "edges", list(edges), "ascending integers >= 1")
+    if output_tokens.size and output_tokens.max() > upper[-1]:
+        raise InputError(
+            "interval", "edges", int(upper[-1]), f"a last edge of at least {output_tokens.max()}"
+        )
+    bucket = np.searchsorted(upper, output_tokens, side="left")
+    lower = np.concatenate([[1], upper[:-1] + 1])
+    return lower[bucket], upper[bucket]
+
+
+def around(output_tokens: I8, share: float) -> tuple[I8, I8]:
+    """The true length less and more a share of it, rounded outwards, at least 1; simulation only.
+
+    Raises:
+        InputError: a share below 0.
+    """
+    if not share >= 0.0:
+        raise InputError("interval", "share", share, "a number >= 0")
+    low = np.floor(output_tokens * (1.0 - min(share, 1.0))).astype(np.int64)
+    high = np.ceil(output_tokens * (1.0 + share)).astype(np.int64)
+    return np.maximum(low, 1), high

@@ -1,0 +1,127 @@
+"""What an evaluation of predictors says: a table, JSON, and a page with reliability curves."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.measure.output_file import replacing
+from evenstep.predict.evaluation import Evaluation, Score
+from evenstep.report.svg import Board, Scale
+
+HEADINGS = (
+    "predictor", "H", "predictions", "left within H", "AUC", "Brier", "MAE steps", "past gate", "too short", "in 10-90 %",
+)  # fmt: skip
+
+
+def cells(score: Score) -> tuple[str, ...]:
+    """One row of the table; a dash where a measure has no value."""
+    return (
+        score.predictor, str(score.horizon), f"{score.predictions:,}", f"{score.leaves_share:.1%}",
+        _number(score.auc, 3), f"{score.brier:.3f}", _number(score.mae, 1), f"{score.gate_share:.1%}",
+        f"{score.too_short:,}", "-" if score.coverage is None else f"{score.coverage:.1%}",
+    )  # fmt: skip
+
+
+def text_lines(found: Evaluation) -> list[str]:
+    """The table and what has to be said about it."""
+    rows = [HEADINGS, *(cells(score) for score in found.scores)]
+    wide = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
+    lines = [
+        "  ".join(
+            [row[0].ljust(wide[0]), *(cell.rjust(w) for cell, w in zip(row[1:], wide[1:], strict=True))]
+        )
+        for row in rows
+    ]
+    return [sentence(found), "", *lines, "", *(f"note: {note}" for note in found.notes)]
+
+
+def sentence(found: Evaluation) -> str:
+    """What was learned from and what was judged."""
+    return f"{found.trace}: learned from the first {found.trained:,} requests, judged on the {found.judged:,} after them."
+
+
+def json_object(found: Evaluation) -> dict[str, Any]:
+    """The machine-readable form."""
+    return {
+        "trace": found.trace,
+        "trained": found.trained,
+        "judged": found.judged,
+        "scores": [_score_object(score) for score in found.scores],
+        "notes": list(found.notes),
+    }
+
+
+def write_page(found: Evaluation, command: str, path: Path) -> None:
+    """Write the table and one reliability curve a horizon as a self-contained page.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    style = files("evenstep.report").joinpath("report.css").read_text(encoding="utf-8")
+    head = "".join(f"<th>{escape(name)}</th>" for name in HEADINGS)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells(score))}</tr>" for score in found.scores
+    )
+    horizons = list(dict.fromkeys(score.horizon for score in found.scores))
+    charts = "".join(_reliability(found, horizon) for horizon in horizons)
+    notes = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>evenstep: predictors on {escape(found.trace)}</title><style>{style}</style></head><body><main>"
+        f"<h1>Predictors on {escape(found.trace)}</h1><p>{escape(sentence(found))}</p>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{charts}"
+        f"<ul>{notes}</ul><p><code>{escape(command)}</code></p></main></body></html>\n"
+    )
+    with replacing(path) as out:
+        out.write(page.encode())
+
+
+def _reliability(found: Evaluation, horizon: int) -> str:
+    """Share that left against the chance that was told; on the diagonal a chance means what it says."""
+    board = Board(Scale(0.0, 1.0), Scale(0.0, 1.0), label=f"reliability at H = {horizon}")
+    board.axes("told chance to leave within H", "share that left")
+    diagonal = np.array([0.0, 1.0])
+    board.line(diagonal, diagonal, 0, "grid")
+    names: list[str] = []
+    for number, score in enumerate(s for s in found.scores if s.horizon == horizon):
+        mean, share, _ = score.reliability
+        known = np.isfinite(mean)
+        board.line(mean[known], share[known], number)
+        names.append(f'<span class="key c{number % 8}"></span> {escape(score.predictor)}')
+    caption = f"H = {horizon}: {', '.join(names)}. The diagonal is a chance that means what it says."
+    return f"<figure>{board.svg()}<figcaption>{caption}</figcaption></figure>"
+
+
+def _score_object(score: Score) -> dict[str, Any]:
+    told, left, count = score.reliability
+    return {
+        "predictor": score.predictor,
+        "horizon": score.horizon,
+        "predictions": score.predictions,
+        "leaves_share": score.leaves_share,
+        "auc": score.auc,
+        "brier": score.brier,
+        "mae_steps": score.mae,
+        "gate_share": score.gate_share,
+        "too_short": score.too_short,
+        "coverage_10_90": score.coverage,
+        "reliability": [
+            {"told": _plain(a), "left": _plain(b), "predictions": int(n)}
+            for a, b, n in zip(told, left, count, strict=True)
+        ],
+    }
+
+
+def _plain(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def _number(value: float | None, places: int) -> str:
+    return "-" if value is None else f"{value:.{places}f}"

@@ -1,0 +1,96 @@
+"""The evaluation of predictors on a trace they have not seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenstep.errors import InputError
+from evenstep.predict import evaluation
+from evenstep.predict.evaluation import area_under_curve, evaluate, reliability
+from evenstep.request import Trace
+
+
+def trace(outputs, **columns):
+    outputs = np.array(outputs, dtype=np.int64)
+    return Trace(np.full(outputs.size, 10), outputs, name="made", **columns)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=25))
+def test_the_area_is_the_chance_to_rank_a_pair_rightly(pairs):
+    chance = np.array([p / 5 for p, _ in pairs])
+    happened = np.array([float(y) for _, y in pairs])
+    won = [(a > b) + 0.5 * (a == b) for a in chance[happened > 0] for b in chance[happened == 0]]
+    assert area_under_curve(chance, happened) == (pytest.approx(np.mean(won)) if won else None)
+
+
+def test_reliability_is_by_tenths():
+    told, left, count = reliability(np.array([0.05, 0.05, 0.15, 1.0]), np.array([0.0, 1.0, 1.0, 1.0]))
+    assert count.tolist() == [2, 1, 0, 0, 0, 0, 0, 0, 0, 1]
+    assert (told[0], left[0], told[9], left[9]) == (0.05, 0.5, 1.0, 1.0)
+    assert np.isnan(told[2:9]).all()
+
+
+def test_outputs_that_are_all_alike_are_told_exactly():
+    found = evaluate(trace([50] * 40), ["survival"], (20, 60))
+    near, far = found.scores
+    assert (found.trained, found.judged) == (20, 20)
+    assert near.predictions == 20 * 4  # at ages 0, 16, 32, 48
+    assert (near.auc, near.brier, near.mae) == (1.0, 0.0, 0.0)
+    assert near.leaves_share == near.gate_share == 0.5
+    assert far.auc is None  # everybody leaves within 60
+    assert near.coverage == 1.0
+
+
+def test_predictors_learn_from_the_first_part_only():
+    found = evaluate(trace([10] * 30 + [100] * 30), ["survival", "memorised"], (20,))
+    for score in found.scores:
+        assert score.too_short == 30 * 6  # nothing longer than 10 was seen: ages 16 to 96
+        assert score.coverage == 0.0
+    assert (
+        evaluate(trace([10] * 30 + [100] * 30), ["survival"], (20,), train_share=0.9).scores[0].too_short == 0
+    )
+
+
+def test_memorised_is_better_where_prompts_come_back():
+    rng = np.random.default_rng(4)
+    key = rng.integers(1, 21, 800)
+    output = 30 + 20 * key + rng.integers(-3, 4, 800)
+    survival, memorised = evaluate(trace(output, prompt_key=key), ["survival", "memorised"], (20,)).scores
+    assert memorised.auc > 0.99 > survival.auc
+    assert memorised.mae < survival.mae
+    assert memorised.brier < survival.brier / 4
+
+
+def test_what_a_trace_lacks_is_said_and_a_cap_below_its_output_is_none():
+    caps = np.full(40, 30)
+    found = evaluate(trace([50] * 40, max_tokens=caps), ["bounded"], (20,))
+    assert found.scores[0].auc == 1.0
+    assert any("order of rows" in note for note in found.notes)
+    assert any("no prompt keys" in note for note in found.notes)
+    assert not any("max_tokens" in note for note in found.notes)
+
+
+def test_a_long_trace_is_thinned_by_whole_requests_and_it_is_said(monkeypatch):
+    monkeypatch.setattr(evaluation, "_MOST", 30)
+    found = evaluate(trace([50] * 40), ["survival"], (20,))
+    assert found.scores[0].predictions == 4 * 7  # every third of 20 requests
+    assert any("one in 3 requests" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "predictor", "horizon", "share", "said"),
+    [
+        ([5], "survival", 20, 0.5, "requests is 1"),
+        ([5] * 9, "survival", 0, 0.5, "horizon is 0"),
+        ([5] * 9, "survival", 20, 1.0, "train-share is 1.0"),
+        ([5] * 9, "oracle", 20, 0.5, "predictor is 'oracle'"),
+        ([5] * 9, "survivor", 20, 0.5, "Did you mean survival"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_named(outputs, predictor, horizon, share, said):
+    with pytest.raises(InputError, match=said):
+        evaluate(trace(outputs), [predictor], (horizon,), train_share=share)
