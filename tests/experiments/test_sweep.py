@@ -48,10 +48,13 @@ def test_processes_give_the_same_bytes(tmp_path):
 
 def test_a_sweep_that_grows_runs_only_what_is_new(tmp_path):
     sweep(tiny(), cache=tmp_path)
+    more = tiny(over={"workers": [2, 4, 5]}, policies=["br-0", "jsq"])
+    left = [task.label for task in Sweep(more, cache=tmp_path).tasks()]
+    assert len(left) == 4
+    assert all(label.startswith("point 2 (workers=5), ") for label in left)
     heard = Heard()
-    sweep(tiny(over={"workers": [2, 4, 5]}, policies=["br-0", "jsq"]), cache=tmp_path, progress=heard)
-    assert len(heard.labels) == 4
-    assert all("workers=5" in label for label in heard.labels)
+    sweep(more, cache=tmp_path, progress=heard)
+    assert heard.labels == ["br-0", "br-0", "jsq", "jsq"]
 
 
 def test_a_damaged_cache_is_mended(tmp_path):

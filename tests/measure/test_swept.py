@@ -79,6 +79,13 @@ def test_the_table_has_a_row_a_run_with_every_number(tmp_path):
     assert orjson.loads(table.schema.metadata[b"evenstep"])["parameters"] == ["workers", "arrivals"]
 
 
+def test_a_metric_that_no_run_has_is_a_column_of_numbers(tmp_path):
+    runs = tuple(((run(0, None), run(1, None)),) for _ in range(4))
+    write_swept(swept(runs=runs), tmp_path / "s.parquet")
+    column = pq.read_table(tmp_path / "s.parquet").column("idle_share")
+    assert column.type == "double" and column.null_count == 8
+
+
 def test_the_same_sweep_gives_the_same_bytes(tmp_path):
     write_swept(swept(), tmp_path / "a")
     write_swept(swept(), tmp_path / "b")

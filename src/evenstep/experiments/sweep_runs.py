@@ -153,7 +153,7 @@ class Runs:
         assert ended.result is not None
         self.cache.put(ended.task.key, ended.result)
         self.made += 1
-        self._watch.advance(ended.task.label)
+        self._watch.advance(ended.task.contender.name)
         return ended.result
 
 

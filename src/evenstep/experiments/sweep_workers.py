@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pickle
 import signal
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from multiprocessing import connection, get_context
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing import connection, get_context, resource_tracker
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from evenstep.errors import EvenstepError
 from evenstep.experiments.sweep_task import Ended, SourceKey, Task, Workloads, attempt, carry_out
@@ -98,8 +98,7 @@ class Processes:
                 return
 
     def wait(self) -> Ended:
-        (ready, *_) = connection.wait(list(self._busy))
-        assert isinstance(ready, Connection)
+        ready = cast("Connection", connection.wait(list(self._busy))[0])
         worker, task = self._busy.pop(ready)
         try:
             ended: Ended = ready.recv()
@@ -120,9 +119,11 @@ class _Worker:
     def __init__(self, packed: bytes) -> None:
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, packed), daemon=True)
-        self.process.start()
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        with _interrupts_later():
+            self.process.start()
         theirs.close()
+        self.pipe.send_bytes(packed)
 
     def how_it_died(self) -> str:
         self.pipe.close()
@@ -140,11 +141,25 @@ class _Worker:
         self.process.join()
 
 
-def _serve(pipe: Connection, packed: bytes) -> None:
+@contextmanager
+def _interrupts_later() -> Generator[None]:
+    """Ctrl-C comes after the block, and never to what is started inside: it is for the process that asked."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # the first process starts it, and it would let the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve(pipe: Connection) -> None:
     """What a process does: one task after the other, until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asked
-    workloads = Workloads(pickle.loads(packed))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(EOFError, OSError):
+        workloads = Workloads(pickle.loads(pipe.recv_bytes()))
         while True:
             task: Any = pipe.recv()
             pipe.send(attempt(task, workloads))

@@ -159,7 +159,13 @@ def write_swept(swept: Swept, path: Path) -> int:
         "until": swept.until,
         "versions": dict(swept.versions),
     }
-    made = pa.table({name: pa.array(values) for name, values in columns.items()})
+    made = pa.table(
+        {
+            # a metric that no run has is still a number
+            name: pa.array(values, pa.float64() if all(v is None for v in values) else None)
+            for name, values in columns.items()
+        }
+    )
     with replacing(path) as out:
         pq.write_table(made.replace_schema_metadata({_KEY: orjson.dumps(head)}), out, compression="zstd")
     return made.num_rows
