@@ -41,11 +41,6 @@ def test_a_sweep_stopped_after_half_and_resumed_gives_the_same_bytes(tmp_path):
     assert written(resumed, tmp_path / "resumed.parquet") == whole
 
 
-def test_processes_give_the_same_bytes(tmp_path):
-    here = written(sweep(tiny()), tmp_path / "here.parquet")
-    assert written(sweep(tiny(), processes=2), tmp_path / "there.parquet") == here
-
-
 def test_a_sweep_that_grows_runs_only_what_is_new(tmp_path):
     sweep(tiny(), cache=tmp_path)
     more = tiny(over={"workers": [2, 4, 5]}, policies=["br-0", "jsq"])

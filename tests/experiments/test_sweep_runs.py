@@ -12,6 +12,7 @@ from tests.experiments.sweeps import Heard, tiny
 from evenstep.errors import InputError, PolicyError
 from evenstep.experiments import sweep_runs
 from evenstep.experiments.sweep import Sweep, sweep
+from evenstep.measure.swept import write_swept
 
 #: A policy that kills its process unless a file is there; with `once` it makes the file first.
 DEADLY = """
@@ -35,14 +36,13 @@ def deadly(tmp_path: Path, once: bool) -> str:
     return str(path)
 
 
-def test_a_run_whose_process_is_killed_is_tried_again_and_said(tmp_path):
+def test_processes_give_the_same_bytes_also_when_one_is_killed_and_its_run_tried_again(tmp_path):
     heard = Heard()
-    asked = tiny(
-        over={"workers": [2]}, policies=[deadly(tmp_path, once=True)], fixed={"limit": 60, "seeds": 1}
-    )
-    found = sweep(asked, processes=2, progress=heard)
+    asked = tiny(over={"workers": [2]}, policies=["br-0", deadly(tmp_path, once=True)])
+    write_swept(sweep(asked, processes=2, progress=heard), tmp_path / "there")
     assert any("its process was killed by SIGKILL; tried again" in line for line in heard.lines)
-    assert len(found.runs[0][0]) == 1
+    write_swept(sweep(asked), tmp_path / "here")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
 
 def test_a_run_that_kills_its_process_twice_is_named_and_finished_runs_are_kept(tmp_path, monkeypatch):

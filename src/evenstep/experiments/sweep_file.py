@@ -34,6 +34,8 @@ ELSEWHERE = {
 }
 #: Settings of `compare` by name.
 SETTINGS: tuple[str, ...] = tuple(f.name for f in dataclasses.fields(CompareSettings))
+#: Settings that cannot be swept: what makes replicates differ is no parameter.
+_NEVER_SWEPT = ("policies", "baseline", "processes", "seeds", "seed")
 #: Prefixes of an option that every policy (or predictor) which has it is given.
 OPTIONS = ("policy.", "predictor.")
 #: Shown when nobody says what.
@@ -94,7 +96,7 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> tuple[SweepFile, Docum
         field = f"over.{name}"
         if name.startswith(OPTIONS):
             continue
-        _check_setting(document, field, name, ("policies", "baseline", "processes", "seeds"))
+        _check_setting(document, field, name, _NEVER_SWEPT)
         if name in found.fixed:
             raise InputError(document.where(field), field, "also under fixed", "one of the two places")
     if not found.over:
@@ -159,7 +161,7 @@ def schema() -> dict[str, Any]:
             "description": one.get("description", ""),
         }
         for name, one in {**kept, "source": settings["source"]}.items()
-        if name != "seeds"
+        if name not in _NEVER_SWEPT
     }
     found["properties"] |= {
         "fixed": {
@@ -207,7 +209,7 @@ def _plain(one: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_setting(document: Document, field: str, name: str, elsewhere: tuple[str, ...]) -> None:
     if name in elsewhere:
-        hint = ELSEWHERE.get(name, "Replicates stand under `fixed.seeds`.")
+        hint = ELSEWHERE.get(name, "Replicates stand under `fixed`.")
         raise InputError(document.where(field), "key", field, "another setting", hint)
     if name not in SETTINGS:
         known = [*(n for n in SETTINGS if n not in elsewhere), *(f"{prefix}OPTION" for prefix in OPTIONS)]
