@@ -1,0 +1,93 @@
+"""What outputs were like lately: features of a request that know nothing of the future."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from evenstep import streams
+from evenstep.predict.view import Active, Finished
+from evenstep.request import F8, I8
+
+#: Shares of the new in the moving averages, and completions of the rolling statistics.
+_FAST, _SLOW, _ROLLING = 0.1, 0.01, 128
+_STATISTICS = 5
+
+
+@dataclass(slots=True, eq=False)
+class Recent:
+    """The latest completions, each with the statistics of those before it.
+
+    Features of a row: prompt tokens, age, fast and slow moving average of outputs, mean and standard deviation of the
+    last 128 outputs, mean of their prompts.
+
+    Args:
+        window: most completions that are kept.
+
+    Attributes:
+        learned: completions learned so far.
+    """
+
+    window: int
+    learned: int = field(default=0, init=False)
+    _prompt: I8 = field(init=False, repr=False)
+    _output: I8 = field(init=False, repr=False)
+    _before: F8 = field(init=False, repr=False)
+    _now: F8 = field(init=False, repr=False)
+    _last: F8 = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._prompt, self._output = np.zeros(self.window, np.int64), np.zeros(self.window, np.int64)
+        self._before = np.zeros((self.window, _STATISTICS))
+        self._now = np.zeros(_STATISTICS)
+        self._last = np.zeros((2, _ROLLING))
+
+    def learn(self, finished: Finished) -> None:
+        """Enter completions in order."""
+        for prompt, output in zip(
+            finished.prompt_tokens.tolist(), finished.output_tokens.tolist(), strict=True
+        ):
+            place = self.learned % self.window
+            self._prompt[place], self._output[place] = prompt, output
+            self._before[place] = self._now
+            self._advance(prompt, output)
+
+    def features(self, active: Active) -> F8:
+        """float64[N, 7], features of running requests now."""
+        count = active.age.size
+        rows: F8 = np.zeros((count, 2 + _STATISTICS))
+        rows[:, 0] = active.prompt_tokens
+        rows[:, 1] = active.age
+        rows[:, 2:] = self._now
+        return rows
+
+    def walked(self, ages: int) -> tuple[F8, I8, F8]:
+        """Every completion at up to so many ages, one by keyed chance in each of as many equal parts of its life.
+
+        Returns:
+            features float64[M, 7]; tokens left int64[M], >= 1; weights float64[M], tokens a row stands for.
+        """
+        held = min(self.learned, self.window)
+        output = self._output[:held]
+        count = np.minimum(output, ages)
+        row = np.repeat(np.arange(held, dtype=np.int64), count)
+        number = np.arange(row.size, dtype=np.int64)
+        part = number - np.repeat(np.cumsum(count) - count, count)
+        chance = streams.uniform(0, "learned-age", number)
+        age = ((part + chance) * output[row] / count[row]).astype(np.int64)
+        features: F8 = np.empty((row.size, 2 + _STATISTICS), np.float64)
+        features[:, 0] = self._prompt[row]
+        features[:, 1] = age
+        features[:, 2:] = self._before[row]
+        return features, output[row] - age, (output[row] / count[row]).astype(np.float64)
+
+    def _advance(self, prompt: int, output: int) -> None:
+        """The statistics after one more completion."""
+        self._last[:, self.learned % _ROLLING] = prompt, output
+        self.learned += 1
+        held = self._last[:, : min(self.learned, _ROLLING)]
+        fast, slow = (output, output) if self.learned == 1 else self._now[:2]
+        self._now[0] = fast + _FAST * (output - fast)
+        self._now[1] = slow + _SLOW * (output - slow)
+        self._now[2], self._now[3], self._now[4] = held[1].mean(), held[1].std(), held[0].mean()
