@@ -35,7 +35,7 @@ def differences(
     except EvenstepError as error:
         wanted = error
     found: list[str] = []
-    short = fits(cluster, step_time.table(), horizon_of(policy), 1, 1)
+    short = fits(cluster, step_time.table(), horizon_of(policy))
     for door, decisions in itertools.product(doors, (True, False) if short else (True,)):
         try:
             given = simulate(trace, policy, predictor=new(), door=door, decisions=decisions, **options)

@@ -110,7 +110,7 @@ def test_worker_samples_fill_their_table_at_a_stride():
 
 def test_the_loop_of_a_run_depends_on_the_fleet_and_on_the_policy_s_kernel():
     named = [
-        loop_of(TRACE, policy, cluster, ONE)
+        loop_of(policy, cluster, ONE)
         for policy in (FCFS(), Oldest())
         for cluster in (Cluster(2, 1), Cluster(2, 1, groups=(1, 1)))
     ]

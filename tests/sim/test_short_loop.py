@@ -94,15 +94,6 @@ def test_laws_decisions_and_policies_that_look_ahead_take_the_long_one():
     assert not is_short(SATURATED, policy=Fingerprint(horizon=1))
 
 
-def test_a_calendar_that_would_overflow_or_outgrow_memory_is_not_begun():
-    law = STEP.table()
-    assert short_loop.fits(SATURATED, law, 0, 200_000, 1 << 40)
-    assert not short_loop.fits(SATURATED, law, 0, 300_000, 1 << 40)
-    assert not short_loop.fits(SATURATED, law, 0, 200_000, 1 << 47)
-    assert not short_loop.fits(Cluster(4, 3, drift=Drift(growth=0.5)), law, 0, 200_000, 1 << 40)
-    assert not short_loop.fits(Cluster(2, 1 << 14), law, 0, 1, 1)
-
-
 @pytest.mark.parametrize("cluster", [SATURATED, TIMED], ids=["saturated", "timed"])
 @pytest.mark.parametrize("name", ["fcfs", "jsq", "least-load", "br-0"])
 def test_both_loops_give_the_same_tables_samples_and_metrics(cluster, name):

@@ -45,12 +45,26 @@ def test_local_times_are_those_of_the_law_and_leave_others_alone(load):
     assert (largest, total) == (pytest.approx(wanted[1:].max()), pytest.approx(wanted[1:].sum()))
 
 
-def test_energy_is_busy_time_at_full_power_and_a_power_law_below():
-    table, count_power = at.root_table(1.0 - GAMMA), np.array([0.0, 0.1, 4.0])
-    running, load, local = np.array([1, 2, 0]), np.array([20, 40, 0]), np.zeros(3)
+@pytest.mark.parametrize(
+    "running", [[1, 2, 0], [1, 1, 1], [3, 3, 3], [2, 3, 3]], ids=["some", "alike", "full power", "partly"]
+)
+def test_energy_is_busy_time_at_full_power_and_a_power_law_below(running):
+    table, full_power_s = at.root_table(1.0 - GAMMA), 0.9
+    count_power = (np.arange(4) * full_power_s) ** GAMMA
+    running, load, local = np.array(running), np.array([20, 40, 0]), np.zeros(3)
     overhead, slope, duration = 0.5, 0.05, 2.5
     busy, average = plainly(step_kernel.energy)(
-        running, load, local, 0, slope, overhead, np.float64(duration), count_power, table
+        running,
+        load,
+        local,
+        0,
+        slope,
+        overhead,
+        slope * 60,
+        np.float64(duration),
+        full_power_s,
+        count_power,
+        table,
     )
     seconds = overhead + slope * load
     powers = count_power[running]

@@ -124,7 +124,7 @@ def _prepared(
     )
     check_fits(found, source)
     trace, policy = replicate(source, 0, settings.seed), one.build()[0]
-    notice = compile_notice([policy], [loop_of(trace, policy, cluster, step_time)])
+    notice = compile_notice([policy], [loop_of(policy, cluster, step_time)])
     if notice:
         Bar(lines=outputs.lines_of(args.format)).say(notice)
     recorded = args.records is not None

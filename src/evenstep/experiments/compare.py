@@ -235,7 +235,7 @@ def run_comparison(
     watch = progress if progress is not None else Silent()
     traces = replicates(plan)
     policies = [one.build()[0] for one in asked]
-    loops = [loop_of(traces[0], policy, plan.cluster, plan.step_time) for policy in policies]
+    loops = [loop_of(policy, plan.cluster, plan.step_time) for policy in policies]
     notice = compile_notice(policies, loops)
     if notice:
         watch.say(notice)

@@ -176,9 +176,8 @@ class Sweep:
         except InputError as error:
             raise at(found.label, error) from None
         self._plans[point] = plan
-        trace, _ = self._workloads.replicate(plan, found.settings, 0)
         self._loops[point] = [
-            loop_of(trace, one.build()[0], plan.cluster, plan.step_time) for one in found.contenders
+            loop_of(one.build()[0], plan.cluster, plan.step_time) for one in found.contenders
         ]
         self._indices[point] = self._differing(point, found.settings.seeds)
         if len(self._indices[point]) < found.settings.seeds:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import inlined, route_kernel
-from evenstep.routing.filling_kernel import close, open_workers, unlimited
-from evenstep.routing.view import WAITING_LOAD
+from evenstep.routing.filling_kernel import close, most_free, one_each, open_workers, unlimited
+from evenstep.routing.view import FREE_SLOTS, WAITING_LOAD
 
 
 def scratch(workers, waiting, horizon, parameters):
@@ -15,20 +15,11 @@ def scratch(workers, waiting, horizon, parameters):
 
 
 @inlined
-def _by_levels(n, index, slots, waiting, worker):
+def _by_levels(free, waiting, worker):
     """Most free slots first, lowest index on ties, where only slots limit: each level of free slots is one pass."""
-    level = 0
-    for j in range(n):
-        level = max(level, slots[j])
-    i = 0
+    level, i = most_free(free), 0
     while level > 0 and i < waiting:
-        for j in range(n):
-            if slots[j] == level:
-                worker[i] = index[j]
-                slots[j] = level - 1
-                i += 1
-                if i == waiting:
-                    break
+        i = one_each(level, 0, free.size, free, worker, i, waiting)
         level -= 1
 
 
@@ -42,10 +33,10 @@ def route_into(
     G = workers_i.shape[1]
     index, slots, kv = scratch_i[:G], scratch_i[G : 2 * G], scratch_f[:G]
     by_index = parameters[0] == 1.0
-    n = open_workers(workers_i, workers_f, index, slots, kv)
-    if not by_index and unlimited(n, kv):
-        _by_levels(n, index, slots, waiting, worker)
+    if not by_index and unlimited(workers_f):
+        _by_levels(workers_i[FREE_SLOTS], waiting, worker)
         return np.nan
+    n = open_workers(workers_i, workers_f, index, slots, kv)
     for i in range(waiting):
         if n == 0:
             break

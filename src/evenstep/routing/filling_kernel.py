@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import jit
-from evenstep.routing.view import FREE_SLOTS, KV_FREE, SINCE_S
+from evenstep.compiled import inlined, jit
+from evenstep.routing.view import FREE_SLOTS, HOLD, ID, KV_FREE, SINCE_S
+from evenstep.streams_kernel import uniform_from
 
 
 @jit
@@ -31,12 +32,78 @@ def open_workers(workers_i, workers_f, index, slots, kv):
 
 
 @jit
-def unlimited(n, kv):
-    """Whether KV memory limits none of the n listed workers: then no request has to be asked whether it fits."""
+def unlimited(workers_f):
+    """Whether KV memory limits no worker: then no request has to be asked whether it fits."""
+    free = workers_f[KV_FREE]
     limited = 0
-    for j in range(n):
-        limited += kv[j] < np.inf
+    for g in range(free.size):
+        limited += free[g] < np.inf
     return limited == 0
+
+
+@inlined
+def one_each(level, low, high, free, worker, i, waiting):
+    """Send requests i, i+1, ... to those of the workers low..high-1 that have `level` free slots or more, one each.
+
+    Returns:
+        int64, the next request.
+    """
+    if waiting - i < high - low:
+        for g in range(low, high):
+            if i < waiting and free[g] >= level:
+                worker[np.uintp(i)] = g
+                i += 1
+        return i
+    for g in range(low, high):  # without a branch: which workers have a slot cannot be foretold
+        worker[np.uintp(i)] = g
+        i += free[g] >= level
+    if i < waiting:
+        worker[np.uintp(i)] = HOLD  # written for a worker without a slot
+    return i
+
+
+@inlined
+def most_free(free):
+    """The largest number of free slots."""
+    most = free[0]
+    for g in range(free.size):
+        most = max(most, free[g])
+    return most
+
+
+@inlined
+def total(free):
+    """Free slots in all."""
+    slots = np.int64(0)
+    for g in range(free.size):
+        slots += free[g]
+    return slots
+
+
+@inlined
+def list_open(free, index):
+    """`open_workers` where only slots limit: the list alone."""
+    n = 0
+    for g in range(free.size):
+        index[np.uintp(n)] = g
+        n += free[g] > 0
+    return n
+
+
+@inlined
+def strike(place, n, index):
+    """Take a worker off the list `list_open` made; returns the new length."""
+    for j in range(place, n - 1):
+        index[np.uintp(j)] = index[np.uintp(j + 1)]
+    return n - 1
+
+
+@inlined
+def cast(dice, draw, first, count, waiting_i, chance):
+    """The `draw`-th draws of `count` requests at once: one by one each would wait for the last one's guesses."""
+    ids = waiting_i[ID, first : first + count]
+    for i in range(count):
+        chance[i] = uniform_from(dice, ids[i], draw)
 
 
 @jit

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import inlined, route_kernel
-from evenstep.routing.filling_kernel import close_keyed, open_workers, unlimited
+from evenstep.routing.filling_kernel import cast, close_keyed, open_workers, total, unlimited
 from evenstep.routing.view import ID, QUEUED, RUNNING, WAITING_LOAD
 from evenstep.streams import stream_number
 from evenstep.streams_kernel import head, uniform_from
@@ -16,11 +16,11 @@ _LONG = 1 << 62
 
 
 def scratch(workers, waiting, horizon, parameters):
-    return 4 * workers, workers
+    return 4 * workers, workers + waiting
 
 
 @inlined
-def _by_length(dice, first, waiting, waiting_i, by_chance, n, index, slots, queue, ties, worker):
+def _by_length(chance, by_chance, waiting, n, index, slots, queue, ties, worker):
     """Where only slots limit: all workers of the shortest queue are drawn from until none is left, then the next length."""
     i = 0
     while i < waiting:
@@ -36,7 +36,7 @@ def _by_length(dice, first, waiting, waiting_i, by_chance, n, index, slots, queu
         while count > 0 and i < waiting:
             k = 0
             if by_chance and count > 1:
-                k = int(uniform_from(dice, waiting_i[ID, first + i], 0) * count)
+                k = int(chance[i] * count)
             best = ties[k]
             count -= 1
             for place in range(k, count):
@@ -61,20 +61,11 @@ def route_into(
     n = open_workers(workers_i, workers_f, index, slots, kv)
     for j in range(n):
         queue[j] = workers_i[RUNNING, index[j]] + workers_i[QUEUED, index[j]]
-    if unlimited(n, kv):
-        _by_length(
-            dice,
-            first,
-            waiting,
-            waiting_i,
-            by_chance,
-            n,
-            index,
-            slots,
-            queue,
-            scratch_i[3 * G : 4 * G],
-            worker,
-        )
+    if unlimited(workers_f):
+        chance, sent = scratch_f[G:], min(waiting, total(slots[:n]))
+        if by_chance:
+            cast(dice, 0, first, sent, waiting_i, chance)
+        _by_length(chance, by_chance, sent, n, index, slots, queue, scratch_i[3 * G : 4 * G], worker)
         return np.nan
     for i in range(waiting):
         if n == 0:

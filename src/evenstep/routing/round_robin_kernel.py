@@ -3,13 +3,24 @@
 
 from __future__ import annotations
 
-from evenstep.compiled import route_kernel
-from evenstep.routing.filling_kernel import close, open_workers
-from evenstep.routing.view import WAITING_LOAD
+from evenstep.compiled import inlined, route_kernel
+from evenstep.routing.filling_kernel import close, most_free, one_each, open_workers, unlimited
+from evenstep.routing.view import FREE_SLOTS, WAITING_LOAD
 
 
 def scratch(workers, waiting, horizon, parameters):
     return 2 * workers, workers
+
+
+@inlined
+def _in_turn(turn, free, waiting, worker):
+    """One round after the other, where only slots limit; answers the next worker in turn."""
+    level, i, most, begin = 1, 0, most_free(free), min(turn, free.size)
+    while level <= most and i < waiting:
+        i = one_each(level, begin, free.size, free, worker, i, waiting)
+        i = one_each(level, 0, begin, free, worker, i, waiting)
+        level += 1
+    return worker[i - 1] + 1 if i > 0 else turn
 
 
 @route_kernel
@@ -22,6 +33,9 @@ def route_into(
     G = workers_i.shape[1]
     index, slots, kv = scratch_i[:G], scratch_i[G : 2 * G], scratch_f[:G]
     turn = memory[0]
+    if unlimited(workers_f):
+        memory[0] = _in_turn(turn, workers_i[FREE_SLOTS], waiting, worker)
+        return float("nan")
     n = open_workers(workers_i, workers_f, index, slots, kv)
     place = 0  # of the first worker in turn; n when all come before it
     while place < n and index[place] < turn:

@@ -40,7 +40,7 @@ def route_into(
         room = max(1, int(most * (capability[g] / largest) + 0.5)) - count
         index[n], slots[n], kv[n] = g, min(slots[j], room), kv[j]
         n += room > 0
-    free = unlimited(n, kv)
+    free = unlimited(workers_f)
     for i in range(waiting):
         if n == 0:
             break

@@ -121,12 +121,9 @@ def _carry(
     gathered.take(state, more=False)
 
 
-def loop_of(trace: Trace, policy: Any, cluster: Any, step_time: StepTime) -> str:
+def loop_of(policy: Any, cluster: Any, step_time: StepTime) -> str:
     """The module of the compiled loop that a run takes which writes no decisions down."""
-    short = short_loop.fits(
-        cluster, step_time.table(), horizon_of(policy), int(cluster.drift.steps(trace).max(initial=0)),
-        int(trace.prompt_tokens.max(initial=0)),
-    )  # fmt: skip
+    short = short_loop.fits(cluster, step_time.table(), horizon_of(policy))
     plain = compiled.kernel_of(policy) is None or cluster.prefix_cache_blocks > 0
     names = ("cluster_kernel", "plain_door_kernel", "short_loop_kernel", "short_loop_plain_kernel")
     return f"evenstep.sim.{names[2 * short + plain]}"

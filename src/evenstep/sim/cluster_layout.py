@@ -19,8 +19,8 @@ from evenstep.request import F8, I8
 (
     SCALARS_I, WORKERS_I, LOADS, WORKER_INTS, GROUP_INTS, SLOT_INTS, FREE_STACK, BUCKETS, WAITING_I, WORKER_OUT,
     HEAP_I, CARRY_I, QUEUE_I, OUTAGES, LEAVES, MEMORY, SCRATCH_I, DUE, ENDED, STEP_OUT_I, DECISION_OUT_I, SAMPLE_I,
-    SAMPLE_RUNNING, LOOK, CALENDAR,
-) = range(25)  # fmt: skip
+    SAMPLE_RUNNING, LOOK,
+) = range(24)  # fmt: skip
 # Sections of the float buffer.
 (
     SCALARS_F, WORKERS_F, GROUP_FLOATS, SLOT_FLOATS, WAITING_F, HEAP_F, CARRY_F, QUEUE_F, PROJECTIONS, GROWTH,
@@ -37,14 +37,15 @@ from evenstep.request import F8, I8
     REQUEST_ROWS, STEP_ROWS, DECISION_ROWS, SAMPLES, DUE_COUNT, ERROR_WORKER, ERROR_KIND, SLOTS_MAX, SESSIONS_NEXT,
     REFRESH_EVERY, ERROR_AT, POOL_ROOM, HEAP_ROOM, CARRY_ROOM, QUEUE_ROOM, OUTAGE_ROWS, RECORD_ROOM,
     DECISION_ROOM, SAMPLE_ROOM, MEMORY_WORDS, PROJECTED, ROOT_SIZE,
-    OVERLOADED_NOW, KEEP, LOOK_ROWS, SHORT,
-) = range(70)  # fmt: skip
+    OVERLOADED_NOW, KEEP, LOOK_ROWS, SHORT, SPARE_SLOT,
+) = range(71)  # fmt: skip
 #: Where the short loop finds the sections of both buffers, among the int scalars; and how many words those are.
 OFFSETS_I, OFFSETS_F, SCALARS = 72, 100, 128
 # Scalars, float.
 (
     NOW, MEAN_WAIT, WAIT_SUM, UNIT, SLOPE, PREFILL_BASE, PREFILL_TOKEN, KV_TOKENS, KV_RESERVE, THINK, IDLE_W, SPAN_W, BOUND,
-) = range(13)  # fmt: skip
+    FULL_POWER_S,
+) = range(14)  # fmt: skip
 
 # Phases.
 NEXT, COMPLETE, REVEAL, DECIDE, APPLY, START = range(6)
@@ -79,10 +80,10 @@ D_WORKER, D_ADMITTED_STEP, D_FINISHED_STEP, D_RESTARTS, D_VISIBLE, D_ADMITTED, D
 )
 STEP_INTS, STEP_FLOATS = 6, 9
 # The short loop (`short_loop_kernel`): a request's record is its admission step and worker in one word, and when it became
-# visible; a cell of the calendar is how many leave a worker at a step, and their load units, in one word; a step's row.
+# visible; a slot is its worker and the slot that follows it in one word, and the load units it leaves with; a step's row.
 S_PLACE, S_VISIBLE, S_SHIFT = 0, 1, 24
-CALENDAR_SHIFT = 48
-CALENDAR_ONE, CALENDAR_UNITS = 1 << CALENDAR_SHIFT, (1 << CALENDAR_SHIFT) - 1
+S_LINK, S_UNITS = 0, 1
+NO_SLOT = (1 << S_SHIFT) - 1
 SHORT_INTS, SHORT_FLOATS = 2, 7
 NEVER = 1 << 60
 ROOT_CELLS = 512  # cells of the root table in one octave

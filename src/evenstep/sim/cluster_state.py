@@ -33,9 +33,7 @@ KEPT_ROWS, PASSING_ROWS = 1 << 16, 1 << 14
 INT_RECORDS = (at.ENDED, at.STEP_OUT_I, at.DECISION_OUT_I, at.SAMPLE_I, at.SAMPLE_RUNNING)
 FLOAT_RECORDS = (at.STEP_OUT_F, at.DECISION_OUT_F, at.SAMPLE_F, at.SAMPLE_LOAD)
 # Sections the short loop does without.
-_BY_SLOT_I = (
-    at.SLOT_INTS, at.FREE_STACK, at.BUCKETS, at.HEAP_I, at.CARRY_I, at.QUEUE_I, at.LEAVES, at.LOOK,
-)  # fmt: skip
+_BY_SLOT_I = (at.FREE_STACK, at.HEAP_I, at.CARRY_I, at.QUEUE_I, at.LEAVES, at.LOOK)
 _BY_SLOT_F = (at.SLOT_FLOATS, at.HEAP_F, at.CARRY_F, at.QUEUE_F, at.STEP_TIMES)
 _NO_COLUMNS = np.zeros((0, 0), np.int64)
 _NO_INTS = np.zeros(0, np.int64)
@@ -163,7 +161,6 @@ def _shapes(
         at.SAMPLE_I: (samples, 2),
         at.SAMPLE_RUNNING: (samples, G),
         at.LOOK: (S if H > 0 else 0, 4),
-        at.CALENDAR: (0,),
     }
     floats: dict[int, tuple[int, ...]] = {
         at.SCALARS_F: (32,),
@@ -188,10 +185,10 @@ def _shapes(
         at.LOCAL_S: (G,),
         at.STEP_TIMES: (2, NG, ring),
     }
-    if sc[at.SHORT]:  # which keeps nothing by slot
+    if sc[at.SHORT]:
         ints |= {section: (0,) * len(ints[section]) for section in _BY_SLOT_I}
         floats |= {section: (0,) * len(floats[section]) for section in _BY_SLOT_F}
-        ints |= {at.CALENDAR: (ring * G,), at.STEP_OUT_I: (at.SHORT_INTS, rows)}
+        ints |= {at.SLOT_INTS: (S, 2), at.BUCKETS: (1, ring), at.STEP_OUT_I: (at.SHORT_INTS, rows)}
         floats[at.STEP_OUT_F] = at.SHORT_FLOATS, rows
     return ints, floats
 
@@ -252,7 +249,7 @@ def prepared(
     sc[[at.OUTAGES_LEFT, at.OUTAGE_ROWS]] = len(cluster.outages)
     law = step_time.table()
     sc[at.LAW_KIND] = not is_linear(law)
-    sc[at.SHORT] = not decisions and fits(cluster, law, horizon, longest, int(trace.prompt_tokens.max()))
+    sc[at.SHORT] = not decisions and fits(cluster, law, horizon)
     rows = KEPT_ROWS if records else PASSING_ROWS
     if sc[at.SHORT] and not records:  # one decision's requests must find room
         rows = max(rows, sum(slots) + 8)
@@ -320,9 +317,9 @@ def _fill_floats(
     groups[at.OVERHEAD] = [step_time.overhead_seconds(size) for size in cluster.group_sizes]
     if power is not None:
         sf[at.IDLE_W], sf[at.SPAN_W] = power.idle_w, power.max_w - power.idle_w
+        sf[at.FULL_POWER_S] = drift.tokens_per_step * power.mfu_per_tokens_per_s / power.mfu_sat
         counts = np.arange(max(cluster.slots_of) + 1)
-        tokens = counts * drift.tokens_per_step * power.mfu_per_tokens_per_s / power.mfu_sat
-        state.floats.window(at.COUNT_POWER)[:] = tokens**power.gamma
+        state.floats.window(at.COUNT_POWER)[:] = (counts * sf[at.FULL_POWER_S]) ** power.gamma
 
 
 def _fill_fleet(state: State, cluster: Any, sizes: tuple[int, ...], slots: tuple[int, ...]) -> None:
@@ -343,6 +340,9 @@ def _fill_fleet(state: State, cluster: Any, sizes: tuple[int, ...], slots: tuple
     ints.window(at.WORKER_OUT)[:] = -1
     if state.is_short:
         state.open_short()
+        ints.window(at.BUCKETS)[:] = at.NO_SLOT
+        links = ints.window(at.SLOT_INTS)[:, at.S_LINK]  # all are spare, each followed by the next
+        links[:] = np.arange(1, links.size + 1)
         return
     ints.window(at.SLOT_INTS)[:, at.ROW] = -1
     stack = ints.window(at.FREE_STACK)

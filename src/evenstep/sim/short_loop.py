@@ -13,26 +13,22 @@ from evenstep.measure.digest import StreamingDigest
 from evenstep.measure.records import RequestTable, StepTable
 from evenstep.request import F8, I8
 from evenstep.sim import cluster_layout as at
-from evenstep.sim.drift import Drift, units_per_token
+from evenstep.sim.drift import Drift
 
 if TYPE_CHECKING:
     from evenstep.sim.cluster_state import State
 
-_MOST_CELLS = 1 << 21  # of the calendar; beyond that it would take more memory than the rest of the state
-_MOST_SLOTS = 1 << (62 - at.CALENDAR_SHIFT)  # requests a cell can count
 _BLOCK = 65_536  # rows worked on at once, so that temporary arrays stay small
-_MOST_WORKERS = 1 << at.S_SHIFT
+_WORKER = (1 << at.S_SHIFT) - 1  # the part of a word that holds one
 
 
-def fits(cluster: Any, law: PiecewiseLinear, horizon: int, longest: int, largest_prompt: int) -> bool:
+def fits(cluster: Any, law: PiecewiseLinear, horizon: int) -> bool:
     """Whether the short loop gives what the long one gives: see `short_loop_kernel`.
 
     Args:
         cluster: the fleet.
         law: seconds of a step.
         horizon: steps the policy looks ahead.
-        longest: steps of the longest request.
-        largest_prompt: tokens of the largest prompt.
     """
     drift: Drift = cluster.drift
     return (
@@ -49,19 +45,6 @@ def fits(cluster: Any, law: PiecewiseLinear, horizon: int, longest: int, largest
             cluster.arrivals == "saturated"
             or (cluster.arrivals == "timed" and cluster.prefill_base_s == cluster.prefill_per_token_s == 0.0)
         )
-        and _calendar_holds(cluster, longest, largest_prompt)
-    )
-
-
-def _calendar_holds(cluster: Any, longest: int, largest_prompt: int) -> bool:
-    """Whether a calendar has room for every request, and its cells for what may leave a worker at one step."""
-    slots = max(cluster.slots_of)
-    heaviest = (largest_prompt + longest * cluster.drift.growth) * units_per_token(cluster.drift)
-    return (
-        2 * (longest + 1) * cluster.workers <= _MOST_CELLS
-        and slots < _MOST_SLOTS
-        and cluster.workers < _MOST_WORKERS
-        and slots * (heaviest + longest + 1) <= at.CALENDAR_UNITS
     )
 
 
@@ -129,7 +112,7 @@ def _requests(
     admitted = place >> at.S_SHIFT
     finished = admitted + (output - 1)
     return RequestTable(
-        request_id=rows, worker=place & (_MOST_WORKERS - 1), prompt_tokens=prompt, output_tokens=output,
+        request_id=rows, worker=place & _WORKER, prompt_tokens=prompt, output_tokens=output,
         visible_s=visible, admitted_s=began.take(admitted - first), first_token_s=ended.take(admitted - first),
         finished_s=ended.take(finished - first), admitted_step=admitted, finished_step=finished,
         restarts=np.zeros(rows.size, np.int64),

@@ -3,10 +3,10 @@
 """The short compiled loop: the same model and the same bits as `cluster_kernel` for the fleets most runs are about.
 
 One barrier group, one decision over the whole pool, workers limited by slots alone, loads that grow by the same amount
-every step, nobody looks ahead, nobody is lost (`short_loop.fits` asks). Then a request's last step is known when it is
-admitted, so nothing is kept by slot: the calendar holds, for each coming step and worker, how many requests leave and
-what they weigh, and a step is two passes over the workers. A request's record is two words, written at its admission;
-its times follow from the steps' (`short_loop`).
+every step, nobody looks ahead, nobody is lost (`short_loop.fits` asks). Then a request's last step and its load there are
+known when it is admitted: the calendar of completions holds chains of slots of two words each, and a step is two passes
+over the workers, its completions and its admissions. A request's record is two words, written at its admission; its times
+follow from the steps' (`short_loop`).
 """
 
 from __future__ import annotations
@@ -23,19 +23,31 @@ from evenstep.sim.step_kernel import energy, sample
 
 
 @inlined
-def step_ended(cells, load, running, free, shown, delta, unit):
-    """Every running request has grown by a step, those at their last one leave; answers how many left."""
-    left = np.int64(0)
+def grow(load, running, shown, delta, unit):
+    """Every running request grows by a step."""
     for g in range(load.size):
-        cell = cells[g]
-        count = cell >> CALENDAR_SHIFT
-        loaded = load[g] + running[g] * delta - (cell & CALENDAR_UNITS)
-        cells[g] = 0
+        loaded = load[g] + running[g] * delta
         load[g], shown[g] = loaded, loaded * unit
-        running[g] -= count
-        free[g] += count
-        left += count
-    return left
+
+
+@inlined
+def leave(slots, slot, spare, load, running, free, shown, unit):
+    """The requests in a chain of slots leave, and the chain joins the spare slots; answers how many and its first."""
+    head, last, left = slot, slot, 0
+    while slot != NO_SLOT:
+        link = slots[np.uintp(slot), S_LINK]
+        w = np.uintp(link >> S_SHIFT)
+        loaded = load[w] - slots[np.uintp(slot), S_UNITS]
+        load[w], shown[w] = loaded, loaded * unit
+        running[w] -= 1
+        free[w] += 1
+        left += 1
+        last = slot
+        slot = link & NO_SLOT
+    if left == 0:
+        return 0, spare
+    slots[np.uintp(last), S_LINK] = spare
+    return left, head
 
 
 @inlined
@@ -61,10 +73,15 @@ def measured(load):
 
 
 @inlined
-def first_sent_wrongly(worker, start, offered):
+def sent_in_vain(worker, start, offered):
     """An answer past the last possible one: a worker that does not exist before one that has no slot; else `HOLD`."""
-    most, least = np.int64(HOLD), np.int64(HOLD)
     rest = worker[start:offered]
+    every = np.int64(HOLD)
+    for j in range(rest.size):
+        every &= rest[j]
+    if every == HOLD:
+        return every
+    most, least = np.int64(HOLD), np.int64(HOLD)
     for j in range(rest.size):
         most, least = max(most, rest[j]), min(least, rest[j])
     return least if least < HOLD else most
@@ -81,7 +98,8 @@ def continued(route, ints, floats, prompt, output, arrival, columns, done_i, don
     running, free, shown = wi[ON_WORKER], wi[FREE_SLOTS], wf[LOAD]
     load = ints[at_i[LOADS] : at_i[LOADS] + G]
     group_i = ints[at_i[GROUP_INTS] : at_i[GROUP_INTS] + 9].reshape((9, 1))
-    calendar = ints[at_i[CALENDAR] : at_i[CALENDAR + 1]]
+    buckets = ints[at_i[BUCKETS] : at_i[BUCKETS + 1]]
+    slots = ints[at_i[SLOT_INTS] : at_i[SLOT_INTS] + 2 * G * sc[SLOTS_MAX]].reshape((G * sc[SLOTS_MAX], 2))
     waiting_i = ints[at_i[WAITING_I] : at_i[WAITING_I] + 3 * cap].reshape((3, cap))
     waiting_f = floats[at_f[WAITING_F] : at_f[WAITING_F] + 3 * cap].reshape((3, cap))
     worker = ints[at_i[WORKER_OUT] : at_i[WORKER_OUT] + cap]
@@ -130,14 +148,16 @@ def continued(route, ints, floats, prompt, output, arrival, columns, done_i, don
         sc[OVERLOADED],
         sc[OVERLOADED_NOW],
     )
-    steps = sc[STEPS]
+    steps, spare = sc[STEPS], sc[SPARE_SLOT]
     status = np.int64(RUNNING)
     while status == RUNNING:
         if phase == COMPLETE:
             if active > 0:
                 now = end
-                bucket = (step & mask) * G
-                left = step_ended(calendar[bucket : bucket + G], load, running, free, shown, delta, unit)
+                grow(load, running, shown, delta, unit)
+                bucket = np.uintp(step & mask)
+                left, spare = leave(slots, buckets[bucket], spare, load, running, free, shown, unit)
+                buckets[bucket] = NO_SLOT
                 completed, active, free_total, step = (
                     completed + left,
                     active - left,
@@ -202,8 +222,11 @@ def continued(route, ints, floats, prompt, output, arrival, columns, done_i, don
                     units, length = prompt[r] * scale, output[r]
                     wait_sum += now - since
                     waits += 1
-                    cell = np.uintp(((step + length - 1) & mask) * G + g)
-                    calendar[cell] += CALENDAR_ONE + units + length * delta
+                    seat, leaving = np.uintp(spare), np.uintp((step + length - 1) & mask)
+                    spare = slots[seat, S_LINK] & NO_SLOT
+                    slots[seat, S_LINK] = g << S_SHIFT | buckets[leaving]
+                    slots[seat, S_UNITS] = units + length * delta
+                    buckets[leaving] = np.int64(seat)
                     load[w] += units
                     running[w] += 1
                     free[w] -= 1
@@ -218,7 +241,7 @@ def continued(route, ints, floats, prompt, output, arrival, columns, done_i, don
                     if sent == possible:
                         break
                 if status == RUNNING and sent == possible:
-                    wrong = first_sent_wrongly(worker, last + 1, waiting)
+                    wrong = sent_in_vain(worker, last + 1, waiting)
                     if wrong != HOLD:
                         sc[ERROR_KIND] = UNKNOWN_WORKER if wrong < HOLD or wrong >= G else OVER_SLOTS
                         sc[ERROR_WORKER], sc[ERROR_AT] = wrong, last + 1
@@ -259,9 +282,8 @@ def continued(route, ints, floats, prompt, output, arrival, columns, done_i, don
         out_f[0, to], out_f[1, to], out_f[2, to] = now, duration, top * unit
         out_f[3, to], out_f[4, to] = total * unit, bottom * unit
         if priced:
-            busy, average = energy(
-                running, load, local, 0, slope * unit, overhead, duration, count_power, table
-            )
+            busy, average = energy(running, load, local, 0, slope * unit, overhead, slope * (total * unit), duration,
+                                   sf[FULL_POWER_S], count_power, table)  # fmt: skip
             idle = sf[IDLE_W] * duration * G
             out_f[5, to], out_f[6, to] = idle + span_w * busy, idle + span_w * average
         at += 1
@@ -282,7 +304,7 @@ def continued(route, ints, floats, prompt, output, arrival, columns, done_i, don
     sc[COMPLETED], sc[DECISIONS], group_i[GROUP_ADMITTED, 0] = completed, decisions, admitted
     sf[WAIT_SUM], sc[WAITS], sc[REQUEST_ROWS], sc[STEP_ROWS] = wait_sum, waits, logged, at
     sc[LOAD_STEPS], sc[ACTIVE_STEPS], sc[OUTPUT_TOKENS] = load_steps, active_steps, active_steps
-    sc[OVERLOADED], sc[OVERLOADED_NOW], sc[STEPS] = overloads, over, steps
+    sc[OVERLOADED], sc[OVERLOADED_NOW], sc[STEPS], sc[SPARE_SLOT] = overloads, over, steps, spare
     return status
 
 

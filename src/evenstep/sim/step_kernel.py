@@ -22,15 +22,29 @@ def root(x, table):
 
 
 @inlined
-def energy(running, load, local, law_kind, slope, overhead, duration, count_power, table):
+def energy(
+    running, load, local, law_kind, slope, overhead, summed, duration, full_power_s, count_power, table
+):
     """Joules of one step of a group beyond idle power, without the factor `SPAN_W`: (busy/idle, step average).
 
-    The arrays are the group's own parts. A worker busy for x seconds costs ``min(x, power * x ** exponent)``. Sums are
-    kept in whole multiples of 2^-40 s: unlike sums of floats they need not wait for each other.
+    The arrays are the group's own parts; `summed` is the workers' seconds without overhead, `full_power_s` the longest a
+    step may last for one request to take full power. A worker busy for x seconds costs ``min(x, power * x ** exponent)``.
+    Sums are kept in whole multiples of 2^-40 s: unlike sums of floats they need not wait for each other.
     """
+    most, fewest = running[0], running[0]
+    for g in range(running.size):
+        most, fewest = max(most, running[g]), min(fewest, running[g])
+    if duration <= fewest * full_power_s:  # all at full power throughout, under either accounting
+        return running.size * overhead + summed, running.size * duration
     grain = 1099511627776.0
     whole = root(duration, table)
     worked, average = np.int64(0), np.int64(0)
+    if most == fewest:
+        power = count_power[np.uintp(most)]
+        for g in range(load.size):
+            x = overhead + (slope * load[g] if law_kind == 0 else local[g])
+            worked += np.int64(min(x, power * root(x, table)) * grain)
+        return worked / grain, running.size * min(duration, power * whole)
     for g in range(load.size):
         x = overhead + (slope * load[g] if law_kind == 0 else local[g])
         power = count_power[np.uintp(running[g])]
@@ -139,7 +153,7 @@ def start_step(sc, sf, wi, load, group_i, group_f, step_times, slot_i, buckets, 
     out_f[4, at], out_f[5, at], out_f[6, at] = bottom * unit, largest, summed
     if sc[ENERGY] == 1:
         busy, average = energy(wi[ON_WORKER, low:high], loads, local[low:high], sc[LAW_KIND], sf[SLOPE] * unit, overhead,
-                               duration, count_power, table)  # fmt: skip
+                               summed, duration, sf[FULL_POWER_S], count_power, table)  # fmt: skip
         idle = sf[IDLE_W] * duration * group_i[GROUP_SIZE, q]
         out_f[7, at], out_f[8, at] = idle + sf[SPAN_W] * busy, idle + sf[SPAN_W] * average
     sc[LOAD_STEPS] += total
