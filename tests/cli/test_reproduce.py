@@ -37,7 +37,7 @@ def test_a_run_prints_the_table_and_says_what_it_wrote(capsys, tmp_path):
     out, err = reproduce(capsys, tmp_path, NAME, "--quick")
     assert "QUICK" in out and "free constants" in out and "stands in" in out
     assert err == ""
-    for ending in ("svg", "png", "parquet"):
+    for ending in ("svg", "png", "parquet", "html"):
         path = tmp_path / "out" / f"{NAME}-quick.{ending}"
         assert path.exists()
         assert str(path) in out

@@ -21,9 +21,3 @@ def test_the_same_drawing_gives_the_same_bytes():
         one, two = (figures.picture(draw, kind, (4, 3)) for _ in range(2))
         assert one == two
         assert one.startswith(head)
-
-
-def test_both_kinds_are_written_beside_each_other(tmp_path):
-    written = figures.save_picture(draw, tmp_path / "br-table1", (4, 3))
-    assert [path.name for path in written] == ["br-table1.svg", "br-table1.png"]
-    assert all(path.stat().st_size > 1000 for path in written)

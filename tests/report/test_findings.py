@@ -7,8 +7,6 @@ import io
 import json
 import re
 
-import pyarrow.parquet as pq
-
 from evenstep.measure.comparison import Interval
 from evenstep.report import findings
 from evenstep.report.findings import Claim, Constant, Findings, Reproduction, Row
@@ -85,11 +83,3 @@ def test_json_has_no_nan():
     found = json.loads(json.dumps(findings.json_object(made(nan=True)), allow_nan=False))
     assert found["rows"][0]["ours"]["value"] is None
     assert found["constants"] == [{"name": "C", "value": "60 ms", "why": "not given"}]
-
-
-def test_figure_and_data_are_written_with_what_they_are_of(tmp_path):
-    written = findings.write(made(quick=True), tmp_path / "deep" / "er")
-    assert [p.name for p in written] == ["br-made-quick.svg", "br-made-quick.png", "br-made-quick.parquet"]
-    table = pq.read_table(written[-1])
-    assert table.to_pydict() == {"x": [1, 2], "y": [0.5, 0.25]}
-    assert json.loads(table.schema.metadata[b"evenstep"])["quick"] is True

@@ -14,8 +14,9 @@ class Reproduce:
     summary = "run an experiment of a paper and print its numbers beside ours"
     description = (
         "Runs one experiment of the papers this project builds on and prints the paper's numbers beside ours with 95 %\n"
-        "intervals, every free constant, what stands in for data that is not to be had, and where and why we differ.\n"
-        "Writes the figure (SVG and PNG) and the data behind it (Parquet). `list` shows what there is."
+        "intervals, every free constant, what stands in for data that is not to be had, where and why we differ.\n"
+        "Writes the figure (SVG, PNG), the data behind it (Parquet) and a page of all of it (HTML).\n"
+        "`list` shows what there is."
     )
     examples = (
         "evenstep reproduce list",
@@ -93,6 +94,7 @@ def _reproduce(args: argparse.Namespace) -> int:
     from evenstep.experiments.progress import Bar
     from evenstep.experiments.reproduce import Setting, reproduce
     from evenstep.report import findings
+    from evenstep.report.findings_files import write
 
     for flag, value, low in (
         ("--seeds", args.seeds, 1),
@@ -111,7 +113,7 @@ def _reproduce(args: argparse.Namespace) -> int:
         progress=Bar(lines=lines_of(args.format)),
     )
     found = replace(reproduce(args.name, setting), command=args.command_line, versions=versions())
-    written = findings.write(found, Path(args.out))
+    written = write(found, Path(args.out))
     if args.format == "table":
         print("\n".join(findings.text_lines(found)))
     elif args.format == "csv":

@@ -25,6 +25,8 @@ from evenstep.workload.replicate import Drawn, Source
 
 #: Replicates when nobody says how many, in full and in quick size.
 SEEDS, QUICK_SEEDS = 5, 2
+#: Constants of the default workloads: not said where a trace takes their place.
+OF_WORKLOADS = frozenset({"workload", "heavy", "near cap", "requests"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
         expected = f"at most {most} for {name}" if most else f"none: {name} makes its own instance"
         raise InputError("reproduce", "--trace", ", ".join(how.traces), expected)
     found = experiment.run(how)
+    if how.traces:
+        found = replace(found, constants=[c for c in found.constants if c.name not in OF_WORKLOADS])
     return Reproduction(name, experiment.title, experiment.source, found, how.quick, how.replicates)
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evenstep.measure.comparison import Interval
-from evenstep.measure.output_file import replacing
 from evenstep.request import F8
 
 #: Told apart by readers who see colours differently, in this order.
@@ -41,21 +39,6 @@ def picture(draw: Callable[[Any], None], kind: str, size: tuple[float, float]) -
         metadata = {"Date": None} if kind == "svg" else {"Software": None}
         figure.savefig(packed, format=kind, dpi=_PER_INCH, metadata=metadata)
     return packed.getvalue()
-
-
-def save_picture(draw: Callable[[Any], None], stem: Path, size: tuple[float, float]) -> list[Path]:
-    """Write ``stem.svg`` and ``stem.png``; the files written.
-
-    Raises:
-        InputError: a file that cannot be written.
-    """
-    written: list[Path] = []
-    for kind in ("svg", "png"):
-        path = stem.with_name(f"{stem.name}.{kind}")
-        with replacing(path) as out:
-            out.write(picture(draw, kind, size))
-        written.append(path)
-    return written
 
 
 def band_line(

@@ -1,4 +1,4 @@
-"""What a reproduction found: the paper's numbers beside ours; as a table, CSV, LaTeX or JSON."""
+"""What a reproduction found: the paper's numbers beside ours; as a table, CSV, LaTeX or JSON (files: `findings_files`)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from evenstep.measure.comparison import Interval
-from evenstep.measure.output_file import replacing
-from evenstep.report.figures import save_picture
 from evenstep.report.numbers import MISSING, short
 
-_QUICK = "QUICK: a reduced size that shows that it runs; its figures are no evidence for or against the paper"
+#: Said wherever a run at the reduced size is shown.
+QUICK = "QUICK: a reduced size that shows that it runs; its figures are no evidence for or against the paper"
 _VERDICTS = {True: "holds", False: "does not hold", None: "not settled"}
 
 
@@ -146,7 +144,7 @@ def text_lines(found: Reproduction) -> list[str]:
     said = found.findings
     lines = [f"{found.name}: {found.title}", f"source: {found.source}"]
     if found.quick:
-        lines.append(_QUICK)
+        lines.append(QUICK)
     lines += ["", *_table(said.rows), ""]
     lines.append(intervals_sentence(found))
     if said.claims:
@@ -155,8 +153,7 @@ def text_lines(found: Reproduction) -> list[str]:
             "A claim is tested for its direction, by 95 % intervals; the paper's size and ours stand beside it.",
         ]
     for claim in said.claims:
-        verdict = "no verdict at this size" if found.quick else _VERDICTS[claim.holds]
-        lines.append(f"  {verdict}: {claim.says}; ours: {claim.seen}")
+        lines.append(f"  {verdict(claim, found.quick)}: {claim.says}; ours: {claim.seen}")
     where = " (sizes are those of --quick)" if found.quick else ""
     lines += [
         "",
@@ -178,17 +175,32 @@ def intervals_sentence(found: Reproduction) -> str:
     return f"± is half a 95 % t-interval over {found.seeds} replicates; differences are paired, replicate by replicate."
 
 
-def _table(rows: Sequence[Row]) -> list[str]:
-    """Padded columns: case and quantity to the left, numbers to the right."""
+def verdict(claim: Claim, quick: bool) -> str:
+    """What is said of a claim; a quick run gives no verdict."""
+    return "no verdict at this size" if quick else _VERDICTS[claim.holds]
+
+
+def cells(rows: Sequence[Row]) -> list[list[str]]:
+    """Headings and a line of texts a row; without the column of differences where there are none."""
     head = ["case", "quantity", "unit", "paper", "ours", "difference"]
-    cells = [
+    found = [
         [r.case, r.quantity, r.unit, _paper(r.paper), with_interval(r.ours), _difference(r)] for r in rows
     ]
-    if not any(row[-1] for row in cells):
-        head, cells = head[:-1], [row[:-1] for row in cells]
-    wide = [max(len(row[i]) for row in [head, *cells]) for i in range(len(head))]
-    return ["  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(row, wide, strict=True))).rstrip()
-            for row in [head, *cells]]  # fmt: skip
+    if any(row[-1] for row in found):
+        return [head, *found]
+    return [row[:-1] for row in [head, *found]]
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    """Padded columns: case, quantity and unit to the left, numbers to the right."""
+    lines = cells(rows)
+    wide = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return [
+        "  ".join(
+            c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(line, wide, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
 
 
 def _difference(row: Row) -> str:
@@ -267,30 +279,3 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_nan(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def write(found: Reproduction, folder: Path) -> list[Path]:
-    """Write figure (SVG, PNG) and data (Parquet, with everything `json_object` says in its metadata); the files.
-
-    Raises:
-        InputError: the folder or a file cannot be written.
-    """
-    import orjson
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from evenstep.measure.output_file import make_folder
-
-    make_folder(folder)
-
-    def draw(figure: Any) -> None:
-        found.findings.draw(figure)
-        figure.suptitle(f"{found.title}\n{'QUICK SIZE, ' if found.quick else ''}{found.source}", fontsize=10)
-
-    written = save_picture(draw, folder / found.stem, found.findings.size)
-    table = pa.table({name: pa.array(column) for name, column in found.findings.data.items()})
-    table = table.replace_schema_metadata({b"evenstep": orjson.dumps(json_object(found))})
-    path = folder / f"{found.stem}.parquet"
-    with replacing(path) as out:
-        pq.write_table(table, out, compression="zstd")
-    return [*written, path]

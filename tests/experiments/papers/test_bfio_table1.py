@@ -24,3 +24,4 @@ def test_a_trace_of_the_users_takes_the_place_of_the_workload():
     found = quick("bfio-table1", seeds=1, traces=("sample:sharegpt",))
     assert found.findings.stands_in.startswith("sample:sharegpt")
     assert found.findings.rows[0].ours.low is None
+    assert not {"workload", "requests"} & {c.name for c in found.findings.constants}

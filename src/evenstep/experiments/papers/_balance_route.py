@@ -80,7 +80,7 @@ def run_on(
 
 def requests(setting: Setting, workers: int) -> int:
     """Requests drawn: so that every slot is used as often whatever the workers."""
-    return workers * setting.pick(500, 60)
+    return workers * setting.pick(500, 40)
 
 
 def constants(

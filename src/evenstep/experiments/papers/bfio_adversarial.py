@@ -67,8 +67,8 @@ def run(setting: Setting) -> Findings:
         ],
         remark=(
             "the JSQ instance needs ties that go to a worker known beforehand: the paper says 'ties arbitrary', "
-            "and with ties by "
-            f"chance the growth in G has exponent {_exponent(found[VICTIMS[2][0]]).value:.2f} in place of 1"
+            f"and with ties by chance the growth in G has exponent {_exponent(found[VICTIMS[2][0]]).value:.2f} in "
+            "place of 1"
         ),
         stands_in="nothing: the instances are made as the paper describes them",
         data={

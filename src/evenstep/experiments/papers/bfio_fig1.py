@@ -89,7 +89,8 @@ def _remark(rows: Sequence[Row], slots: Sequence[int]) -> str:
     few, many = (next(r for r in rows if r.case.endswith(f"B = {b}")) for b in (slots[0], slots[-1]))
     return (
         "the paper names neither batch size nor policy, and both decide: with JSQ the mean idle share is "
-        f"{few.ours.value:.0f} % at B = {slots[0]} and {many.ours.value:.0f} % at B = {slots[-1]} on the same workload"
+        f"{few.ours.value:.0f} % at B = {slots[0]} and {many.ours.value:.0f} % at B = {slots[-1]} on the same "
+        "workload"
     )
 
 

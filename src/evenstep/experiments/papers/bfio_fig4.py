@@ -76,8 +76,8 @@ def _claim(runs: Runs, windows: Sequence[int], discount: float) -> Claim:
     inside = best not in (windows[0], windows[-1])
     holds = False if not inside else None if None in told else all(told)
     seen = (
-        f"least at H = {best}; above it at H = {windows[0]} by {with_interval(ends[0])}"
-        f" and at H = {windows[-1]} by {with_interval(ends[1])} tokens"
+        f"least at H = {best}; above it at H = {windows[0]} by {with_interval(ends[0])} and at H = {windows[-1]} by "
+        f"{with_interval(ends[1])} tokens"
     )
     return Claim(f"imbalance over H is a U, best at a moderate window, discount {discount:g}", holds, seen)
 
@@ -89,10 +89,9 @@ def _remark(runs: Runs, windows: Sequence[int]) -> str:
         for d in DISCOUNTS
     )
     return (
-        "the paper's figure has no table to compare with; the rise at long windows comes from weighing a step far ahead, on "
-        f"which later admissions decide, like the present one: H = {last} has {plain:.1f} times the least "
-        f"imbalance without a "
-        f"discount and {tapered:.1f} times with 0.9 a step"
+        "the paper's figure has no table to compare with; the rise at long windows comes from weighing a step far "
+        f"ahead, on which later admissions decide, like the present one: H = {last} has {plain:.1f} times the least "
+        f"imbalance without a discount and {tapered:.1f} times with 0.9 a step"
     )
 
 

@@ -55,10 +55,9 @@ def run(setting: Setting) -> Findings:
             Constant("resamples", setting.pick(RESAMPLES, 40), "rows drawn anew, for the intervals"),
         ],
         remark=(
-            f"the paper shows pictures without a measure of fit; by ours {len(good)} of {len(lengths)} traces "
-            f"are close to a geometric law, "
-            f"{len(narrow)} are more even than it (deviation below 0.9 of the mean) and {len(wide)} have a "
-            f"heavier tail (above 1.1)"
+            f"the paper shows pictures without a measure of fit; by ours {len(good)} of {len(lengths)} traces are "
+            f"close to a geometric law, {len(narrow)} are more even than it (deviation below 0.9 of the mean) and "
+            f"{len(wide)} have a heavier tail (above 1.1)"
         ),
         stands_in="the traces named for those of the paper (OpenChat, BurstGPT, LMSYS-Chat-1M, WildChat and a "
                   "production trace)",

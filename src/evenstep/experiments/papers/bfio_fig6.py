@@ -55,8 +55,8 @@ def run(setting: Setting) -> Findings:
         ],
         remark=(
             "the paper reads bands off a picture of one run on BurstGPT, ours are quantiles over the steps with "
-            "full slots of "
-            "another workload; its text names a look-ahead of 80 steps for the panel that is labelled H = 20"
+            "full slots of another workload; its text names a look-ahead of 80 steps for the panel that is "
+            "labelled H = 20"
         ),
         stands_in=stands_in,
         data=_data(runs),

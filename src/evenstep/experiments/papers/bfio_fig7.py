@@ -52,9 +52,9 @@ def run(setting: Setting) -> Findings:
         claims=[_claim(runs), _flat(first)],
         constants=[*bf.constants(cluster, requests), *_power_constants()],
         remark=(
-            f"a worker above {_saturation():,.0f} tokens/s, as here at full size, is past the saturation of eq. "
-            f"11, so that its power only "
-            "falls while it waits, and the step average of eq. D45 hides that wait; the paper does not say which it drew"
+            f"a worker above {_saturation():,.0f} tokens/s, as here at full size, is past the saturation of eq. 11, "
+            "so that its power only falls while it waits, and the step average of eq. D45 hides that wait; the "
+            "paper does not say which it drew"
         ),
         stands_in=stands_in,
         data={

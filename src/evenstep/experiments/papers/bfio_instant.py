@@ -52,9 +52,8 @@ def run(setting: Setting) -> Findings:
                      "'bind requests immediately to per-worker queues'; nothing is moved afterwards"),
         ],
         remark=(
-            "the paper leaves this open; instant dispatch takes away which request is admitted, and a queue "
-            "makes the loads seen at "
-            f"binding stale at the start: the gain of BF-IO(0) over FCFS is "
+            "the paper leaves this open; instant dispatch takes away which request is admitted, and a queue makes "
+            "the loads seen at binding stale at the start: the gain of BF-IO(0) over FCFS is "
             f"{_gain(found[None], bf.BF0).value:.1f} times with the pool and "
             f"{_gain(found[depths[-1]], bf.BF0).value:.1f} times with the deepest queues"
         ),

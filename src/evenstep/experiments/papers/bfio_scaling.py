@@ -72,9 +72,8 @@ def run(setting: Setting) -> Findings:
             Constant("outputs", "those of the workload", "Theorem 2 assumes geometric ones, Theorem 1 equal ones"),
         ],
         remark=(
-            "the theorems bound the ratio from below, in order of growth and over adversarial arrivals; one "
-            "fixed workload may "
-            f"grow faster or slower: like B to the {slopes['B'].value:.2f}, and like log G to the "
+            "the theorems bound the ratio from below, in order of growth and over adversarial arrivals; one fixed "
+            f"workload may grow faster or slower: like B to the {slopes['B'].value:.2f}, and like log G to the "
             f"{slopes['G, pool grows'].value:.2f} (pool grows) or {slopes['G, pool fixed'].value:.2f} (pool fixed)"
         ),
         stands_in=stands_in,

@@ -107,10 +107,9 @@ def _remark(runs: Runs) -> str:
         100 - _share(runs, bf.BF20, f"energy_{kind}_j").value for kind in ("busy_idle", "step_average")
     )
     return (
-        "throughput and TPOT hang on C and t_l, which the paper does not give, so only their ratios are "
-        "evidence; total energy "
-        "hangs on the unknown length of the run, and its saving on the accounting: "
-        f"{apart:.1f} % with busy and idle parts of a step priced apart, {average:.1f} % with the step average"
+        "throughput and TPOT hang on C and t_l, which the paper does not give, so only their ratios are evidence; "
+        f"total energy hangs on the unknown length of the run, and its saving on the accounting: {apart:.1f} % with "
+        f"busy and idle parts of a step priced apart, {average:.1f} % with the step average"
     )
 
 

@@ -52,8 +52,8 @@ def run(setting: Setting) -> Findings:
         ],
         remark=(
             "the paper times its Python proxy, ours are compiled kernels on this machine, so only shares and the "
-            "distance to a step "
-            "compare; there the bit-set of stage 2 decides, here the subsets of K = 8 candidates are enumerated"
+            "distance to a step compare; there the bit-set of stage 2 decides, here the subsets of K = 8 "
+            "candidates are enumerated"
         ),
         stands_in="this machine and the synthetic workload 'heavy' for two deployments; the paper's numbers are "
                   "lost from its text",

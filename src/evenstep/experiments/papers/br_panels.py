@@ -81,13 +81,12 @@ def run(setting: Setting) -> Findings:
             *br.constants(setting, sorted({g.workers for g, _ in drawn})),
             Constant("segment", f"{SEGMENT} samples from the middle of the first replicate", "its length is lost "
                 "from the text"),
-            Constant("sweep", "single-reward reading of eq. 2", "the one whose cross is flat (br-sweep)"),
+            Constant("sweep", "single-reward reading of eq. 2", "the flatter of the two (br-sweep)"),
         ],
         remark=(
-            "spreads scale with batch limit and prompt lengths, which are lost from the paper's text: the order "
-            "of the panels is to be "
-            "compared, not their scale, and its sweep at 16 workers stems from a deployment with relatively "
-            "fewer prefill nodes"
+            "spreads scale with batch limit and prompt lengths, which are lost from the paper's text: the order of "
+            "the panels is to be compared, not their scale, and its sweep at 16 workers stems from a deployment "
+            "with relatively fewer prefill nodes"
         ),
         stands_in="; ".join(dict.fromkeys(stands_in)),
         data=_data(drawn),

@@ -112,8 +112,8 @@ def _remark(runs: Runs) -> str:
     said = 100 * (paper[br.ORACLE][2] / paper[br.JSQ][2] - 1)
     return (
         f"perfect balance would lift JSQ's throughput by {possible:.1f} %, the paper reports {said:.0f} %: what is "
-        "above the first is not balance; spreads hang on batch limit and lengths, which are lost from its text, "
-        "so ratios compare, not sizes"
+        "above the first is not balance; spreads hang on batch limit and lengths, which are lost from its text, so "
+        "ratios compare, not sizes"
     )
 
 

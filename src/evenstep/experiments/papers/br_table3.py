@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from evenstep import names
 from evenstep.experiments.papers import _balance_route as br
 from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant, near_cap
 from evenstep.experiments.reproduce import Experiment, Setting, clearly, workload
 from evenstep.measure.comparison import mean_interval, paired_difference
-from evenstep.predict.view import NOTHING, Active, Finished, Prediction
+from evenstep.predict.evaluation import evaluate
 from evenstep.report.figures import COLOURS, band_line
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
-from evenstep.request import F8, I8, Trace
+from evenstep.request import Trace
 from evenstep.workload.replicate import replicate
 
 PREDICTORS = {"survival": "survival", "memorised": "memorised"}
@@ -42,7 +39,7 @@ def run(setting: Setting) -> Findings:
         for number in range(setting.replicates):
             trace = replicate(source, number, setting.seed)
             for predictor in PREDICTORS:
-                for horizon, scores in evaluated(trace, predictor, horizons).items():
+                for horizon, scores in _judged(trace, predictor, horizons).items():
                     for name, value in scores.items():
                         found.setdefault((kind, predictor, horizon), {}).setdefault(name, []).append(value)
     return Findings(
@@ -60,10 +57,9 @@ def run(setting: Setting) -> Findings:
             heavy_constant(recurring=True),
         ],
         remark=(
-            "AUC and MAE hang on H, on how often prompts return and on how far outputs of one prompt spread "
-            "(here 300 prompts, ±3 tokens), "
-            "none of which the paper's text still gives; without prompt keys, as near the cap, memorised goes by "
-            "prompt length or falls back"
+            "AUC and MAE hang on H, on how often prompts return and on how far outputs of one prompt spread (here "
+            "300 prompts, ±3 tokens), none of which the paper's text still gives; without prompt keys, as near the "
+            "cap, memorised goes by prompt length or falls back"
         ),
         stands_in="; ".join(dict.fromkeys(stands_in)),
         data=_data(found),
@@ -72,72 +68,22 @@ def run(setting: Setting) -> Findings:
     )  # fmt: skip
 
 
-def evaluated(trace: Trace, predictor: str, horizons: Sequence[int]) -> dict[int, dict[str, float]]:
-    """Scores by horizon of a predictor that learned the first half, asked at every refresh of every request of the second.
-
-    Args:
-        trace: the requests in order.
-        predictor: name of the predictor.
-        horizons: windows H.
-
-    Returns:
-        H to ``auc``, ``brier``, ``mae`` (nan where all or none leave) and ``accepted``, the share above the gate.
-    """
-    half = len(trace) // 2
-    learned = trace.head(half)
-    asked = trace.take(np.arange(half, len(trace), dtype=np.int64))
-    ages = 1 + (asked.output_tokens - 1) // REFRESH  # ages 0, 16, ... below the length
-    row = np.repeat(np.arange(len(asked)), ages)
-    age = (np.arange(row.size) - np.repeat(np.cumsum(ages) - ages, ages)) * REFRESH
-    active = Active(
-        half + row,
-        age,
-        asked.prompt_tokens[row],
-        asked.column("prompt_key")[row],
-        asked.column("max_tokens")[row],
-        NOTHING,
-    )
-    left = asked.output_tokens[row] - age
-    scores: dict[int, Any] = {}
-    for horizon in horizons:
-        judge: Any = names.build("predict", {"name": predictor})
-        judge.learn(
-            Finished(
-                learned.request_id, learned.prompt_tokens, learned.output_tokens, learned.column("prompt_key")
-            )
-        )
-        scores[horizon] = _scores(judge.predict(active, horizon), left, horizon)
-    return scores
-
-
-def _scores(prediction: Prediction, left: I8, horizon: int) -> dict[str, float]:
-    """Accuracy of both stages against the true steps left."""
-    ends = left <= horizon
-    chance = prediction.leaves
-    means = np.divide(
-        prediction.steps_left - (1 - chance) * horizon,
-        chance,
-        out=np.full(chance.size, np.nan),
-        where=chance > 0,
-    )
-    known = ends & np.isfinite(means)
+def _judged(trace: Trace, predictor: str, horizons: Sequence[int]) -> dict[int, dict[str, float]]:
+    """Scores by horizon of a predictor that learned the first half; nan where a score has no value."""
+    found = evaluate(trace, [predictor], horizons)
     return {
-        "auc": auc(chance, ends),
-        "brier": float(np.mean((chance - ends) ** 2)),
-        "mae": float(np.abs(means[known] - left[known]).mean()) if known.any() else float("nan"),
-        "accepted": float((chance >= GATE).mean()),
+        score.horizon: {
+            "auc": _number(score.auc),
+            "brier": score.brier,
+            "mae": _number(score.mae),
+            "accepted": score.gate_share,
+        }
+        for score in found.scores
     }
 
 
-def auc(score: F8, positive: Any) -> float:
-    """Chance that a positive has the larger score, ties half; nan where all or none are positive."""
-    from scipy.stats import rankdata
-
-    count = int(positive.sum())
-    if count in (0, positive.size):
-        return float("nan")
-    ranks = rankdata(score)
-    return float((ranks[positive].sum() - count * (count + 1) / 2) / (count * (positive.size - count)))
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
 
 
 def _rows(key: tuple[str, str, int], scores: Scores) -> list[Row]:
@@ -200,7 +146,7 @@ def _draw(figure: Any, found: dict[tuple[str, str, int], Scores], horizons: Sequ
         axes.set_xlabel("window H, steps")
         axes.grid(alpha=0.25, linewidth=0.6)
     panels[1].set_ylim(bottom=0)
-    panels[0].legend(frameon=False, fontsize=8)
+    panels[1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0.0, 0.93))
 
 
 experiment = Experiment(

@@ -1,0 +1,104 @@
+"""The files of a reproduction: figure (SVG, PNG), data (Parquet) and a self-contained HTML page of all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from evenstep.measure.output_file import make_folder, replacing
+from evenstep.report.figures import picture
+from evenstep.report.findings import QUICK, Reproduction, cells, intervals_sentence, json_object, verdict
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+svg { max-width: 100%; height: auto; }
+table { border-collapse: collapse; margin: 1rem 0; }
+th, td { text-align: left; padding: .15rem .9rem .15rem 0; vertical-align: top; border-bottom: 1px solid #e4e4e4; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.quick { background: #fff3cd; padding: .5rem .8rem; }
+footer { color: #666; margin-top: 2rem; }
+"""
+
+
+def write(found: Reproduction, folder: Path) -> list[Path]:
+    """Write figure, data and page; the files.
+
+    Args:
+        found: what came out.
+        folder: made when it is not there.
+
+    Raises:
+        InputError: the folder or a file cannot be written.
+    """
+    make_folder(folder)
+
+    def draw(figure: Any) -> None:
+        found.findings.draw(figure)
+        figure.suptitle(f"{found.title}\n{'QUICK SIZE, ' if found.quick else ''}{found.source}", fontsize=10)
+
+    svg, png = (picture(draw, kind, found.findings.size) for kind in ("svg", "png"))
+    contents = {"svg": svg, "png": png, "parquet": _data(found), "html": page(found, svg.decode()).encode()}
+    written: list[Path] = []
+    for kind, content in contents.items():
+        path = folder / f"{found.stem}.{kind}"
+        with replacing(path) as out:
+            out.write(content)
+        written.append(path)
+    return written
+
+
+def _data(found: Reproduction) -> bytes:
+    """The data behind the figure as Parquet, with everything `json_object` says in its metadata."""
+    import orjson
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({name: pa.array(column) for name, column in found.findings.data.items()})
+    table = table.replace_schema_metadata({b"evenstep": orjson.dumps(json_object(found))})
+    out = pa.BufferOutputStream()
+    pq.write_table(table, out, compression="zstd")
+    return out.getvalue().to_pybytes()
+
+
+def page(found: Reproduction, drawing: str) -> str:
+    """The page; it loads nothing.
+
+    Args:
+        found: what came out.
+        drawing: the figure as SVG.
+    """
+    said = found.findings
+    head, *rows = cells(said.rows)
+    claims = [[verdict(claim, found.quick), claim.says, claim.seen] for claim in said.claims]
+    constants = [[c.name, str(c.value), c.why] for c in said.constants]
+    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    quick = f'<p class="quick">{escape(QUICK)}</p>' if found.quick else ""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{escape(found.name)}</title><style>{_STYLE}</style></head><body>
+<h1>{escape(found.title)}</h1>
+<p>{escape(found.source)}</p>{quick}
+{drawing[drawing.index("<svg") :]}
+<h2>Numbers</h2>{_table(head, rows, numbers=3)}<p>{escape(intervals_sentence(found))}</p>
+<h2>Claims of the paper</h2>{_table(["verdict", "claim", "ours"], claims) if claims else "<p>It makes none to test.</p>"}
+<h2>Where and why we differ</h2><p>{escape(said.remark)}.</p>
+<p>Stands in: {escape(said.stands_in)}.</p>
+<h2>Free constants</h2>{_table(["name", "value", "why"], constants)}
+<footer>{escape(found.command)}<br>{escape(versions)}</footer>
+</body></html>
+"""
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 99) -> str:
+    """An HTML table; columns from `numbers` on are numbers."""
+
+    def row(values: Sequence[str]) -> str:
+        found = (
+            f'<td class="n">{escape(v)}</td>' if i >= numbers else f"<td>{escape(v)}</td>"
+            for i, v in enumerate(values)
+        )
+        return f"<tr>{''.join(found)}</tr>"
+
+    return f"<table><tr>{''.join(f'<th>{escape(v)}</th>' for v in head)}</tr>{''.join(row(r) for r in rows)}</table>"
