@@ -10,7 +10,9 @@ from tests.predict.asked import active, finished
 
 from evenstep import names
 from evenstep.errors import InputError
+from evenstep.predict.evaluation import evaluate
 from evenstep.predict.survival import Survival
+from evenstep.request import Trace
 
 
 def made(**options):
@@ -57,7 +59,14 @@ def test_it_is_fitted_anew_for_a_horizon_and_after_enough_completions():
 def test_its_interval_follows_the_prompt():
     low, high = taught(made(trees=150)).interval(active(0, 0, prompt=60), 0.1, 0.9)
     assert np.all((low <= 122) & (high >= 118) & (high - low < 40))
-    assert made().interval(active(0), 0.1, 0.9)[1].tolist() == [0]
+
+
+def test_without_a_fit_its_interval_is_that_of_survival():
+    learned = made()
+    learned.learn(finished(10, 20, 30))
+    assert [bound.tolist() for bound in learned.interval(active(0), 0.1, 0.9)] == [[10], [30]]
+    found = evaluate(Trace(np.full(40, 10), np.full(40, 50)), ["learned"], (20,))
+    assert any("too few for a first fit" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("option", ["refit", "window", "ages", "trees", "refresh_every"])

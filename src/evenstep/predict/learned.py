@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from evenstep.errors import InputError
+from evenstep.predict import intervals
 from evenstep.predict.recent import Recent
 from evenstep.predict.survival import Survival, check_refresh
 from evenstep.predict.view import Active, Finished, Prediction
@@ -88,10 +89,12 @@ class Learned:
         return 1.0 - leaves[:, None] * gone
 
     def interval(self, active: Active, low: float, high: float) -> tuple[I8, I8]:
-        """Quantiles of the whole output length by the trees' own quantile regression on the tokens that are left."""
+        """Quantiles of the whole output length by the trees' own quantile regression on the tokens that are left.
+
+        Before the first fit they are those of survival.
+        """
         if not self._is_ready:
-            zeros = np.zeros(active.age.size, np.int64)
-            return zeros, zeros
+            return intervals.interval(self._survival, active, low, high)
         rows, left, weight = self._recent.walked(self.ages)
         bounds: list[F8] = []
         for chance in (low, high):
