@@ -2,10 +2,12 @@
 
 It cannot show another machine's ratio, nor a quiet machine's if this one is busy: rounds of both sides alternate and the
 interval is over rounds. Ours is the whole call of `simulate` with per-request and per-step records kept, so it includes
-preparation and copying of records; metrics and digest are worked out when asked for and are timed in a row of their own.
-The plain side keeps the same records and stops after a few hundred steps of steady operation, because a step of it takes as
-long as hundreds of ours. Both sides are CPU seconds a decode step; the yardstick is plain FCFS at (16, 72), and "scaled"
-is our time on a machine where that yardstick makes 18,000 steps a CPU second.
+preparation and copying of records; what follows from them (a request's times from its steps' times, metrics, digest) is
+worked out when it is read. The column "read" is the strict ratio when every column of both tables is read too. Ratios stand
+twice: to a plain side that leaves both energies out of its records, the stricter one, and to one that works them out as
+ours does. The plain side keeps the same records and stops after a few hundred steps of steady operation, because a step of
+it takes as long as hundreds of ours. Both sides are CPU seconds a decode step; the yardstick is plain FCFS at (16, 72), and
+"scaled" is our time on a machine where that yardstick makes 18,000 steps a CPU second.
 
     python benchmarks/bench_simulator.py [--rounds 5] [--quick]
 """
@@ -25,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from contenders import plain_numpy
 from evenstep import Cluster, Trace, compiled, names, simulate
+from evenstep.measure.records import columns
 
 YARDSTICK_STEPS_PER_S = 18_000.0
 # policy, its plain counterpart, G, B, horizon, plain steps a round, target ratio of the project
@@ -36,7 +39,10 @@ ROWS = (
     ("jsq", plain_numpy.fcfs, 16, 72, 0, 1500, 150),
     ("least-load", plain_numpy.fcfs, 16, 72, 0, 1500, 150),
     ("round-robin", plain_numpy.fcfs, 16, 72, 0, 1500, 150),
+    ("random", plain_numpy.fcfs, 16, 72, 0, 1500, 150),
     ("power-of-d", plain_numpy.fcfs, 16, 72, 0, 1500, 150),
+    ("jsq", plain_numpy.fcfs, 32, 72, 0, 1000, 150),
+    ("power-of-d", plain_numpy.fcfs, 32, 72, 0, 1000, 150),
     ("br-0", plain_numpy.br_0, 16, 72, 0, 400, 60),
     ("bf-io", plain_numpy.bf_io, 16, 72, 0, 250, 15),
     ("bf-io:horizon=20,predictor=oracle", plain_numpy.bf_io, 16, 72, 20, 150, 15),
@@ -65,12 +71,23 @@ def ours(trace: Trace, text: str, workers: int, slots: int, door: str = "auto"):
     return time.process_time() - start, run
 
 
-def plain_step_s(trace: Trace, policy, workers: int, slots: int, horizon: int, steps: int) -> float:
+def read(run) -> float:
+    """CPU seconds of reading every column of a run's tables."""
+    start = time.process_time()
+    for table in (run.requests, run.steps):
+        _ = columns(table)
+    return time.process_time() - start
+
+
+def plain_step_s(
+    trace: Trace, policy, workers: int, slots: int, horizon: int, steps: int, energies: bool = True
+) -> float:
     """CPU seconds of one step of the plain side."""
     start = time.process_time()
     done, *_ = plain_numpy.simulate(
-        trace.prompt_tokens, trace.output_tokens, workers, slots, 128, policy, horizon=horizon, limit=steps
-    )
+        trace.prompt_tokens, trace.output_tokens, workers, slots, 128, policy, horizon=horizon, limit=steps,
+        energies=energies,
+    )  # fmt: skip
     return (time.process_time() - start) / done
 
 
@@ -82,23 +99,26 @@ def interval(values: list[float]) -> str:
 def ratios(rounds: int, requests: int) -> None:
     trace = burst(requests)
     print(
-        f"{'policy':36} {'G, B':>9} {'plain us':>9} {'ours ns':>9} {'scaled ns':>9}   ratio, median [least, most]   target"
+        f"{'policy':33} {'G, B':>8} {'plain us':>8} {'ours ns':>8} {'scaled ns':>9}"
+        f"   {'strict ratio, median [least, most]':34} {'read':>6}   {'with energies':26} target"
     )
     for text, plain, G, B, horizon, steps, target in ROWS:
         ours(trace.head(3000), text, G, B)
-        found, plain_s, our_s, scaled = [], [], [], []
+        found = []
         for _ in range(rounds):
             yard = plain_step_s(trace, plain_numpy.fcfs, 16, 72, 0, 1500)
             baseline = plain_step_s(trace, plain, G, B, horizon, steps)
+            strict = plain_step_s(trace, plain, G, B, horizon, steps, energies=False)
             seconds, run = ours(trace, text, G, B)
-            step = seconds / run.totals.steps
-            found.append(baseline / step)
-            plain_s.append(baseline)
-            our_s.append(step)
-            scaled.append(step / (yard * YARDSTICK_STEPS_PER_S))
+            step, whole = seconds / run.totals.steps, (seconds + read(run)) / run.totals.steps
+            scaled = step / (yard * YARDSTICK_STEPS_PER_S)
+            found.append(
+                (strict * 1e6, step * 1e9, scaled * 1e9, strict / step, strict / whole, baseline / step)
+            )
+        plain_us, our_ns, scaled_ns, strict, after, priced = zip(*found, strict=True)
         print(
-            f"{text:36} {f'{G}, {B}':>9} {np.median(plain_s) * 1e6:9.1f} {np.median(our_s) * 1e9:9.0f}"
-            f" {np.median(scaled) * 1e9:9.0f}   {interval(found):28}   {target:5d}",
+            f"{text:33} {f'{G}, {B}':>8} {np.median(plain_us):8.1f} {np.median(our_ns):8.0f} {np.median(scaled_ns):9.0f}"
+            f"   {interval(strict):34} {np.median(after):6.0f}   {interval(priced):26} {target:5d}",
             flush=True,
         )
 
@@ -153,14 +173,21 @@ def linear_time(rounds: int, sizes: tuple[int, ...]) -> None:
 
 
 def memory(requests: int) -> None:
+    """Largest size of the process so far: it only ever grows, so the leanest comes first."""
     trace = burst(requests)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    simulate(trace, names.build("routing", {"name": "fcfs"}), records=False)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(
-        f"\n{requests:,} requests, records off: {after / 1024:.0f} MB in all,"
-        f" {(after - before) / 1024:.0f} MB beyond the trace"
-    )
+    policy = names.build("routing", {"name": "fcfs"})
+    simulate(trace, policy, records=False)
+    print(f"{requests:,} requests, the whole process: records off {peak_mb():.0f} MB", end="", flush=True)
+    run = simulate(trace, policy)
+    print(f", records on {peak_mb():.0f} MB", end="", flush=True)
+    _ = run.summary, run.digest
+    print(f", and summary and digest {peak_mb():.0f} MB", end="", flush=True)
+    _ = run.requests
+    print(f", and every column read {peak_mb():.0f} MB", flush=True)
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:

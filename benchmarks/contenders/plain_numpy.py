@@ -1,7 +1,8 @@
 """The decode cluster in plain NumPy, slot by slot: the yardstick every speed of the simulator is a ratio to.
 
 Same model and same answers as `evenstep.simulate` (saturated arrivals, one group, linear step time, +1 drift, per-request
-and per-step records, both energies among them). Policies: FCFS, BR-0 as printed, and BF-IO by greedy fill and local search.
+and per-step records, both energies among them unless asked otherwise). Policies: FCFS, BR-0 as printed, and BF-IO by greedy
+fill and local search.
 """
 
 from __future__ import annotations
@@ -118,13 +119,24 @@ def joules(running, local_s, overhead_s, duration):
 
 
 def simulate(
-    prompt, output, G, B, pool, policy, overhead_s=0.0049, per_token_s=1.1e-7, horizon=0, limit=None
+    prompt,
+    output,
+    G,
+    B,
+    pool,
+    policy,
+    overhead_s=0.0049,
+    per_token_s=1.1e-7,
+    horizon=0,
+    limit=None,
+    energies=True,
 ):
     """Run to completion (or `limit` steps); returns (steps, clock, request rows, step rows).
 
     Args:
         policy: ``fcfs`` or ``br_0`` by (load, free, pool), ``bf_io`` by (projected [G, H+1], free, pool).
         horizon: H; projections come from true remaining lengths.
+        energies: whether a step's record holds both energies.
     """
     n = prompt.size
     row = np.full((G, B), -1)
@@ -160,7 +172,7 @@ def simulate(
         load = size.sum(axis=1)
         duration = overhead_s + per_token_s * load.max()
         active = row >= 0
-        energy = joules(active.sum(axis=1), per_token_s * load, overhead_s, duration)
+        energy = joules(active.sum(axis=1), per_token_s * load, overhead_s, duration) if energies else ()
         steps.append((clock, duration, load.max(), load.sum(), load.min(), active.sum(), *energy))
         clock += duration
         left[active] -= 1
