@@ -19,7 +19,7 @@ def test_tables_have_the_types_their_columns_promise():
     )
     job = Job(0, 1, 0.0, 0.0, admitted_s=0.5, first_token_s=2.5, finished_s=2.5)
     trace = Trace(np.array([3]), np.array([1]))
-    out = record.reference(trace, {0: job}, 2.5, decisions=True)
+    out = record.reference(trace, {0: job}, 2.5, decisions=True, counted={})
     for table in (out.requests, out.steps, out.decisions):
         for name, column in columns(table).items():
             is_real = name.endswith(("_s", "_j")) or name in ("envelope", "load_sum", "load_min", "bound")
