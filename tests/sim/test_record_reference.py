@@ -31,7 +31,9 @@ def test_tables_have_the_types_their_columns_promise():
 def test_decisions_are_counted_even_when_their_table_is_not_kept():
     record = Record()
     record.decision(0.0, 1, 1, 0, float("nan"))
-    out = record.reference(Trace(np.zeros(0, np.int64), np.zeros(0, np.int64)), {}, 0.0, decisions=False)
+    out = record.reference(
+        Trace(np.zeros(0, np.int64), np.zeros(0, np.int64)), {}, 0.0, decisions=False, counted={}
+    )
     assert out.totals.decisions == 1 and out.decisions.decision.size == 0
 
 
