@@ -9,15 +9,16 @@ PYTEST := $(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 REPORT ?= evenstep-report.html
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check bench docs pictures reference lock clean
+.PHONY: help demo test test-all check bench docs pictures leaderboard reference lock clean
 
 help:
 	@echo "make demo      install, compare policies on a bundled real trace, say where the HTML report is"
 	@echo "make test      the fast tests; the first run compiles kernels for a minute"
-	@echo "make test-all  every test, from the lock file; a skipped test fails"
+	@echo "make test-all  every test, from the lock file; a skipped test fails; then a tenth of the leaderboard again"
 	@echo "make check     lint, format, types, imports, spelling, docs, file sizes"
 	@echo "make bench     the speed ratios of benchmarks/"
 	@echo "make docs      the documentation, into build/site"
+	@echo "make leaderboard  rank every policy on every workload anew: page, data and picture; 10 minutes on two cores"
 	@echo "make pictures  redraw the pictures of README and docs"
 	@echo "make reference rewrite the reference of commands and the JSON Schemas"
 	@echo "make lock      rewrite requirements/dev.lock (needs uv)"
@@ -53,6 +54,7 @@ test: $(VENV)/.test
 test-all: $(VENV)/.dev
 	$(PY) .ci/warm.py
 	$(PYTEST) -ra --no-skips --hypothesis-profile full
+	$(BIN)/evenstep leaderboard examples/leaderboard.yaml --check docs/reference/leaderboard.parquet
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -72,6 +74,10 @@ docs: $(VENV)/.dev
 
 pictures: $(VENV)/.run
 	$(PY) docs/make_pictures.py
+
+leaderboard: $(VENV)/.run
+	$(BIN)/evenstep leaderboard examples/leaderboard.yaml --cache build/leaderboard.cache \
+	  --out docs/reference/leaderboard.md --picture docs/images/leaderboard.svg
 
 reference: $(VENV)/.run
 	$(PY) docs/make_reference.py

@@ -1,4 +1,5 @@
-"""Writes what the code itself can say: ``reference/cli.md`` and the JSON Schemas. Run by ``make reference``."""
+"""Writes what the code itself can say: ``reference/cli.md``, the JSON Schemas, and the leaderboard's page and picture from
+the data it was found to have. Run by ``make reference``; ``make leaderboard`` makes that data anew."""
 
 from __future__ import annotations
 
@@ -9,7 +10,10 @@ from pathlib import Path
 from evenstep import names
 from evenstep.cli.main import parser_of
 from evenstep.config import schema
-from evenstep.experiments import sweep_file
+from evenstep.experiments import leaderboard_file, sweep_file
+from evenstep.experiments.leaderboard_page import page
+from evenstep.experiments.leaderboard_picture import picture
+from evenstep.experiments.leaderboard_table import read_table
 from evenstep.experiments.settings import CompareSettings, SimulateSettings
 from evenstep.workload import yaml_schema
 
@@ -24,9 +28,14 @@ what to do), 70 a bug of evenstep, 130 interrupted. This page is written by `mak
 
 def pages() -> dict[Path, str]:
     """Every generated file with its text."""
+    board = read_table(HERE / "leaderboard.parquet")
+    image = HERE.parent / "images" / "leaderboard.svg"
     return {
+        HERE / "leaderboard.md": page(board, data="leaderboard.parquet", picture=f"../images/{image.name}"),
+        image: picture(board),
         HERE / "cli.md": "\n".join([HEAD, *(_command(name) for name in names.members("cli"))]),
         HERE / "schemas" / "compare.json": _json(schema(CompareSettings, "evenstep compare settings")),
+        HERE / "schemas" / "leaderboard.json": _json(leaderboard_file.schema()),
         HERE / "schemas" / "simulate.json": _json(schema(SimulateSettings, "evenstep simulate settings")),
         HERE / "schemas" / "sweep.json": _json(sweep_file.schema()),
         HERE / "schemas" / "workload.json": _json(yaml_schema.schema()),

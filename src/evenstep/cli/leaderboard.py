@@ -1,0 +1,189 @@
+"""``evenstep leaderboard``: every policy on every workload of a board, ranked; or a tenth of it again, as a check."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
+
+if TYPE_CHECKING:
+    from evenstep.experiments.leaderboard import Board
+    from evenstep.experiments.leaderboard_table import Table
+
+
+class Leaderboard:
+    """The command."""
+
+    summary = "rank every policy on every workload of a board, or check a published ranking"
+    description = (
+        "Runs every routing policy, and those BOARD.yaml adds, on every workload of the board, and writes a page of ranks\n"
+        "with 95 % intervals, the data behind it as Parquet beside it, and a picture. With --check it runs a tenth of the\n"
+        "board again and fails when two policies whose published intervals are disjoint come out the other way round with\n"
+        "disjoint intervals; which tenth follows the day of the commit. Finished runs are kept under --cache."
+    )
+    examples = (
+        "evenstep leaderboard board.yaml",
+        "evenstep leaderboard board.yaml --workload chat --policy br-0 --policy jsq",
+        "evenstep leaderboard board.yaml --out board.md --picture board.svg --cache board.cache",
+        "evenstep leaderboard board.yaml --check board.parquet --part 3",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "source", metavar="BOARD.yaml", help="workloads, and what is ranked beside the defaults"
+        )
+        parser.add_argument(
+            "--out",
+            metavar="FILE.md",
+            help="the page; the data goes beside it as FILE.parquet (default the name of BOARD.yaml, here)",
+        )
+        parser.add_argument("--picture", metavar="FILE.svg", help="draw the picture, and show it on the page")
+        parser.add_argument(
+            "--cache", metavar="DIR", help="keep finished runs there, and look for them there"
+        )
+        parser.add_argument(
+            "--check", metavar="FILE.parquet", help="run a tenth of this published board again; write nothing"
+        )
+        parser.add_argument(
+            "--part", type=int, metavar="N",
+            help="which tenth, 0 to 9 (default the day of the commit, or outside a checkout that of the published board, "
+            "counted from 1970, modulo 10)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--workload",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="only this one; may be given many times",
+        )
+        parser.add_argument(
+            "--policy", action="append", default=[], metavar="NAME[:KEY=VALUE,...]",
+            help="only this one as the board lists it, or all of a name; may be given many times",
+        )  # fmt: skip
+        parser.add_argument(
+            "--processes",
+            type=int,
+            metavar="N",
+            help="processes to run in; all cores, if it takes long, when left out",
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        return _leaderboard(args)
+
+
+command = Leaderboard()
+
+
+def _leaderboard(args: argparse.Namespace) -> int:
+    from evenstep.cli import _outputs as outputs
+    from evenstep.errors import InputError
+    from evenstep.experiments.leaderboard import Board
+    from evenstep.experiments.leaderboard_table import read_table
+    from evenstep.experiments.progress import Bar
+    from evenstep.experiments.sweep_runs import Interrupted
+
+    if args.processes is not None and args.processes < 1:
+        raise InputError("evenstep leaderboard", "--processes", args.processes, "an integer >= 1")
+    if args.check is None and args.part is not None:
+        raise InputError("evenstep leaderboard", "--part", args.part, "it beside --check")
+    out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".md")
+    stored = read_table(Path(args.check)) if args.check is not None else None
+    if stored is None:
+        for file in (str(out), str(out.with_suffix(".parquet")), args.picture):
+            outputs.check_writable(file)
+    outputs.check_folder(args.cache)
+    board = Board(
+        args.source,
+        workloads=args.workload,
+        policies=args.policy,
+        cache=args.cache,
+        progress=Bar(lines=sys.stdout),
+    )
+    try:
+        return _made(args, board, out) if stored is None else _check(args, board, stored)
+    except Interrupted as stop:
+        kept = (
+            f"are kept in {args.cache}" if args.cache is not None else "are lost: give --cache to keep them"
+        )
+        print(
+            f"evenstep leaderboard: interrupted; {stop.made} runs {kept}, {stop.left} are left",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+
+
+def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
+    import os
+    from datetime import date
+
+    from evenstep.cli import _outputs as outputs
+    from evenstep.experiments.leaderboard_origin import commit_of
+    from evenstep.experiments.leaderboard_page import page, text_lines
+    from evenstep.experiments.leaderboard_picture import picture
+    from evenstep.experiments.leaderboard_table import Origin, write_table
+    from evenstep.experiments.sweep_runs import Places
+    from evenstep.measure.output_file import replacing
+
+    commit = commit_of(Path(args.source).parent)
+    cells = board.run(Places(processes=args.processes))
+    origin = Origin(date.today().isoformat(), commit, args.command_line, board.file.seeds, outputs.versions())
+    table = board.table(cells, origin)
+    data = out.with_suffix(".parquet")
+    rows = write_table(table, data)
+    written = [f"{data} ({rows} runs)", str(out)]
+    shown = ""
+    if args.picture is not None:
+        with replacing(Path(args.picture)) as file:
+            file.write(picture(table).encode())
+        shown = Path(os.path.relpath(args.picture, out.parent)).as_posix()
+        written.append(args.picture)
+    with replacing(out) as file:
+        file.write(page(table, data=data.name, picture=shown).encode())
+    for line in [*text_lines(table), "", f"wrote {', '.join(written)}; {board.made} runs made"]:
+        print(line)
+    return FINE
+
+
+def _check(args: argparse.Namespace, board: Board, stored: Table) -> int:
+    from evenstep.experiments.leaderboard_check import PARTS, changed, flips, part_of
+    from evenstep.experiments.sweep_runs import Places
+
+    part = _part(args, stored, PARTS)
+    chosen = part_of(board.cells, part)
+    again = board.run(Places(processes=args.processes), chosen)
+    known = {(cell.workload, cell.policy) for cell in stored.cells}
+    found = flips(stored, again)
+    for flip in found:
+        print(flip)
+    fresh = [f"{workload}, {policy}" for workload, policy in board.cells if (workload, policy) not in known]
+    if fresh:
+        print(
+            f"{len(fresh)} cells are not on the published board, e.g. {fresh[0]}: make it anew to rank them"
+        )
+    moved = len(changed(stored, again))
+    print(
+        f"part {part} of {PARTS} of the board of {stored.origin.date}: {len(again)} of {len(board.cells)} cells run again,"
+        f" {moved} with other decisions, {len(found)} orders with disjoint intervals flipped"
+    )
+    if found:
+        print("if the change is meant, make the board anew: the same command without --check, with --out")
+    return CHECK_FAILED if found else FINE
+
+
+def _part(args: argparse.Namespace, stored: Table, parts: int) -> int:
+    from datetime import date
+
+    from evenstep.errors import InputError
+    from evenstep.experiments.leaderboard_origin import day_of
+
+    if args.part is not None:
+        if not 0 <= args.part < parts:
+            raise InputError("evenstep leaderboard", "--part", args.part, f"an integer from 0 to {parts - 1}")
+        return args.part
+    day = day_of(Path(args.source).parent)
+    if day is None:
+        day = (date.fromisoformat(stored.origin.date) - date(1970, 1, 1)).days
+    return day % parts

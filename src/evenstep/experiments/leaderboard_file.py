@@ -1,0 +1,193 @@
+"""BOARD.yaml: workloads on which policies are ranked, and policies that are ranked beside every member at its defaults.
+
+```yaml
+version: 1
+seeds: 5
+workloads:
+  - {name: chat, source: sample:azure-conv, settings: {workers: 8, slots: 48}}
+  - {name: chat at 0.85, source: sample:azure-conv, settings: {workers: 8, slots: 48, load: 0.85}}
+policies: ["bf-io:horizon=20,predictor=live"]
+```
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from evenstep import config
+from evenstep.config import Document, Layer, Settled, settle
+from evenstep.errors import InputError, nearest
+from evenstep.experiments.settings import CompareSettings, checked
+
+#: What policies are ranked by on a saturated fleet, and below saturation, where idle share is mostly emptiness.
+SATURATED, BELOW = "idle_share", "imbalance_envelope_tokens"
+#: Settings of `compare` that a board has in another place.
+ELSEWHERE = {
+    "source": "The workload stands under `source`.",
+    "policies": "Policies are listed under `policies`.",
+    "seeds": "Replicates stand under `seeds`, the same for all workloads.",
+    "baseline": "Policies are compared with the best one.",
+    "processes": "Processes are asked for on the command line.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadEntry:
+    """One workload of a board.
+
+    Args:
+        name: what the board calls it.
+        source: a trace file, a workload YAML (relative to the board's folder) or sample:azure-conv.
+        about: a phrase for readers.
+        predictor: what predictor=live stands for here.
+        settings: settings of evenstep compare.
+    """
+
+    name: str
+    source: str
+    about: str = ""
+    predictor: str = "survival"
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class SlowEntry:
+    """What is spared with a slow policy.
+
+    Args:
+        seeds: its replicates; the first ones of the others.
+        leave_out: workloads it is not run on.
+    """
+
+    seeds: int
+    leave_out: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class BoardFile:
+    """A board as a file describes it.
+
+    Args:
+        workloads: what policies are ranked on.
+        seeds: replicates of each policy on each workload.
+        policies: ranked beside every policy at its defaults; predictor=live is the workload's predictor.
+        slow: policies with fewer replicates, by name; also for all that is listed with options of theirs.
+        picture: workloads the picture shows; the first when left out.
+    """
+
+    workloads: list[WorkloadEntry]
+    seeds: int = 5
+    policies: list[str] = field(default_factory=list[str])
+    slow: dict[str, SlowEntry] = field(default_factory=dict[str, SlowEntry])
+    picture: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A workload of a board, seen to be good.
+
+    Args:
+        name, about: as in the file.
+        predictor: what ``live`` stands for.
+        settled: settings with their origin.
+        settings: the same, seen to be in range, with the arrivals they imply.
+        command: what runs it again, up to the policies.
+    """
+
+    name: str
+    about: str
+    predictor: str
+    settled: Settled[CompareSettings]
+    settings: CompareSettings
+    command: str
+
+    @property
+    def metric(self) -> str:
+        """What policies are ranked by here, the less the better."""
+        return BELOW if self.settings.arrivals == "timed" else SATURATED
+
+
+def read_board(path: str | Path) -> tuple[BoardFile, list[Workload], Document]:
+    """A board file, its workloads, and the document that knows its lines.
+
+    Raises:
+        InputError: see `config.read_yaml`; unknown keys, settings that do not fit, a name twice or unknown.
+    """
+    document = config.read_yaml(path)
+    found = config.convert(document.values, BoardFile, document)
+    if not found.workloads:
+        raise InputError(document.where("workloads"), "workloads", "empty", "at least one workload")
+    if found.seeds < 2:
+        where = document.where("seeds")
+        raise InputError(where, "seeds", found.seeds, "an integer >= 2, since a rank needs an interval")
+    workloads = [_workload(found, n, document, Path(path).parent) for n in range(len(found.workloads))]
+    known = [one.name for one in workloads]
+    for n, name in enumerate(known):
+        if name in known[:n]:
+            place = f"workloads[{n}].name"
+            raise InputError(document.where(place), place, name, "each name once")
+    named = {
+        "picture": found.picture,
+        **{f"slow.{k}.leave_out": one.leave_out for k, one in found.slow.items()},
+    }
+    for place, names in named.items():
+        for name in names:
+            if name not in known:
+                raise InputError(document.where(place), place, name, "a workload above", nearest(name, known))
+    for policy, slow in found.slow.items():
+        if not 2 <= slow.seeds <= found.seeds:
+            place = f"slow.{policy}.seeds"
+            raise InputError(document.where(place), place, slow.seeds, f"an integer from 2 to {found.seeds}")
+    return found, workloads, document
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of BOARD.yaml; settings are those of `compare`."""
+    found = config.schema(BoardFile, "evenstep BOARD.yaml")
+    settings = config.schema(CompareSettings, "")["properties"]
+    kept = {name: one for name, one in settings.items() if name not in (*ELSEWHERE, "version")}
+    entry = found["$defs"]["WorkloadEntry"]["properties"]
+    said = entry["settings"].get("description", "")
+    entry["settings"] = {
+        "type": "object",
+        "properties": kept,
+        "additionalProperties": False,
+        "description": said,
+    }
+    return found
+
+
+def _workload(found: BoardFile, number: int, document: Document, folder: Path) -> Workload:
+    entry, place = found.workloads[number], f"workloads[{number}]"
+    known = [f.name for f in dataclasses.fields(CompareSettings) if f.name not in ELSEWHERE]
+    for key in entry.settings:
+        if key not in known:
+            where = document.where(f"{place}.settings")
+            hint = ELSEWHERE.get(key) or nearest(key, known)
+            raise InputError(where, f"{place}.settings.{key}", entry.settings[key], "a known setting", hint)
+    source = entry.source if entry.source.startswith("sample:") else (folder / entry.source).as_posix()
+    layer = Layer(
+        document.where(f"{place}.settings"), {**entry.settings, "source": source, "seeds": found.seeds}
+    )
+    settled = settle(CompareSettings, layer)
+    command = ["evenstep", "compare", source, *_flags(entry.settings), "--seeds", str(found.seeds)]
+    return Workload(entry.name, entry.about, entry.predictor, settled, checked(settled), shlex.join(command))
+
+
+def _flags(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as flags of `compare`."""
+    words: list[str] = []
+    for name, value in settings.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, list):
+            words += [flag, ",".join(map(str, cast("list[Any]", value)))]
+        elif value is not None and value is not False:
+            words += [flag, str(value)]
+    return words

@@ -1,0 +1,28 @@
+"""Which commit a checkout is at, for pages that say what they were made by, and for a check that rotates with it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+
+def commit_of(folder: Path) -> str:
+    """The short name of the commit, with a note when tracked files differ from it; empty outside a checkout."""
+    commit = _git(folder, "rev-parse", "--short=10", "HEAD")
+    if commit and _git(folder, "status", "--porcelain", "--untracked-files=no"):
+        return f"{commit} with local changes"
+    return commit
+
+
+def day_of(folder: Path) -> int | None:
+    """The day of the commit, counted from 1970; None outside a checkout."""
+    seconds = _git(folder, "log", "-1", "--format=%ct")
+    return int(seconds) // 86_400 if seconds else None
+
+
+def _git(folder: Path, *words: str) -> str:
+    try:
+        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()

@@ -1,0 +1,195 @@
+"""What a leaderboard found, a cell for each policy and workload; kept as one Parquet file, a row a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from evenstep.errors import InputError
+from evenstep.measure.comparison import Interval, mean_interval, paired_difference
+from evenstep.measure.output_file import replacing
+
+#: Metrics a board keeps of every run.
+METRICS = (
+    "idle_share", "imbalance_envelope_tokens", "full_slot_tokens_per_s", "tokens_per_s", "tpot_mean_s", "mean_wait_s",
+    "oldest_wait_s",
+)  # fmt: skip
+_KEY = b"evenstep"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One policy on one workload.
+
+    Args:
+        workload: name of the workload.
+        policy: as the board lists it.
+        predictor: the predictor it was given, or empty.
+        oracle: whether true lengths were shown: unreachable live.
+        digests: digest of each replicate.
+        values: each of `METRICS`, one number a replicate, None where a run has none.
+    """
+
+    workload: str
+    policy: str
+    predictor: str
+    oracle: bool
+    digests: tuple[str, ...]
+    values: Mapping[str, tuple[float | None, ...]]
+
+    def interval(self, metric: str) -> Interval | None:
+        """Mean and 95 % interval over replicates; None where a replicate has no value."""
+        known = [value for value in self.values[metric] if value is not None]
+        return mean_interval(known) if len(known) == len(self.digests) else None
+
+    def versus(self, other: Cell, metric: str) -> Interval | None:
+        """How much more than `other`, replicate by replicate, over the replicates that both have."""
+        pairs = [*zip(self.values[metric], other.values[metric], strict=False)]
+        ours, theirs = [a for a, _ in pairs if a is not None], [b for _, b in pairs if b is not None]
+        return paired_difference(ours, theirs) if len(ours) == len(theirs) == len(pairs) else None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadLine:
+    """What a page says of a workload.
+
+    Args:
+        name, about: as in the board's file.
+        metric: what policies are ranked by, the less the better.
+        predictor: what ``predictor=live`` stands for.
+        command: what runs it again, up to the policies.
+    """
+
+    name: str
+    about: str
+    metric: str
+    predictor: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a board was made by.
+
+    Args:
+        date: day it was made, as in 2026-05-31.
+        commit: the commit of the sources, or empty where there is none.
+        command: exact command line.
+        seeds: replicates; replicate r has seed r.
+        versions: version by component.
+    """
+
+    date: str
+    commit: str
+    command: str
+    seeds: int
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A whole leaderboard.
+
+    Args:
+        workloads: in the order of the board's file.
+        cells: workload by workload.
+        picture: workloads the picture shows.
+        origin: what it was made by.
+    """
+
+    workloads: tuple[WorkloadLine, ...]
+    cells: tuple[Cell, ...]
+    picture: tuple[str, ...]
+    origin: Origin
+
+    def of(self, workload: str) -> list[Cell]:
+        """The cells of one workload."""
+        return [cell for cell in self.cells if cell.workload == workload]
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """All policies, in the order they come up."""
+        return tuple(dict.fromkeys(cell.policy for cell in self.cells))
+
+
+def write_table(table: Table, path: Path) -> int:
+    """Write a row for each run.
+
+    Args:
+        table: the leaderboard.
+        path: the Parquet file; replaced whole.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    import orjson
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [(cell, index) for cell in table.cells for index in range(len(cell.digests))]
+    columns: dict[str, Any] = {
+        name: [getattr(cell, name) for cell, _ in rows]
+        for name in ("workload", "policy", "predictor", "oracle")
+    }
+    columns["replicate"] = [index for _, index in rows]
+    columns["digest"] = [cell.digests[index] for cell, index in rows]
+    for name in METRICS:
+        columns[name] = pa.array([cell.values[name][index] for cell, index in rows], pa.float64())
+    head = {
+        "version": _VERSION,
+        "table": "leaderboard",
+        "workloads": [asdict(line) for line in table.workloads],
+        "picture": table.picture,
+        "origin": {**asdict(table.origin), "versions": dict(table.origin.versions)},
+    }
+    made = pa.table(columns).replace_schema_metadata({_KEY: orjson.dumps(head)})
+    with replacing(path) as out:
+        pq.write_table(made, out, compression="zstd")
+    return made.num_rows
+
+
+def read_table(path: Path) -> Table:
+    """Read what `write_table` wrote.
+
+    Raises:
+        InputError: a file that cannot be read or is no leaderboard of this version.
+    """
+    import orjson
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        read = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        hint = f"{str(error).splitlines()[0]}."
+        raise InputError(str(path), "file", path.name, "a leaderboard's Parquet file", hint) from None
+    head: dict[str, Any] = orjson.loads((read.schema.metadata or {}).get(_KEY, b"{}"))
+    if head.get("version") != _VERSION or head.get("table") != "leaderboard":
+        raise InputError(str(path), "metadata", str(head)[:60], f"a leaderboard of version {_VERSION}")
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in read.to_pylist():
+        groups.setdefault((row["workload"], row["policy"]), []).append(row)
+    return Table(
+        workloads=tuple(WorkloadLine(**line) for line in head["workloads"]),
+        cells=tuple(_cell(rows) for rows in groups.values()),
+        picture=tuple(head["picture"]),
+        origin=Origin(**head["origin"]),
+    )
+
+
+def _cell(rows: Sequence[Mapping[str, Any]]) -> Cell:
+    first = rows[0]
+    return Cell(
+        workload=first["workload"],
+        policy=first["policy"],
+        predictor=first["predictor"],
+        oracle=first["oracle"],
+        digests=tuple(row["digest"] for row in rows),
+        values={name: tuple(row[name] for row in rows) for name in METRICS},
+    )

@@ -1,0 +1,80 @@
+"""``evenstep leaderboard``."""
+
+from __future__ import annotations
+
+import pytest
+from tests.experiments.leaderboards import BOARD, FEW, table
+
+from evenstep.cli.main import main
+from evenstep.experiments.leaderboard_table import read_table, write_table
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    (tmp_path / "b.yaml").write_text(BOARD)
+    return tmp_path
+
+
+def test_a_board_becomes_a_page_with_data_and_picture_and_a_check_of_it_passes(folder, capsys):
+    assert main(["leaderboard", "b.yaml", *FEW, "--picture", "b.svg"]) == 0
+    out = capsys.readouterr().out
+    assert "wrote b.parquet (18 runs), b.md, b.svg; 18 runs made" in out
+    text = (folder / "b.md").read_text()
+    assert (
+        "at commit unknown" in text and "](b.svg)" in text and "evenstep leaderboard b.yaml --policy" in text
+    )
+    made = read_table(folder / "b.parquet")
+    assert len(made.cells) == 9 and made.policies[0] == "aco"
+    assert main(["leaderboard", "b.yaml", *FEW, "--check", "b.parquet", "--part", "0"]) == 0
+    assert "0 with other decisions, 0 orders with disjoint intervals flipped" in capsys.readouterr().out
+
+
+def test_which_tenth_follows_the_day_of_the_board_where_there_is_no_commit(folder, capsys):
+    write_table(table({"chat": {"jsq": [1, 2]}}), folder / "s.parquet")
+    assert main(["leaderboard", "b.yaml", "--policy", "jsq", "--check", "s.parquet"]) == 0
+    assert "part 5 of 10 of the board of 2026-01-02" in capsys.readouterr().out  # day 20,455
+
+
+def test_a_flipped_order_fails_the_check_and_is_printed(folder, capsys):
+    write_table(table({"chat": {"jsq": [1e-9, 1.1e-9], "br-0": [5, 5.1]}}), folder / "old.parquet")
+    few = ["--policy", "jsq", "--workload", "chat"]
+    assert main(["leaderboard", "b.yaml", *few, "--check", "old.parquet", "--part", "0"]) == 0
+    capsys.readouterr()
+    write_table(
+        table({"chat": {"jsq": [5, 5.1], "br-0": [6, 6.1], "br-1": [-9, -9.1]}}), folder / "old.parquet"
+    )
+    assert main(["leaderboard", "b.yaml", *few, "--check", "old.parquet", "--part", "0"]) == 0
+    capsys.readouterr()
+    write_table(table({"chat": {"jsq": [-5, -5.1], "br-0": [-3, -3.1]}}), folder / "old.parquet")
+    assert main(["leaderboard", "b.yaml", *few, "--check", "old.parquet", "--part", "0"]) == 1
+    out = capsys.readouterr().out
+    assert "chat: jsq was better than br-0" in out and "1 with other decisions, 1 orders" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["b.yaml", "--policy", "jqs"], "--policy is 'jqs'; expected one on the board. Did you mean jsq?"),
+        (
+            ["b.yaml", "--workload", "tim"],
+            "--workload is 'tim'; expected one on the board. Did you mean timed?",
+        ),
+        (["b.yaml", "--part", "3"], "--part is 3; expected it beside --check"),
+        (["b.yaml", "--check", "s.parquet", "--part", "10"], "--part is 10; expected an integer from 0 to 9"),
+        (
+            ["b.yaml", "--check", "none.parquet"],
+            "none.parquet: file is 'none.parquet'; expected a leaderboard's",
+        ),
+        (["b.yaml", "--processes", "0"], "--processes is 0; expected an integer >= 1"),
+        (["b.yaml", "--out", "no/b.md"], "folder is 'no'; expected a folder that exists"),
+        (["none.yaml"], "none.yaml: file is 'none.yaml'; expected a readable file"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(folder, capsys, words, said):
+    write_table(table({"chat": {"jsq": [1, 2]}}), folder / "s.parquet")
+    assert main(["leaderboard", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert not (folder / "b.md").exists()
