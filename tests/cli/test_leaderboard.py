@@ -37,6 +37,14 @@ def test_which_tenth_follows_the_day_of_the_board_where_there_is_no_commit(folde
     assert "part 5 of 10 of the board of 2026-01-02" in capsys.readouterr().out  # day 20,455
 
 
+def test_what_is_on_one_of_board_and_page_only_is_said(folder, capsys):
+    write_table(table({"chat": {"gone": [1, 2], "aco": [1, 2]}}), folder / "s.parquet")
+    assert main(["leaderboard", "b.yaml", "--check", "s.parquet", "--part", "0"]) == 0
+    out = capsys.readouterr().out
+    assert "e.g. chat, bf-io: make" in out
+    assert "cells on the published board only: 1, e.g. chat, gone: make" in out
+
+
 def test_a_flipped_order_fails_the_check_and_is_printed(folder, capsys):
     write_table(table({"chat": {"jsq": [1e-9, 1.1e-9], "br-0": [5, 5.1]}}), folder / "old.parquet")
     few = ["--policy", "jsq", "--workload", "chat"]

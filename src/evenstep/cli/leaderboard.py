@@ -154,15 +154,18 @@ def _check(args: argparse.Namespace, board: Board, stored: Table) -> int:
     part = _part(args, stored, PARTS)
     chosen = part_of(board.cells, part)
     again = board.run(Places(processes=args.processes), chosen)
-    known = {(cell.workload, cell.policy) for cell in stored.cells}
+    known = [(cell.workload, cell.policy) for cell in stored.cells]
     found = flips(stored, again)
     for flip in found:
         print(flip)
-    fresh = [f"{workload}, {policy}" for workload, policy in board.cells if (workload, policy) not in known]
-    if fresh:
-        print(
-            f"{len(fresh)} cells are not on the published board, e.g. {fresh[0]}: make it anew to rank them"
-        )
+    for told, cells in (
+        ("not on the published board", [cell for cell in board.cells if cell not in known]),
+        ("on the published board only", [cell for cell in known if cell not in board.cells]),
+    ):
+        if cells and not (args.policy or args.workload):
+            print(
+                f"{len(cells)} cells are {told}, e.g. {', '.join(cells[0])}: make the board anew to rank what there is"
+            )
     moved = len(changed(stored, again))
     print(
         f"part {part} of {PARTS} of the board of {stored.origin.date}: {len(again)} of {len(board.cells)} cells run again,"
