@@ -164,7 +164,7 @@ def _check(args: argparse.Namespace, board: Board, stored: Table) -> int:
     ):
         if cells and not (args.policy or args.workload):
             print(
-                f"{len(cells)} cells are {told}, e.g. {', '.join(cells[0])}: make the board anew to rank what there is"
+                f"cells {told}: {len(cells)}, e.g. {', '.join(cells[0])}: make the board anew to rank what there is"
             )
     moved = len(changed(stored, again))
     print(
