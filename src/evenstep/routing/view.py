@@ -158,6 +158,15 @@ def horizon_of(policy: object) -> int:
     return int(getattr(policy, "horizon", 0))
 
 
+def expects_loads(policy: object) -> bool:
+    """Whether its projections are expected loads: every running request counts with the chance that it is still there.
+
+    Otherwise, and with a predictor that has no survival curve, a request counts in full until the step it is expected to
+    leave at (BalanceRoute App. C).
+    """
+    return bool(getattr(policy, "expects_loads", False))
+
+
 def memory_size_of(policy: object) -> int:
     """int64 words the policy keeps between decisions; 0 when none."""
     return int(getattr(policy, "memory_size", 0))

@@ -27,9 +27,9 @@ from evenstep.measure.records import (
 )
 from evenstep.measure.tally import Tally
 from evenstep.predict.oracle import Oracle
-from evenstep.predict.view import NOTHING, Active, Finished, Predictor, counted_of, is_oracle
+from evenstep.predict.view import NOTHING, Active, Finished, Predictor, SurvivalCurve, counted_of, is_oracle
 from evenstep.request import F8, I8, Trace
-from evenstep.routing.view import horizon_of
+from evenstep.routing.view import expects_loads, horizon_of
 from evenstep.sim import cluster_layout as at
 from evenstep.sim import short_loop
 from evenstep.sim.cluster_input import check_input
@@ -60,7 +60,7 @@ def run(
     kernel = _kernel(policy, door, name)
     check_input(trace, policy, cluster, predictor, name)
     horizon = horizon_of(policy)
-    prediction = 0 if horizon == 0 else 1 if type(predictor) is Oracle else 2
+    prediction = _prediction(policy, predictor)
     state = prepared(
         trace, policy, cluster, step_time, prediction=prediction, seed=seed, power=power, samples=samples,
         decisions=decisions, records=records, refresh_every=int(getattr(predictor, "refresh_every", 16)),
@@ -82,13 +82,22 @@ def run(
         oracle=horizon > 0 and is_oracle(predictor),
     )
     gathered = _Gathered(conditions, records, decisions, slo, power)
-    asked = _Asked(predictor, horizon, trace) if prediction == 2 else None
+    asked = _Asked(predictor, horizon, trace, prediction) if prediction >= at.DEPARTURES else None
     caches = PrefixCaches(trace, cluster) if cluster.prefix_cache_blocks else None
     plain = door_of(policy, kernel, state, seed, name, caches)
     _carry(state, policy, kernel, plain, gathered, asked, name)
     counted = asked.counted() if asked is not None else {}
     counted |= caches.counted() if caches is not None else {}
     return _finished(state, gathered, conditions, trace, samples, records, counted)
+
+
+def _prediction(policy: Any, predictor: Any) -> int:
+    """What the loop keeps of the coming steps, and asks for."""
+    if horizon_of(policy) == 0:
+        return at.NO_PREDICTION
+    if type(predictor) is Oracle:
+        return at.ORACLE
+    return at.EXPECTED if expects_loads(policy) and isinstance(predictor, SurvivalCurve) else at.DEPARTURES
 
 
 def _carry(
@@ -245,8 +254,9 @@ def _decision_rows(state: State, rows: int) -> DecisionTable:
 class _Asked:
     """Asks a predictor about the running requests that are due, and applies the gate (BalanceRoute App. C)."""
 
-    def __init__(self, predictor: Any, horizon: int, trace: Trace) -> None:
+    def __init__(self, predictor: Any, horizon: int, trace: Trace, prediction: int) -> None:
         self.predictor, self.horizon, self.trace = predictor, horizon, trace
+        self.expects = prediction == at.EXPECTED
         self.gate = float(getattr(predictor, "gate", 0.5))
         self.literal = getattr(predictor, "refresh", "anchored") == "literal"
         self.seen = 0  # completions in the record buffer the predictor has learned from
@@ -272,6 +282,9 @@ class _Asked:
         order = np.lexsort((slots[:, at.ROW], worker))
         due[:] = due[order]
         active = self._active(state, slots[order], worker[order])
+        if self.expects:
+            self._keep_curves(state, due, active)
+            return
         prediction = self.predictor.predict(active, self.horizon)
         steps, leaves = prediction.steps_left, prediction.leaves
         if steps.shape != (count,) or leaves.shape != (count,) or not np.isfinite(steps).all():
@@ -285,6 +298,17 @@ class _Asked:
         expected = np.where(passes, np.clip(steps, 1.0, self.horizon), self.horizon)
         stays = (expected >= self.horizon) & (not self.literal)
         state.floats.window(at.DUE_F)[:count] = np.where(stays, -1.0, expected)
+
+    def _keep_curves(self, state: State, due: I8, active: Active) -> None:
+        """Put the chances of being still there beside the slots, as far ahead as they are needed before the next refresh."""
+        kept = state.floats.window(at.CURVES)
+        curve = self.predictor.curve(active, kept.shape[1] - 1)
+        if curve.shape != (due.size, kept.shape[1]) or not (curve[:, 0] == 1.0).all() or not np.isfinite(curve).all():
+            raise PolicyError(
+                f"predictor {type(self.predictor).__name__} answered a curve of shape {curve.shape} for {due.size} requests;"
+                f" expected ({due.size}, {kept.shape[1]}), finite, with 1 in column 0"
+            )
+        kept[due] = curve
 
     def _active(self, state: State, slots: I8, worker: I8) -> Active:
         trace, row = self.trace, slots[:, at.ROW]

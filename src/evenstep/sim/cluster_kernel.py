@@ -28,7 +28,7 @@ from evenstep.sim.step_kernel import sample, start_step
 @jit
 def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f, free_stack, buckets,
          waiting_i, waiting_f, worker, heap_i, heap_f, carry_i, carry_f, queue_i, queue_f, outages, leaves, memory,
-         scratch_i, scratch_f, due, due_f, projections, growth, parameters, count_power, table, local, look, step_times,
+         scratch_i, scratch_f, due, due_f, curves, projections, growth, parameters, count_power, table, local, look, step_times,
          ended, step_i, step_f, decision_i, decision_f, sample_i, sample_f, sample_load, sample_running,
          prompt, output, arrival, columns, links, think, profile, law, cached, done_i, done_f):  # fmt: skip
     """Go on until the run is done or the host is needed; answers why."""
@@ -76,13 +76,13 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
                     phase = START
                     break
                 sc[PHASE] = DECIDE
-                if sc[PREDICTION] == 2:
+                if sc[PREDICTION] >= DEPARTURES:
                     if sc[DUE_COUNT] == 0:
-                        due_predictions(sc, wi, group_i, slot_i, look, due)
+                        due_predictions(sc, wi, group_i, slot_i, look, curves, due)
                         if sc[DUE_COUNT] > 0:
                             return PREDICT
                     take_predictions(sc, wi, group_i, slot_i, look, leaves, due, due_f)
-                build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, look, leaves, prompt, profile)
+                build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, look, leaves, curves, prompt, profile)
                 sc[PHASE] = APPLY
                 if route is None:
                     return DECISION
@@ -157,6 +157,7 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
         sc[QUEUE_ROOM],
         sc[OUTAGE_ROWS],
     )
+    curved = S if sc[PREDICTION] == EXPECTED else 0
     rows, decisions, samples = sc[RECORD_ROOM], sc[DECISION_ROOM], sc[SAMPLE_ROOM]
     return loop(
         route,
@@ -188,6 +189,7 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
         floats[at_f[SCRATCH_F] : at_f[SCRATCH_F + 1]],
         ints[at_i[DUE] : at_i[DUE + 1]],
         floats[at_f[DUE_F] : at_f[DUE_F + 1]],
+        floats[at_f[CURVES] : at_f[CURVES] + curved * sc[CURVE_STEPS]].reshape((curved, sc[CURVE_STEPS])),
         floats[at_f[PROJECTIONS] : at_f[PROJECTIONS] + G * sc[PROJECTED]].reshape((G, sc[PROJECTED])),
         floats[at_f[GROWTH] : at_f[GROWTH] + H + 1],
         floats[at_f[PARAMETERS] : at_f[PARAMETERS + 1]],

@@ -25,8 +25,8 @@ from evenstep.request import F8, I8
 (
     SCALARS_F, WORKERS_F, GROUP_FLOATS, SLOT_FLOATS, WAITING_F, HEAP_F, CARRY_F, QUEUE_F, PROJECTIONS, GROWTH,
     PARAMETERS, SCRATCH_F, DUE_F, COUNT_POWER, ROOT_TABLE, STEP_OUT_F, DECISION_OUT_F, SAMPLE_F,
-    SAMPLE_LOAD, LOCAL_S, STEP_TIMES,
-) = range(21)  # fmt: skip
+    SAMPLE_LOAD, LOCAL_S, STEP_TIMES, CURVES,
+) = range(22)  # fmt: skip
 
 # Scalars, int.
 (
@@ -37,8 +37,8 @@ from evenstep.request import F8, I8
     REQUEST_ROWS, STEP_ROWS, DECISION_ROWS, SAMPLES, DUE_COUNT, ERROR_WORKER, ERROR_KIND, SLOTS_MAX, SESSIONS_NEXT,
     REFRESH_EVERY, ERROR_AT, POOL_ROOM, HEAP_ROOM, CARRY_ROOM, QUEUE_ROOM, OUTAGE_ROWS, RECORD_ROOM,
     DECISION_ROOM, SAMPLE_ROOM, MEMORY_WORDS, PROJECTED, ROOT_SIZE,
-    OVERLOADED_NOW, KEEP, LOOK_ROWS, SHORT, SPARE_SLOT,
-) = range(71)  # fmt: skip
+    OVERLOADED_NOW, KEEP, LOOK_ROWS, SHORT, SPARE_SLOT, CURVE_STEPS,
+) = range(72)  # fmt: skip
 #: Where the short loop finds the sections of both buffers, among the int scalars; and how many words those are.
 OFFSETS_I, OFFSETS_F, SCALARS = 72, 100, 128
 # Scalars, float.
@@ -53,6 +53,8 @@ NEXT, COMPLETE, REVEAL, DECIDE, APPLY, START = range(6)
 SATURATED, TIMED, USERS, SESSIONS = range(4)
 # Why the loop came back.
 RUNNING, DONE, DECISION, FLUSH, GROW, PREDICT, STUCK, BROKEN = range(8)
+# What is known of the coming steps: nothing, the truth, when a request leaves, or the chance that it is still there.
+NO_PREDICTION, ORACLE, DEPARTURES, EXPECTED = range(4)
 # What a broken decision broke.
 UNKNOWN_WORKER, OVER_SLOTS, OVER_KV = 1, 2, 3
 

@@ -135,7 +135,7 @@ def _shapes(
     cap, heap, carry = rooms[at.POOL_ROOM], rooms[at.HEAP_ROOM], rooms[at.CARRY_ROOM]
     queue, samples = rooms[at.QUEUE_ROOM], int(sc[at.SAMPLE_ROOM])
     rows, decisions = int(sc[at.RECORD_ROOM]), int(sc[at.DECISION_ROOM])
-    due = S if sc[at.PREDICTION] == 2 else 0
+    due = S if sc[at.PREDICTION] >= at.DEPARTURES else 0
     ints: dict[int, tuple[int, ...]] = {
         at.SCALARS_I: (at.SCALARS,),
         at.WORKERS_I: (4, G),
@@ -184,6 +184,7 @@ def _shapes(
         at.SAMPLE_LOAD: (samples, G),
         at.LOCAL_S: (G,),
         at.STEP_TIMES: (2, NG, ring),
+        at.CURVES: (S if sc[at.PREDICTION] == at.EXPECTED else 0, int(sc[at.CURVE_STEPS])),
     }
     if sc[at.SHORT]:
         ints |= {section: (0,) * len(ints[section]) for section in _BY_SLOT_I}
@@ -216,7 +217,7 @@ def prepared(
 
     Args:
         trace, policy, cluster, step_time, seed, power: as in `simulate`.
-        prediction: 0 none, 1 the oracle, 2 a predictor the host asks.
+        prediction: what is known of the coming steps, `NO_PREDICTION` ... `EXPECTED` of the layout.
         refresh_every: produced tokens after which a prediction is old.
         samples: rows of the table of worker samples.
         decisions: whether a row is kept for every decision.
@@ -242,6 +243,7 @@ def prepared(
     sc[at.RING_MASK] = _ring(longest + horizon + 1) - 1
     sc[at.WINDOW_MASK] = _ring(horizon + 1) - 1
     sc[[at.PREDICTION, at.REFRESH_EVERY]] = prediction, refresh_every
+    sc[at.CURVE_STEPS] = horizon + -(-refresh_every // drift.tokens_per_step) + 1
     sc[at.KV_LIMITED] = np.isfinite(cluster.kv_tokens)
     sc[[at.ENERGY, at.KEEP]] = power is not None, records
     sc[at.RECORD_DECISIONS] = decisions

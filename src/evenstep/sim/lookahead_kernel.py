@@ -16,6 +16,39 @@ from evenstep.sim.cluster_layout import *
 from evenstep.sim.slots_kernel import weight, window_add
 
 
+#: Added and taken away again it rounds a load to 2^-20 tokens, so that sums of expected loads are exact in any order.
+ROUNDING = 1.5 * 2.0**32
+
+
+@jit
+def project_expected(sc, sf, wi, group_i, slot_i, look, curves, projections, prompt, profile):
+    """Expected load of the running requests, [G, H+1]: every request counts with the chance that it is still there."""
+    delta, unit, kind, B, H = sc[DELTA], sf[UNIT], sc[PROFILE_KIND], sc[SLOTS_MAX], sc[HORIZON]
+    for g in range(sc[WORKERS]):
+        step = group_i[STEP, wi[GROUP, g]]
+        ahead = projections[g]
+        for h in range(H + 1):
+            ahead[h] = 0.0
+        for slot in range(g * B, (g + 1) * B):
+            row = slot_i[slot, ROW]
+            if row < 0:
+                continue
+            since = step - look[slot, PREDICTED]
+            curve = curves[slot, since : since + H + 1]
+            share = 1.0 / curve[0]
+            if kind == 0:
+                load = slot_i[slot, LOAD0] + (step - slot_i[slot, ADMIT]) * delta
+                for h in range(H + 1):
+                    expected = (load + h * delta) * unit * (curve[h] * share)
+                    ahead[h] += (expected + ROUNDING) - ROUNDING
+            else:
+                age = slot_i[slot, DONE0] + step - slot_i[slot, ADMIT]
+                base = prompt[row] * sc[SCALE]
+                for h in range(H + 1):
+                    expected = weight(kind, row, age + h, base, delta, profile) * unit * (curve[h] * share)
+                    ahead[h] += (expected + ROUNDING) - ROUNDING
+
+
 @jit
 def project(sc, sf, wi, load, group_i, slot_i, look, leaves, projections, prompt, profile):
     """Projected load of the running requests, [G, H+1], from the windows of departures."""
@@ -43,7 +76,7 @@ def project(sc, sf, wi, load, group_i, slot_i, look, leaves, projections, prompt
 
 
 @jit
-def due_predictions(sc, wi, group_i, slot_i, look, due):
+def due_predictions(sc, wi, group_i, slot_i, look, curves, due):
     """List the slots whose prediction is missing, old or overtaken, by worker; they are answered in `due`."""
     count = 0
     B = sc[SLOTS_MAX]
@@ -60,6 +93,7 @@ def due_predictions(sc, wi, group_i, slot_i, look, due):
                 predicted < 0
                 or (step - predicted) * sc[TOKENS_PER_STEP] >= every
                 or look[slot, LEAVE] <= step
+                or (sc[PREDICTION] == EXPECTED and curves[slot, step - predicted] <= 0.0)
             ):
                 due[count] = slot
                 count += 1
@@ -77,7 +111,7 @@ def take_predictions(sc, wi, group_i, slot_i, look, leaves, due, answer):
         look[slot, IN_WINDOW] = 0
         look[slot, PREDICTED] = step
         look[slot, LEAVE] = NEVER
-        if answer[i] >= 0.0:
+        if sc[PREDICTION] == DEPARTURES and answer[i] >= 0.0:
             look[slot, LEAVE] = step + max(np.int64(1), np.int64(math.ceil(answer[i])))
             if sc[PROFILE_KIND] == 0:
                 window_add(sc, slot_i, look, leaves, slot, sc[DELTA], 1)
@@ -152,7 +186,7 @@ def overloaded(waiting_f, first, W, C):
 
 
 @inlined
-def build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, look, leaves, prompt, profile):
+def build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, look, leaves, curves, prompt, profile):
     """Bring what the policy sees up to date."""
     if sc[KV_LIMITED] == 1:
         for g in range(sc[WORKERS]):
@@ -160,5 +194,7 @@ def build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, look, leaves,
             wf[KV_FREE, g] = max(0.0, sf[KV_TOKENS] - used)
     if sc[WAITS] > 0:
         sf[MEAN_WAIT] = sf[WAIT_SUM] / sc[WAITS]
-    if sc[HORIZON] > 0:
+    if sc[PREDICTION] == EXPECTED:
+        project_expected(sc, sf, wi, group_i, slot_i, look, curves, projections, prompt, profile)
+    elif sc[HORIZON] > 0:
         project(sc, sf, wi, load, group_i, slot_i, look, leaves, projections, prompt, profile)
