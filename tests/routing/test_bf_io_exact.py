@@ -77,7 +77,7 @@ def random_instance(random: np.random.Generator, slots: int, horizon: int, heavy
 
 def fast_answer(asked: Instance, moves: int = 500) -> I8:
     waiting, steps = asked.size.size, asked.weight.size
-    moment = Moment(
+    moment = Moment.of_paper(
         asked.group, asked.free_slots, asked.kv_free, asked.load, asked.size, np.full(waiting, np.inf), asked.profile,
         np.arange(float(steps)), asked.weight, np.zeros(1), 0, asked.count, waiting,
     )  # fmt: skip

@@ -36,7 +36,7 @@ def test_an_exact_round_is_balanced_up_to_the_largest_prompt(asked: Instance) ->
 @given(rounds())
 def test_the_fast_round_keeps_the_bound_on_the_imbalance(asked: Instance) -> None:
     waiting = asked.size.size
-    moment = Moment(
+    moment = Moment.of_paper(
         asked.group, asked.free_slots, asked.kv_free, asked.load, asked.size, np.full(waiting, np.inf), asked.profile,
         np.zeros(1), asked.weight, np.zeros(1), 0, asked.count, waiting,
     )  # fmt: skip

@@ -23,6 +23,7 @@ from evenstep.routing.bf_io_plan_kernel import (
     REACH,
     SHARE,
     SIZE,
+    SPEED,
     admit,
     clear,
     objective,
@@ -44,12 +45,12 @@ def set_reach(pinned, filled, steps, requests, places, tokens, loads, envelopes,
         places[SHARE, slots[BEST_WORKER, k]] += 1
     for o in range(workers):
         for h in range(steps.shape[1]):
-            rest = loads[BASE, o, h] + places[SHARE, o] * steps[GROWTH, h]
+            rest = loads[BASE, o, h] + places[SHARE, o] * steps[GROWTH, h] * tokens[SPEED, o]
             tokens[REACH, o] = min(tokens[REACH, o], envelopes[BEST, places[KIN, o], h] - rest)
     for k in range(pinned):
         o = slots[BEST_WORKER, k]
         places[SHARE, o] -= 1
-        tokens[REACH, o] -= requests[SIZE, slots[BEST_REQUEST, k]]
+        tokens[REACH, o] -= tokens[SPEED, o] * requests[SIZE, slots[BEST_REQUEST, k]]
     fitted = 0
     for o in range(workers):
         if places[SHARE, o] > 0:
@@ -72,20 +73,20 @@ def fit(level, fitted, pinned, steps, requests, ranks, places, tokens, loads, gr
     k = pinned
     for j in range(fitted):
         o = places[ORDER, j]
-        reach = tokens[REACH, o] + level
+        reach, speed = tokens[REACH, o] + level, tokens[SPEED, o]
         for share in range(places[SHARE, o], 0, -1):
-            above = rank_beyond(requests, min(reach / share, tokens[KV_LEFT, o]))
+            above = rank_beyond(requests, min(reach / share / speed, tokens[KV_LEFT, o]))
             r = waiting_below(above, ranks)
             if r < 0:
                 r = waiting_from(above, ranks)
             if r == requests.shape[1] or requests[SIZE, r] > tokens[KV_LEFT, o]:
                 return np.inf
             admit(o, r, k, steps, requests, ranks, places, tokens, loads, envelopes, slots)
-            reach -= requests[SIZE, r]
+            reach -= speed * requests[SIZE, r]
             k += 1
     for q in range(envelopes.shape[1]):
         survey(q, places, loads, envelopes)
-    return objective(steps, places, loads, groups, envelopes)
+    return objective(steps, places, tokens, loads, groups, envelopes)
 
 
 @borrowing
@@ -95,10 +96,12 @@ def fit_best_level(pinned, filled, steps, requests, ranks, places, tokens, loads
     best, best_value = 0.0, np.inf
     for j in range(min(4 * (filled - pinned), LEVELS)):
         o, ring = places[ORDER, j % fitted], j // fitted
-        share = places[SHARE, o]
-        r = rank_from(requests, tokens[REACH, o] / share) + (ring // 2 if ring % 2 == 0 else -1 - ring // 2)
+        share, speed = places[SHARE, o], tokens[SPEED, o]
+        r = rank_from(requests, tokens[REACH, o] / share / speed) + (
+            ring // 2 if ring % 2 == 0 else -1 - ring // 2
+        )
         if 0 <= r < requests.shape[1]:
-            level = share * requests[SIZE, r] - tokens[REACH, o]
+            level = share * (speed * requests[SIZE, r]) - tokens[REACH, o]
             value = fit(
                 level, fitted, pinned, steps, requests, ranks, places, tokens, loads, groups, envelopes, slots
             )

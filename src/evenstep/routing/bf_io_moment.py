@@ -45,6 +45,12 @@ class Moment:
         forced: the oldest `forced` requests are overdue.
         count: requests to admit.
         waiting: requests in the view, of which the W oldest are looked at.
+        reward: what a token admitted is worth a step; 1 in the paper.
+        speed: float64[G], what a token costs on each worker relative to the others; loads are in that measure.
+        target, pull: float64[G], each worker is drawn to a load with ``pull * (load - target)^2``.
+        kind: int64[W], class of each request, numbered from 0; a slot keeps the class it was first filled with.
+        quota: int64[classes], requests of each class that are admitted.
+        bonus: float64[W, G], what a request is worth on a worker beyond its load; shape [0, 0] where nothing is known.
     """
 
     group: I8
@@ -60,6 +66,13 @@ class Moment:
     forced: int
     count: int
     waiting: int
+    reward: float
+    speed: F8
+    target: F8
+    pull: F8
+    kind: I8
+    quota: I8
+    bonus: F8
 
     @staticmethod
     def of(
@@ -93,7 +106,20 @@ class Moment:
         stays = np.where(np.isnan(steps), np.inf, steps)
         profile = (size[:, None] + growth) * (np.arange(n) < stays[:, None])
         tie = np.array([tie_weight / max(0.01 * m, 1.0) for m in mean])
-        return Moment(
+        return Moment.of_paper(
             group, view.free_slots, view.kv_free, load, size, stays, profile, growth, weight, tie,
             forced, count, waiting,
+        )  # fmt: skip
+
+    @staticmethod
+    def of_paper(
+        group: I8, free_slots: I8, kv_free: F8, load: F8, size: F8, stays: F8, profile: F8, growth: F8, weight: F8,
+        tie: F8, forced: int, count: int, waiting: int,
+    ) -> Moment:  # fmt: skip
+        """With nothing beyond the paper: one class, equal workers, no targets, no cached tokens."""
+        none = np.zeros(group.size)
+        return Moment(
+            group, free_slots, kv_free, load, size, stays, profile, growth, weight, tie, forced, count, waiting,
+            reward=1.0, speed=np.ones(group.size), target=none, pull=none,
+            kind=np.zeros(size.size, np.int64), quota=np.array([count]), bonus=np.zeros((0, 0)),
         )  # fmt: skip

@@ -22,7 +22,7 @@ def best_pair(moment: Moment, size: F8, slots: list[tuple[int, int]]) -> list[tu
     """
     (g, x), (p, y) = slots
     q = moment.group[g]
-    if g == p or moment.group[p] != q or moment.tie[q] > 0:
+    if g == p or moment.group[p] != q or moment.tie[q] > 0 or moment.pull[g] > 0:
         return slots
     members = float((moment.group == q).sum())
     rest = np.full(moment.weight.size, -np.inf)

@@ -20,6 +20,7 @@ from evenstep.routing.bf_io_plan_kernel import (
     MARGIN,
     MEMBERS,
     OTHERS,
+    PULL,
     SIZE,
     TERM,
     TIE,
@@ -64,7 +65,7 @@ def best_pair(steps, requests, places, tokens, loads, groups, envelopes, slots):
     """Give the two slots of the best plan the requests that balance best together, where that gains."""
     o, p = slots[BEST_WORKER, 0], slots[BEST_WORKER, 1]
     q = places[KIN, o]
-    if o == p or places[KIN, p] != q or groups[TIE, q] > 0.0:
+    if o == p or places[KIN, p] != q or groups[TIE, q] > 0.0 or tokens[PULL, o] > 0.0:
         return
     members, W = groups[MEMBERS, q], requests.shape[1]
     for h in range(steps.shape[1]):

@@ -3,19 +3,24 @@
 
 Twin of `bf_io_reference.Plan`, equal in bits. Requests go by *rank* (ascending size at admission, older first among
 equals), workers by their place among the *open* ones (those with a free slot). n = H+1 steps, W requests, O open
-workers, Q groups, U slots. The plan is nine arrays, not one tuple: counting references would cost more than the search.
+workers, Q groups, U slots, C classes. The plan is arrays, not one tuple: counting references would cost more than the
+search.
 
 ===========  ===========  =====================================================================================
 steps        f8[5, n]     WEIGHT discount**h, GROWTH of a newcomer, working space of the search: OTHERS (envelope
                           without the worker at hand), MARGIN, TERM of a sum
 requests     f8[2, W]     SIZE at admission, STAYS: steps until its end, inf where unknown
-ranks        i8[3, W]     INDEX: rank -> place in the pool, RANK: the way back, TAKEN: 1 while it has a slot
+ranks        i8[4, W]     INDEX: rank -> place in the pool, RANK: the way back, TAKEN: 1 while it has a slot, KIND:
+                          class, numbered from 0
 places       i8[6, O]     KIN: group, PLACE: number in the view, FREE slots, ROOM: slots left, working space of the
                           levels: SHARE: slots to fit anew, ORDER of the workers
-tokens       f8[4, O]     KV free, KV_LEFT, BURDEN: weighted sum over the steps of its load, REACH: tokens up to the
-                          level
+tokens       f8[8, O]     KV free, KV_LEFT, BURDEN: weighted sum over the steps of its load, REACH: tokens up to the
+                          level, SPEED: what a token costs there (loads are in that measure), TARGET and PULL of its
+                          load of this step, HIT: what a cached token of a request is worth there
 loads        f8[2, O, n]  BASE: before any admission, NOW
-groups       f8[2, Q]     MEMBERS: workers of the group, TIE: factor of the squared deviation
+groups       f8[3, Q]     MEMBERS: workers of the group, TIE: factor of the squared deviation, REWARD of a token
+quota        i8[2, C]     requests of each class to admit, and LEFT while filling
+cached       f8[W, G]     as in the view; read where HIT is not 0
 envelopes    f8[6, Q, n]  FLOOR of the workers not open, ENVELOPE, RUNNER_UP: envelope without its heaviest worker,
                           BASE_TOTAL and TOTAL: sum of loads before any admission and now, BEST: of the best plan
 slots        i8[4, U]     WORKER and REQUEST of each slot filled, BEST_WORKER and BEST_REQUEST of the best plan so far
@@ -31,11 +36,12 @@ from evenstep.routing import view
 
 WEIGHT, GROWTH, OTHERS, MARGIN, TERM = 0, 1, 2, 3, 4
 SIZE, STAYS = 0, 1
-INDEX, RANK, TAKEN = 0, 1, 2
+INDEX, RANK, TAKEN, KIND = 0, 1, 2, 3
 KIN, PLACE, FREE, ROOM, SHARE, ORDER = 0, 1, 2, 3, 4, 5
-KV, KV_LEFT, BURDEN, REACH = 0, 1, 2, 3
+KV, KV_LEFT, BURDEN, REACH, SPEED, TARGET, PULL, HIT = 0, 1, 2, 3, 4, 5, 6, 7
 BASE, NOW = 0, 1
-MEMBERS, TIE = 0, 1
+MEMBERS, TIE, REWARD = 0, 1, 2
+QUOTA, LEFT = 0, 1
 FLOOR, ENVELOPE, RUNNER_UP, BASE_TOTAL, TOTAL, BEST = 0, 1, 2, 3, 4, 5
 WORKER, REQUEST, BEST_WORKER, BEST_REQUEST = 0, 1, 2, 3
 
@@ -78,13 +84,16 @@ def set_steps(steps, growth, discount):
 
 @borrowing
 def set_workers(
-    numbers, workers_i, workers_f, projections, tie_weight,
+    numbers, workers_i, workers_f, projections, tie_weight, speeds,
     steps, places, tokens, loads, groups, envelopes,
 ):  # fmt: skip
-    """Loads before any admission: kept for open workers, folded into floor and total for the others."""
+    """Loads before any admission: kept for open workers, folded into floor and total for the others.
+
+    Nothing is drawn to a target, and no cached token is worth anything; `speeds` is float64[G].
+    """
     n = steps.shape[1]
     for q in range(groups.shape[1]):
-        groups[MEMBERS, q] = 0.0
+        groups[MEMBERS, q], groups[REWARD, q] = 0.0, 1.0
         for h in range(n):
             envelopes[FLOOR, q, h] = -np.inf
             envelopes[BASE_TOTAL, q, h] = 0.0
@@ -96,10 +105,11 @@ def set_workers(
         queued, queued_load = float(workers_i[QUEUED, g]), workers_f[QUEUED_LOAD, g]
         if is_open:
             places[KIN, o], places[PLACE, o], places[FREE, o] = q, g, workers_i[FREE_SLOTS, g]
-            tokens[KV, o] = workers_f[KV_FREE, g]
+            tokens[KV, o], tokens[SPEED, o] = workers_f[KV_FREE, g], speeds[g]
+            tokens[TARGET, o], tokens[PULL, o], tokens[HIT, o] = 0.0, 0.0, 0.0
         for h in range(n):
             ahead = projections[g, h] if h < projections.shape[1] else workers_f[LOAD, g]
-            load = ahead + (queued_load + queued * steps[GROWTH, h])
+            load = speeds[g] * (ahead + (queued_load + queued * steps[GROWTH, h]))
             envelopes[BASE_TOTAL, q, h] += load
             if is_open:
                 loads[BASE, o, h] = load
@@ -145,7 +155,7 @@ def sort(keys, values, key_row, value_row, spare_key_row, spare_value_row):
 
 @borrowing
 def set_requests(waiting_f, first, steps_ahead, requests, ranks):
-    """Requests by ascending size, older first among equals; whether the end of any is known."""
+    """Requests by ascending size, older first among equals, all of one class; whether the end of any is known."""
     count = requests.shape[1]
     for i in range(count):
         requests[SIZE, i] = waiting_f[WAITING_LOAD, first + i]
@@ -154,7 +164,7 @@ def set_requests(waiting_f, first, steps_ahead, requests, ranks):
     ends_known = False
     for r in range(count):
         i = ranks[INDEX, r]
-        ranks[RANK, i] = r
+        ranks[RANK, i], ranks[KIND, r] = r, 0
         stays = waiting_f[STEPS, first + i]
         requests[STAYS, r] = np.inf if np.isnan(stays) else stays
         ends_known = ends_known or requests[STAYS, r] < steps_ahead
@@ -200,6 +210,7 @@ def change(o, out, into, steps, requests, ranks, places, tokens, loads, envelope
     for h in range(steps.shape[1]):
         growth = steps[GROWTH, h]
         delta = profile(into_size, into_stays, growth, h) - profile(out_size, out_stays, growth, h)
+        delta *= tokens[SPEED, o]
         before, top, second = loads[NOW, o, h], envelopes[ENVELOPE, q, h], envelopes[RUNNER_UP, q, h]
         after = before + delta
         loads[NOW, o, h] = after
@@ -235,7 +246,7 @@ def admit(o, r, k, steps, requests, ranks, places, tokens, loads, envelopes, slo
     """Give request r slot k on worker o; envelope and runner-up are left for `survey`."""
     q, size, stays = places[KIN, o], requests[SIZE, r], requests[STAYS, r]
     for h in range(steps.shape[1]):
-        load = profile(size, stays, steps[GROWTH, h], h)
+        load = tokens[SPEED, o] * profile(size, stays, steps[GROWTH, h], h)
         loads[NOW, o, h] += load
         envelopes[TOTAL, q, h] += load
     ranks[TAKEN, r] = 1
@@ -255,13 +266,17 @@ def place(r, k, steps, requests, ranks, places, tokens, loads, envelopes, slots)
         return 0
     admit(to, r, k, steps, requests, ranks, places, tokens, loads, envelopes, slots)
     for h in range(steps.shape[1]):
-        tokens[BURDEN, to] += steps[WEIGHT, h] * profile(size, requests[STAYS, r], steps[GROWTH, h], h)
+        load = tokens[SPEED, to] * profile(size, requests[STAYS, r], steps[GROWTH, h], h)
+        tokens[BURDEN, to] += steps[WEIGHT, h] * load
     return 1
 
 
 @borrowing
-def fill(start, forced, steps, requests, ranks, places, tokens, loads, envelopes, slots):
-    """Fill the slots, the overdue first, then in the order of the start; (overdue admitted, all admitted)."""
+def fill(start, forced, steps, requests, ranks, places, tokens, loads, envelopes, slots, quota):
+    """Fill the slots, the overdue first, then in the order of the start; (overdue admitted, all admitted).
+
+    No class but the overdue gets more than its quota, unless slots would stay empty.
+    """
     count, waiting = slots.shape[1], requests.shape[1]
     clear(steps, requests, ranks, places, tokens, loads, envelopes)
     for o in range(places.shape[1]):
@@ -270,24 +285,30 @@ def fill(start, forced, steps, requests, ranks, places, tokens, loads, envelopes
             burden += steps[WEIGHT, h] * loads[BASE, o, h]
         tokens[BURDEN, o] = burden
     filled = 0
+    for c in range(quota.shape[1]):
+        quota[LEFT, c] = quota[QUOTA, c]
     for i in range(forced):
-        filled += place(
-            ranks[RANK, i], filled, steps, requests, ranks, places, tokens, loads, envelopes, slots
-        )
+        r = ranks[RANK, i]
+        placed = place(r, filled, steps, requests, ranks, places, tokens, loads, envelopes, slots)
+        quota[LEFT, ranks[KIND, r]] = max(quota[LEFT, ranks[KIND, r]] - placed, 0)
+        filled += placed
     pinned = filled
-    for i in range(waiting):
+    for turn in range(waiting if quota.shape[1] == 1 else 2 * waiting):
         if filled == count:
             break
+        i = turn if turn < waiting else turn - waiting
         r = waiting - 1 - i if start == LARGEST else ranks[RANK, i] if start == ARRIVAL else i
-        if ranks[TAKEN, r] == 0:
-            filled += place(r, filled, steps, requests, ranks, places, tokens, loads, envelopes, slots)
+        if ranks[TAKEN, r] == 0 and (turn >= waiting or quota[LEFT, ranks[KIND, r]] > 0):
+            placed = place(r, filled, steps, requests, ranks, places, tokens, loads, envelopes, slots)
+            quota[LEFT, ranks[KIND, r]] = max(quota[LEFT, ranks[KIND, r]] - placed, 0)
+            filled += placed
     for q in range(envelopes.shape[1]):
         survey(q, places, loads, envelopes)
     return pinned, filled
 
 
 @borrowing
-def objective(steps, places, loads, groups, envelopes):
+def objective(steps, places, tokens, loads, groups, envelopes):
     """J of the plan up to a constant of the decision: members times envelope, minus what was admitted."""
     value = 0.0
     for q in range(groups.shape[1]):
@@ -295,14 +316,24 @@ def objective(steps, places, loads, groups, envelopes):
         for h in range(steps.shape[1]):
             added = envelopes[TOTAL, q, h] - envelopes[BASE_TOTAL, q, h]
             both = envelopes[TOTAL, q, h] + envelopes[BASE_TOTAL, q, h]
-            value += steps[WEIGHT, h] * (G * envelopes[ENVELOPE, q, h] - added - tie * (added * both) / G)
+            gained = groups[REWARD, q] * added
+            value += steps[WEIGHT, h] * (G * envelopes[ENVELOPE, q, h] - gained - tie * (added * both) / G)
     for o in range(places.shape[1]):
         tie = groups[TIE, places[KIN, o]]
         if tie > 0.0:
             for h in range(steps.shape[1]):
                 load, base = loads[NOW, o, h], loads[BASE, o, h]
                 value += steps[WEIGHT, h] * (tie * ((load - base) * (load + base)))
+        if tokens[PULL, o] > 0.0:
+            off = loads[NOW, o, 0] - tokens[TARGET, o]
+            value += tokens[PULL, o] * (off * off)
     return value
+
+
+@borrowing_inlined
+def hits(r, o, ranks, places, tokens, cached):
+    """What the cached tokens of request r are worth on worker o."""
+    return tokens[HIT, o] * cached[ranks[INDEX, r], places[PLACE, o]]
 
 
 @borrowing_inlined
@@ -316,14 +347,14 @@ def keep(filled, envelopes, slots):
 
 
 @borrowing
-def answer(filled, ends_known, requests, ranks, places, slots, worker):
+def answer(filled, tries_all, requests, ranks, places, slots, worker):
     """Write the best plan; of requests alike in size the oldest go, which changes nothing else."""
     waiting = requests.shape[1]
     for r in range(waiting):
         ranks[TAKEN, r] = -1
     for k in range(filled):
         ranks[TAKEN, slots[BEST_REQUEST, k]] = places[PLACE, slots[BEST_WORKER, k]]
-    if not ends_known:
+    if not tries_all:
         to = 0
         for r in range(waiting):
             if r > 0 and requests[SIZE, r] > requests[SIZE, r - 1]:

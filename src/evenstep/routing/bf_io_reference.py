@@ -35,7 +35,7 @@ def decide(moment: Moment, starts: int, moves: int) -> I8:
         more = len(plan.slots) > len(best[1]) or start == 0
         if more or (len(plan.slots) == len(best[1]) and value < best[0]):
             best, best_envelope = (value, list(plan.slots), pinned), plan.envelope.copy()
-    levels_help = len(best[1]) < moment.size.size and moves > 0 and not plan.ends_known
+    levels_help = len(best[1]) < moment.size.size and moves > 0 and not plan.tries_all
     for _ in range(ROUNDS if levels_help else 0):
         if not plan.fit_best_level(best[1], best[2], best_envelope):
             break
@@ -61,7 +61,9 @@ class Plan:
         self.index = np.argsort(moment.size, kind="stable")
         self.rank = np.argsort(self.index, kind="stable")
         self.size, self.profile = moment.size[self.index], moment.profile[self.index]
-        self.ends_known = bool((moment.stays < self.weight.size).any())
+        ends_known = bool((moment.stays < self.weight.size).any())
+        self.tries_all = ends_known or moment.quota.size > 1 or moment.bonus.size > 0
+        self.kind = moment.kind[self.index]
         self.members = np.bincount(moment.group).astype(np.float64)
         self.open = [g for g in range(moment.group.size) if moment.free_slots[g] > 0]
         self.base_total = np.zeros((self.members.size, self.weight.size))
@@ -74,6 +76,7 @@ class Plan:
         self.load = self.moment.load.copy()
         self.total = self.base_total.copy()
         self.room = self.moment.free_slots.copy()
+        self.quota = self.moment.quota.copy()
         self.kv_left = self.moment.kv_free.copy()
         self.taken = np.zeros(self.size.size, bool)
         self.slots: list[tuple[int, int]] = []  # (worker, rank)
@@ -93,7 +96,7 @@ class Plan:
         for old, new in zip(out or [-1] * len(into), into or [-1] * len(out), strict=True):
             gained = self.profile[new] if new >= 0 else 0.0
             lost = self.profile[old] if old >= 0 else 0.0
-            delta = gained - lost
+            delta = self.moment.speed[g] * (gained - lost)
             self.load[g] += delta
             self.total[self.moment.group[g]] += delta
             self.kv_left[g] += (self.size[old] if old >= 0 else 0.0) - (self.size[new] if new >= 0 else 0.0)
@@ -105,23 +108,28 @@ class Plan:
     def fill(self, start: int) -> int:
         """Fill the slots, the overdue first, then in the order of the start; how many overdue got in.
 
-        Each goes to the worker with the least load (weighted over the steps) that has room for it.
+        Each goes to the worker with the least load (weighted over the steps) that has room for it. No class but the
+        overdue gets more than its quota, unless slots would stay empty.
         """
         self.clear()
         burden = {g: in_order((self.weight * self.load[g]).tolist()) for g in self.open}
         everyone = range(self.size.size)
-        order = (reversed(everyone), self.rank.tolist(), everyone)[start]
-        pinned = 0
-        for turn, r in enumerate([*self.rank[: self.moment.forced].tolist(), *order]):
-            if turn == self.moment.forced:
+        order = list((reversed(everyone), self.rank.tolist(), everyone)[start])
+        forced, pinned = self.moment.forced, 0
+        turns = [*self.rank[:forced].tolist(), *order, *(order if self.quota.size > 1 else [])]
+        for turn, r in enumerate(turns):
+            if turn == forced:
                 pinned = len(self.slots)
             fitting = [g for g in self.open if self.room[g] > 0 and self.size[r] <= self.kv_left[g]]
             if len(self.slots) == self.moment.count or self.taken[r] or not fitting:
                 continue
+            if forced <= turn < forced + len(order) and self.quota[self.kind[r]] == 0:
+                continue
+            self.quota[self.kind[r]] = max(self.quota[self.kind[r]] - 1, 0)
             g = min(fitting, key=burden.__getitem__)
             self.put(g, [], [r])
             self.slots.append((g, r))
-            burden[g] = in_order((self.weight * self.profile[r]).tolist(), burden[g])
+            burden[g] = in_order((self.weight * (self.moment.speed[g] * self.profile[r])).tolist(), burden[g])
         return pinned
 
     def objective(self) -> float:
@@ -130,14 +138,29 @@ class Plan:
         for q, members in enumerate(self.members):
             added, both = self.total[q] - self.base_total[q], self.total[q] + self.base_total[q]
             tie = self.moment.tie[q]
-            terms = self.weight * (members * self.envelope[q] - added - tie * (added * both) / members)
+            gained = self.moment.reward * added
+            terms = self.weight * (members * self.envelope[q] - gained - tie * (added * both) / members)
             value = in_order(terms.tolist(), value)
         for g in self.open:
             tie = self.moment.tie[self.moment.group[g]]
             if tie > 0:
                 load, base = self.load[g], self.moment.load[g]
                 value = in_order((self.weight * (tie * ((load - base) * (load + base)))).tolist(), value)
+            if self.moment.pull[g] > 0:
+                off = self.load[g, 0] - self.moment.target[g]
+                value += self.moment.pull[g] * (off * off)
+        for g, r in self.slots if self.moment.bonus.size else []:
+            value -= self.bonus(r, g)
         return value
+
+    def bonus(self, r: int, g: int) -> float:
+        """What request r is worth on worker g beyond its load."""
+        return float(self.moment.bonus[self.index[r], g])
+
+    def pulled(self, g: int, tokens: float) -> float:
+        """What the pull on worker g loses when its load of this step moves by so much."""
+        off = self.load[g, 0] - self.moment.target[g]
+        return float(self.moment.pull[g] * (tokens * (2.0 * off + tokens)))
 
     def others(self, g: int) -> F8:
         """float64[n], envelope of g's group without g."""
@@ -154,16 +177,18 @@ class Plan:
         """What the objective gains when worker g's load moves by delta because its requests changed."""
         q = self.moment.group[g]
         top = np.maximum(self.others(g), self.load[g] + delta)
-        terms = self.weight * (self.members[q] * (self.envelope[q] - top) + delta)
+        terms = self.weight * (self.members[q] * (self.envelope[q] - top) + self.moment.reward * delta)
         tie = self.moment.tie[q]
         if tie > 0:
             terms = terms - self.weight * (tie * self.deviation_change(g, delta))
-        return in_lanes(terms)
+        gain = in_lanes(terms)
+        return gain - self.pulled(g, float(delta[0])) if self.moment.pull[g] > 0 else gain
 
     def transfer_gain(self, g: int, p: int, delta: F8) -> float:
         """What the objective gains when delta goes from worker g to p (a lower bound where delta is negative)."""
         q, z = self.moment.group[g], self.moment.group[p]
-        left, right = self.load[g] - delta, self.load[p] + delta
+        leaving, coming = self.moment.speed[g] * delta, self.moment.speed[p] * delta
+        left, right = self.load[g] - leaving, self.load[p] + coming
         if q == z:
             top = np.maximum(self.others(g), np.maximum(left, right))
             terms = self.weight * (self.members[q] * (self.envelope[q] - top))
@@ -177,7 +202,12 @@ class Plan:
             if q == z:
                 there = there + 2.0 * delta * delta / self.members[q]
             terms = terms - self.weight * (tie * self.deviation_change(g, -delta) + tie_there * there)
-        return in_lanes(terms)
+        if self.moment.speed[g] != self.moment.speed[p]:
+            terms = terms + self.weight * (self.moment.reward * (coming - leaving))
+        gain = in_lanes(terms)
+        if self.moment.pull[g] > 0:
+            gain -= self.pulled(g, -float(leaving[0])) + self.pulled(p, float(coming[0]))
+        return gain
 
     def ideal_size(self, g: int, leaving: F8) -> float:
         """What should take the place of `leaving` (float64[n]) on worker g, were any size to be had.
@@ -187,27 +217,31 @@ class Plan:
         """
         q = self.moment.group[g]
         members, tie = self.members[q], self.moment.tie[q]
-        delta = self.growth - leaving
+        speed, pull = float(self.moment.speed[g]), float(self.moment.pull[g])
+        delta = speed * (self.growth - leaving)
         rest = self.load[g] + delta
         margin = self.others(g) - rest
         mean = (self.total[q] + delta) / members
         down, rise = 0.0, 0.0
         for h, weight in enumerate(self.weight.tolist()):
-            down += weight
+            down += self.moment.reward * weight
             if tie > 0:
                 down -= weight * (2.0 * tie * (rest[h] - mean[h]))
                 rise += weight * (2.0 * tie * (1.0 - 1.0 / members))
+        if pull > 0:
+            down -= 2.0 * pull * (rest[0] - self.moment.target[g])
+            rise += 2.0 * pull
         last = -np.inf
         while rise > 0 or down > 0:
             at = int(np.argmin(margin))
             if rise > 0 and down / rise <= margin[at]:
-                return max(down / rise, last)
+                return max(down / rise, last) / speed
             if margin[at] == np.inf:
                 break
             last = float(margin[at])
             down -= members * self.weight[at]
             margin[at] = np.inf
-        return last
+        return last / speed
 
     def below(self, r: int) -> int:
         """The next rank below r that waits, -1 if none."""
@@ -224,15 +258,17 @@ class Plan:
     def best_replacement(self, g: int, out: int) -> int:
         """The waiting request that gains most in place of `out` on worker g; -1 if none gains."""
         limit = self.kv_left[g] + self.size[out]
-        if self.ends_known:
-            candidates = np.flatnonzero(~self.taken).tolist()
+        if self.tries_all:
+            candidates = np.flatnonzero(~self.taken & (self.kind == self.kind[out])).tolist()
         else:
             start = self.rank_from(min(self.ideal_size(g, self.profile[out]), limit))
             candidates = [r for r in (self.below(start), self.above(start)) if 0 <= r < self.size.size]
         best, best_gain = -1, TOLERANCE
         for r in candidates:
             if self.size[r] <= limit:
-                gain = self.replacement_gain(g, self.profile[r] - self.profile[out])
+                gain = self.replacement_gain(g, self.moment.speed[g] * (self.profile[r] - self.profile[out]))
+                if self.moment.bonus.size:
+                    gain += self.bonus(r, g) - self.bonus(out, g)
                 if gain > best_gain:
                     best, best_gain = r, gain
         return best
@@ -265,7 +301,7 @@ class Plan:
         best, best_gain = (-1, -1), TOLERANCE
         for low, high in pairs:
             delta = (self.size[low] + self.size[high] + self.growth) - (size + self.growth)
-            gain = self.replacement_gain(g, delta)
+            gain = self.replacement_gain(g, self.moment.speed[g] * delta)
             if gain > best_gain:
                 best, best_gain = (low, high), gain
         if best[0] < 0:
@@ -284,7 +320,7 @@ class Plan:
             return True, 1
         tries = 1
         for m in range(k + 1, len(self.slots)):
-            if self.slots[m][0] == g and not self.ends_known:
+            if self.slots[m][0] == g and not self.tries_all:
                 tries += 1
                 if self.replace_pair(k, m):
                     return True, tries
@@ -297,12 +333,17 @@ class Plan:
         for p in self.open:
             if p != g and self.room[p] > 0 and self.size[out] <= self.kv_left[p]:
                 gain, tries = self.transfer_gain(g, p, self.profile[out] - 0.0), tries + 1
+                if self.moment.bonus.size:
+                    gain += self.bonus(out, p) - self.bonus(out, g)
                 if gain > best_gain:
                     to, swap, best_gain = p, -1, gain
         for m, (p, back) in enumerate(self.slots):
             delta = self.size[out] - self.size[back]
             if p != g and 0 < delta <= self.kv_left[p]:
                 gain, tries = self.transfer_gain(g, p, self.profile[out] - self.profile[back]), tries + 1
+                if self.moment.bonus.size:
+                    there = self.bonus(out, p) + self.bonus(back, g)
+                    gain += there - (self.bonus(out, g) + self.bonus(back, p))
                 if gain > best_gain:
                     to, swap, best_gain = p, m, gain
         if to < 0:
@@ -329,7 +370,8 @@ class Plan:
             if k >= pinned and len(self.slots) < self.size.size:
                 gained, used = self.replace(k)
                 tries, idle = tries - used, 0 if gained else idle
-            if (self.load[g] > self.others(g)).any() or self.moment.tie[self.moment.group[g]] > 0:
+            is_drawn = self.moment.tie[self.moment.group[g]] > 0 or self.moment.pull[g] > 0
+            if is_drawn or self.moment.bonus.size or (self.load[g] > self.others(g)).any():
                 gained, used = self.transfer(k)
                 tries, idle = tries - used, 0 if gained else idle
             k = (k + 1) % len(self.slots)
@@ -347,16 +389,18 @@ class Plan:
             self.put(g, [], [r])
             self.slots.append((g, r))
         for g, share in shares:
-            left = reach[g] + level
+            left, speed = reach[g] + level, float(self.moment.speed[g])
             for remaining in range(share, 0, -1):
-                beyond = int(np.searchsorted(self.size, min(left / remaining, self.kv_left[g]), side="right"))
+                beyond = int(
+                    np.searchsorted(self.size, min(left / remaining / speed, self.kv_left[g]), side="right")
+                )
                 r = self.below(beyond)
                 r = r if r >= 0 else self.above(beyond)
                 if r == self.size.size or self.size[r] > self.kv_left[g]:
                     return np.inf
                 self.put(g, [], [r])
                 self.slots.append((g, r))
-                left -= self.size[r]
+                left -= speed * self.size[r]
         return self.objective()
 
     def fit_best_level(self, best: list[tuple[int, int]], pinned: int, envelope: F8) -> bool:
@@ -370,18 +414,19 @@ class Plan:
             share[g] += 1
         reach: dict[int, float] = {}
         for g in self.open:
-            rest = self.moment.load[g] + share[g] * self.growth
+            rest = self.moment.load[g] + share[g] * self.growth * self.moment.speed[g]
             reach[g] = float((envelope[self.moment.group[g]] - rest).min())
         for g, r in best[:pinned]:
             share[g] -= 1
-            reach[g] -= self.size[r]
+            reach[g] -= self.moment.speed[g] * self.size[r]
         shares = sorted(((g, share[g]) for g in self.open if share[g] > 0), key=lambda pair: reach[pair[0]])
         best_level, best_value = 0.0, np.inf
         for j in range(min(LEVELS_A_SLOT * (len(best) - pinned), LEVELS) if shares else 0):
             (g, parts), ring = shares[j % len(shares)], j // len(shares)
-            r = self.rank_from(reach[g] / parts) + (ring // 2 if ring % 2 == 0 else -1 - ring // 2)
+            speed = float(self.moment.speed[g])
+            r = self.rank_from(reach[g] / parts / speed) + (ring // 2 if ring % 2 == 0 else -1 - ring // 2)
             if 0 <= r < self.size.size:
-                level = parts * self.size[r] - reach[g]
+                level = parts * (speed * self.size[r]) - reach[g]
                 value = self.fit(level, shares, reach, best[:pinned])
                 if value < best_value:
                     best_level, best_value = level, value
@@ -394,7 +439,7 @@ class Plan:
         ordered = sorted(slots, key=lambda slot: slot[1])
         answer: list[tuple[int, int]] = []
         for position, (g, r) in enumerate(ordered):
-            if not self.ends_known:
+            if not self.tries_all:
                 first = self.rank_from(float(self.size[r]))
                 alike = sum(self.size[other] == self.size[r] for _, other in ordered[:position])
                 r = first + int(alike)

@@ -12,24 +12,31 @@ from evenstep.compiled import borrowing, borrowing_inlined
 from evenstep.routing.bf_io_plan_kernel import (
     ENVELOPE,
     GROWTH,
+    HIT,
     KIN,
+    KIND,
     KV_LEFT,
     MARGIN,
     MEMBERS,
     NOW,
     OTHERS,
+    PULL,
     REQUEST,
+    REWARD,
     ROOM,
     RUNNER_UP,
     SIZE,
+    SPEED,
     STAYS,
     TAKEN,
+    TARGET,
     TERM,
     TIE,
     TOTAL,
     WEIGHT,
     WORKER,
     change,
+    hits,
     profile,
 )
 
@@ -76,26 +83,44 @@ def deviation_change(load, mean, share, delta):
 
 
 @borrowing_inlined
-def replacement_gain(o, out_size, out_stays, into_size, into_stays, steps, places, loads, groups, envelopes):
+def pulled(o, shift, tokens, loads):
+    """What the pull on worker o loses when its load of this step moves by so much."""
+    off = loads[NOW, o, 0] - tokens[TARGET, o]
+    return tokens[PULL, o] * (shift * (2.0 * off + shift))
+
+
+@borrowing_inlined
+def replacement_gain(
+    o, out_size, out_stays, into_size, into_stays, steps, places, tokens, loads, groups, envelopes
+):
     """What the objective gains when one size takes the place of another on worker o; OTHERS is set for o."""
     q = places[KIN, o]
-    G, tie = groups[MEMBERS, q], groups[TIE, q]
+    G, tie, speed = groups[MEMBERS, q], groups[TIE, q], tokens[SPEED, o]
     for h in range(steps.shape[1]):
         growth = steps[GROWTH, h]
         delta = profile(into_size, into_stays, growth, h) - profile(out_size, out_stays, growth, h)
+        delta *= speed
         top = max(steps[OTHERS, h], loads[NOW, o, h] + delta)
-        steps[TERM, h] = steps[WEIGHT, h] * (G * (envelopes[ENVELOPE, q, h] - top) + delta)
+        steps[TERM, h] = steps[WEIGHT, h] * (
+            G * (envelopes[ENVELOPE, q, h] - top) + groups[REWARD, q] * delta
+        )
     if tie > 0.0:
         for h in range(steps.shape[1]):
             growth = steps[GROWTH, h]
             delta = profile(into_size, into_stays, growth, h) - profile(out_size, out_stays, growth, h)
+            delta *= speed
             spread = deviation_change(loads[NOW, o, h], envelopes[TOTAL, q, h] / G, 1.0 - 1.0 / G, delta)
             steps[TERM, h] -= steps[WEIGHT, h] * (tie * spread)
-    return sum_of_terms(steps)
+    gain = sum_of_terms(steps)
+    if tokens[PULL, o] > 0.0:
+        growth = steps[GROWTH, 0]
+        delta = profile(into_size, into_stays, growth, 0) - profile(out_size, out_stays, growth, 0)
+        gain -= pulled(o, speed * delta, tokens, loads)
+    return gain
 
 
 @borrowing_inlined
-def transfer_gain(o, p, out, back, steps, requests, places, loads, groups, envelopes):
+def transfer_gain(o, p, out, back, steps, requests, places, tokens, loads, groups, envelopes):
     """What the objective gains when `out` goes from worker o to p and `back` (-1: none) the other way.
 
     `others` is set for o. Where `out` outgrows `back` at every step (always, while ends are unknown) the gain is exact,
@@ -106,10 +131,11 @@ def transfer_gain(o, p, out, back, steps, requests, places, loads, groups, envel
     out_size, out_stays, back_size, back_stays = requests[SIZE, out], requests[STAYS, out], 0.0, -1.0
     if back >= 0:
         back_size, back_stays = requests[SIZE, back], requests[STAYS, back]
+    here, there = tokens[SPEED, o], tokens[SPEED, p]
     for h in range(steps.shape[1]):
         growth = steps[GROWTH, h]
         delta = profile(out_size, out_stays, growth, h) - profile(back_size, back_stays, growth, h)
-        left, right = loads[NOW, o, h] - delta, loads[NOW, p, h] + delta
+        left, right = loads[NOW, o, h] - here * delta, loads[NOW, p, h] + there * delta
         if q == z:
             top = max(steps[OTHERS, h], left, right)
             steps[TERM, h] = steps[WEIGHT, h] * (G * (envelopes[ENVELOPE, q, h] - top))
@@ -126,11 +152,21 @@ def transfer_gain(o, p, out, back, steps, requests, places, loads, groups, envel
             if q == z:
                 right += 2.0 * delta * delta / G
             steps[TERM, h] -= steps[WEIGHT, h] * (groups[TIE, q] * left + groups[TIE, z] * right)
-    return sum_of_terms(steps)
+    if here != there:
+        for h in range(steps.shape[1]):
+            growth = steps[GROWTH, h]
+            delta = profile(out_size, out_stays, growth, h) - profile(back_size, back_stays, growth, h)
+            steps[TERM, h] += steps[WEIGHT, h] * (groups[REWARD, q] * (there * delta - here * delta))
+    gain = sum_of_terms(steps)
+    if tokens[PULL, o] > 0.0:
+        growth = steps[GROWTH, 0]
+        delta = profile(out_size, out_stays, growth, 0) - profile(back_size, back_stays, growth, 0)
+        gain -= pulled(o, -(here * delta), tokens, loads) + pulled(p, there * delta, tokens, loads)
+    return gain
 
 
 @borrowing_inlined
-def ideal_size(o, size, stays, steps, places, loads, groups, envelopes):
+def ideal_size(o, size, stays, steps, places, tokens, loads, groups, envelopes):
     """What should take the place of this size on worker o to minimise the objective, were any size to be had.
 
     The objective is convex in the size: its slope starts at minus the weight of all steps and rises by
@@ -138,16 +174,21 @@ def ideal_size(o, size, stays, steps, places, loads, groups, envelopes):
     """
     q = places[KIN, o]
     G, tie = groups[MEMBERS, q], groups[TIE, q]
+    speed, pull = tokens[SPEED, o], tokens[PULL, o]
     down, rise = 0.0, 0.0
     for h in range(steps.shape[1]):
-        delta = steps[GROWTH, h] - profile(size, stays, steps[GROWTH, h], h)
+        delta = speed * (steps[GROWTH, h] - profile(size, stays, steps[GROWTH, h], h))
         rest = loads[NOW, o, h] + delta
         steps[MARGIN, h] = steps[OTHERS, h] - rest
-        down += steps[WEIGHT, h]
+        down += groups[REWARD, q] * steps[WEIGHT, h]
         if tie > 0.0:
             mean = (envelopes[TOTAL, q, h] + delta) / G
             down -= steps[WEIGHT, h] * (2.0 * tie * (rest - mean))
             rise += steps[WEIGHT, h] * (2.0 * tie * (1.0 - 1.0 / G))
+    if pull > 0.0:
+        rest = loads[NOW, o, 0] + speed * (steps[GROWTH, 0] - profile(size, stays, steps[GROWTH, 0], 0))
+        down -= 2.0 * pull * (rest - tokens[TARGET, o])
+        rise += 2.0 * pull
     last = -np.inf
     while rise > 0.0 or down > 0.0:
         at = 0
@@ -156,13 +197,13 @@ def ideal_size(o, size, stays, steps, places, loads, groups, envelopes):
                 at = h
         margin = steps[MARGIN, at]
         if rise > 0.0 and down / rise <= margin:
-            return max(down / rise, last)
+            return max(down / rise, last) / speed
         if margin == np.inf:
             break
         last = margin
         down -= G * steps[WEIGHT, at]
         steps[MARGIN, at] = np.inf
-    return last
+    return last / speed
 
 
 @borrowing_inlined
@@ -209,29 +250,36 @@ def rank_beyond(requests, size):
 
 
 @borrowing_inlined
-def best_replacement(o, out, ends_known, steps, requests, ranks, places, tokens, loads, groups, envelopes):
+def best_replacement(
+    o, out, tries_all, steps, requests, ranks, places, tokens, loads, groups, envelopes, cached
+):
     """The waiting request that gains most in place of `out` on worker o; -1 if none gains. OTHERS is set for o.
 
-    The gain is concave in the size, so the two neighbours of the ideal size do, unless ends are known.
+    The gain is concave in the size, so the two neighbours of the ideal size do, unless more than the size counts.
     """
     size, stays = requests[SIZE, out], requests[STAYS, out]
     limit = tokens[KV_LEFT, o] + size
     low, high = 0, requests.shape[1] - 1
-    if not ends_known:
-        start = rank_from(
-            requests, min(ideal_size(o, size, stays, steps, places, loads, groups, envelopes), limit)
-        )
+    if not tries_all:
+        ideal = ideal_size(o, size, stays, steps, places, tokens, loads, groups, envelopes)
+        start = rank_from(requests, min(ideal, limit))
         low, high = max(waiting_below(start, ranks), 0), min(waiting_from(start, ranks), high)
     best, best_gain = -1, TOLERANCE
     r = low
     while r <= high:
-        if ranks[TAKEN, r] == 0 and requests[SIZE, r] <= limit:
+        alike = ranks[KIND, r] == ranks[KIND, out]
+        if ranks[TAKEN, r] == 0 and requests[SIZE, r] <= limit and alike:
             gain = replacement_gain(
-                o, size, stays, requests[SIZE, r], requests[STAYS, r], steps, places, loads, groups, envelopes
-            )
+                o, size, stays, requests[SIZE, r], requests[STAYS, r],
+                steps, places, tokens, loads, groups, envelopes,
+            )  # fmt: skip
+            if tokens[HIT, o] > 0.0:
+                gain += hits(r, o, ranks, places, tokens, cached) - hits(
+                    out, o, ranks, places, tokens, cached
+                )
             if gain > best_gain:
                 best, best_gain = r, gain
-        r = r + 1 if ends_known or r == high else high
+        r = r + 1 if tries_all or r == high else high
     return best
 
 
@@ -263,7 +311,7 @@ def replace_pair(k, m, steps, requests, ranks, places, tokens, loads, groups, en
     o, x, y = slots[WORKER, k], slots[REQUEST, k], slots[REQUEST, m]
     size = requests[SIZE, x] + requests[SIZE, y]
     limit = tokens[KV_LEFT, o] + size
-    ideal = ideal_size(o, size, np.inf, steps, places, loads, groups, envelopes)
+    ideal = ideal_size(o, size, np.inf, steps, places, tokens, loads, groups, envelopes)
     ranks[TAKEN, x], ranks[TAKEN, y] = 0, 0
     a, b, c, d = nearest_pair(min(ideal, limit), limit, requests, ranks)
     ranks[TAKEN, x], ranks[TAKEN, y] = 1, 1
@@ -272,7 +320,9 @@ def replace_pair(k, m, steps, requests, ranks, places, tokens, loads, groups, en
         low, high = (a, b) if side == 0 else (c, d)
         if low >= 0:
             total = requests[SIZE, low] + requests[SIZE, high]
-            gain = replacement_gain(o, size, np.inf, total, np.inf, steps, places, loads, groups, envelopes)
+            gain = replacement_gain(
+                o, size, np.inf, total, np.inf, steps, places, tokens, loads, groups, envelopes
+            )
             if gain > best_gain:
                 best, best_gain = side, gain
     if best < 0:
@@ -286,23 +336,35 @@ def replace_pair(k, m, steps, requests, ranks, places, tokens, loads, groups, en
 
 
 @borrowing
-def best_transfer(k, filled, steps, requests, places, tokens, loads, groups, envelopes, slots):
+def best_transfer(k, filled, steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, cached):
     """Where the request of slot k gains most: (worker or -1, slot it swaps with or -1, tries)."""
     o, out = slots[WORKER, k], slots[REQUEST, k]
     size = requests[SIZE, out]
     to, swap, best_gain, tries = -1, -1, TOLERANCE, 0
     for p in range(places.shape[1]):
         if p != o and places[ROOM, p] > 0 and size <= tokens[KV_LEFT, p]:
-            gain = transfer_gain(o, p, out, -1, steps, requests, places, loads, groups, envelopes)
+            gain = transfer_gain(o, p, out, -1, steps, requests, places, tokens, loads, groups, envelopes)
             tries += 1
+            if tokens[HIT, o] > 0.0:
+                gain += hits(out, p, ranks, places, tokens, cached) - hits(
+                    out, o, ranks, places, tokens, cached
+                )
             if gain > best_gain:
                 to, swap, best_gain = p, -1, gain
     for m in range(filled):
         p, back = slots[WORKER, m], slots[REQUEST, m]
         delta = size - requests[SIZE, back]
         if p != o and delta > 0.0 and delta <= tokens[KV_LEFT, p]:
-            gain = transfer_gain(o, p, out, back, steps, requests, places, loads, groups, envelopes)
+            gain = transfer_gain(o, p, out, back, steps, requests, places, tokens, loads, groups, envelopes)
             tries += 1
+            if tokens[HIT, o] > 0.0:
+                swapped = hits(out, p, ranks, places, tokens, cached) + hits(
+                    back, o, ranks, places, tokens, cached
+                )
+                now = hits(out, o, ranks, places, tokens, cached) + hits(
+                    back, p, ranks, places, tokens, cached
+                )
+                gain += swapped - now
             if gain > best_gain:
                 to, swap, best_gain = p, m, gain
     return to, swap, tries
@@ -322,17 +384,21 @@ def transfer(k, to, swap, steps, requests, ranks, places, tokens, loads, envelop
 
 
 @borrowing
-def replace(k, filled, ends_known, steps, requests, ranks, places, tokens, loads, groups, envelopes, slots):
+def replace(
+    k, filled, tries_all, steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, cached
+):
     """Replace the request of slot k from the pool, or else it and another of its worker; (whether it gained, tries)."""
     o, out = slots[WORKER, k], slots[REQUEST, k]
     set_others(o, steps, places, loads, envelopes)
-    r = best_replacement(o, out, ends_known, steps, requests, ranks, places, tokens, loads, groups, envelopes)
+    r = best_replacement(
+        o, out, tries_all, steps, requests, ranks, places, tokens, loads, groups, envelopes, cached
+    )
     if r >= 0:
         change(o, out, r, steps, requests, ranks, places, tokens, loads, envelopes)
         slots[REQUEST, k] = r
         return True, 1
     tries = 1
-    if not ends_known:
+    if not tries_all:
         for m in range(k + 1, filled):
             if slots[WORKER, m] == o:
                 tries += 1
@@ -345,8 +411,9 @@ def replace(k, filled, ends_known, steps, requests, ranks, places, tokens, loads
 
 @borrowing
 def search(
-    pinned, filled, tries, ends_known, steps, requests, ranks, places, tokens, loads, groups, envelopes, slots
-):
+    pinned, filled, tries, tries_all,
+    steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, cached,
+):  # fmt: skip
     """Improve slot after slot until none has gained for a whole round, or the tries are used up.
 
     The overdue, in the first `pinned` slots, are not replaced. Without tie-breaker only a worker above all others can
@@ -358,14 +425,17 @@ def search(
         o = slots[WORKER, k]
         if k >= pinned and filled < requests.shape[1]:
             made, used = replace(
-                k, filled, ends_known, steps, requests, ranks, places, tokens, loads, groups, envelopes, slots
-            )
+                k, filled, tries_all,
+                steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, cached,
+            )  # fmt: skip
             tries -= used
             if made:
                 idle = 0
-        if set_others(o, steps, places, loads, envelopes) or groups[TIE, places[KIN, o]] > 0.0:
+        above = set_others(o, steps, places, loads, envelopes)
+        drawn = groups[TIE, places[KIN, o]] > 0.0 or tokens[PULL, o] > 0.0 or tokens[HIT, o] > 0.0
+        if above or drawn:
             to, swap, used = best_transfer(
-                k, filled, steps, requests, places, tokens, loads, groups, envelopes, slots
+                k, filled, steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, cached
             )
             tries -= used
             if to >= 0:

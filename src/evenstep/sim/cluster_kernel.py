@@ -28,8 +28,8 @@ from evenstep.sim.step_kernel import sample, start_step
 @jit
 def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f, free_stack, buckets,
          waiting_i, waiting_f, worker, heap_i, heap_f, carry_i, carry_f, queue_i, queue_f, outages, leaves, memory,
-         scratch_i, scratch_f, due, due_f, curves, projections, growth, parameters, count_power, table, local, look, step_times,
-         ended, step_i, step_f, decision_i, decision_f, sample_i, sample_f, sample_load, sample_running,
+         scratch_i, scratch_f, due, due_f, curves, projections, growth, parameters, count_power, table, local, look,
+         step_times, ended, step_i, step_f, decision_i, decision_f, sample_i, sample_f, sample_load, sample_running,
          prompt, output, arrival, columns, links, think, profile, law, cached, done_i, done_f):  # fmt: skip
     """Go on until the run is done or the host is needed; answers why."""
     while True:

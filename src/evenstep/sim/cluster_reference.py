@@ -20,6 +20,7 @@ from evenstep.routing.view import (
     RoutingPolicy,
     RoutingView,
     broken_rule,
+    expects_loads,
     horizon_of,
     memory_size_of,
     reads_cached,
@@ -91,7 +92,9 @@ class _Simulation:
                 raise InputError(
                     "simulate", "predictor", "absent", "a predictor", f"{self.name} looks ahead."
                 )
-            self.lookahead = Lookahead(predictor, self.horizon, trace, self.loads)
+            self.lookahead = Lookahead(
+                predictor, self.horizon, trace, self.loads, expects_loads(policy)
+            )
         self.outages = sorted(cluster.outages, key=lambda o: o.step)  # stable: as given where steps are equal
         self.now_s = 0.0
         self.pool: list[Job] = []

@@ -100,6 +100,10 @@ class Loads:
         """Output tokens a running request has produced, as a predictor is told."""
         return job.done * self._drift.tokens_per_step
 
+    @property
+    def tokens_per_step(self) -> int:
+        return self._drift.tokens_per_step
+
     def tokens(self, job: Job, done: int) -> int:
         """Output tokens produced in the first `done` steps; whatever its profile, the last step yields the rest."""
         output = self._outputs[job.row]

@@ -8,17 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.predict.view import Active, Finished, Predictor, is_oracle
+from evenstep.predict.oracle import Oracle
+from evenstep.predict.view import Active, Finished, Predictor, SurvivalCurve, is_oracle
 from evenstep.request import F8, I8, Trace
 from evenstep.sim.fleet_reference import Group, Job, Loads, Worker
 
 
+#: Added and taken away again it rounds an expected load to 2^-20 tokens, so that sums are exact in any order.
+ROUNDING = 1.5 * 2.0**32
+
+
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A prediction in force: the request is expected to have left at `leave_step` of its group; inf = not soon."""
+    """A prediction in force: the request is expected to have left at `leave_step` of its group; inf = not soon.
+
+    Where loads are expected, `curve` holds the chance to be there still some steps after its `done`-th.
+    """
 
     leave_step: float
     tokens: int
+    done: int = 0
+    curve: tuple[float, ...] = ()
 
 
 class Lookahead:
@@ -30,11 +40,19 @@ class Lookahead:
     otherwise, and when ``steps_left >= H``, the request does not leave inside the window: not before its next
     prediction (``refresh = "anchored"``), or H steps from now on (``"literal"``).
 
+    For a policy that expects loads, and with a predictor that has a curve, a running request counts at every step with
+    the chance that it is there still, given that it is there now; what it adds is rounded to 2^-20 tokens.
+
     Source: BalanceRoute App. C; the anchored reading is ours, see the chapter on prediction.
     """
 
-    def __init__(self, predictor: Predictor, horizon: int, trace: Trace, loads: Loads) -> None:
+    def __init__(
+        self, predictor: Predictor, horizon: int, trace: Trace, loads: Loads, expects: bool = False
+    ) -> None:
         self._predictor, self._horizon, self._trace, self._loads = predictor, horizon, trace, loads
+        known = isinstance(predictor, SurvivalCurve) and type(predictor) is not Oracle
+        self._curve = predictor.curve if expects and known else None
+        self._sees_truth = is_oracle(predictor) and self._curve is None
         self._refresh_every: int = getattr(predictor, "refresh_every", 16)
         self._gate: float = getattr(predictor, "gate", 0.5)
         self._is_literal = getattr(predictor, "refresh", "anchored") == "literal"
@@ -52,7 +70,7 @@ class Lookahead:
 
     def projections(self, groups: list[Group]) -> F8:
         """float64[G, H+1], KV tokens of the running requests of each worker, steps counted from the coming one."""
-        if not is_oracle(self._predictor):
+        if not self._sees_truth:
             self._predict([j for j in _placed(groups) if self._is_due(*j)])
         table: list[list[float]] = []
         for group in groups:
@@ -63,12 +81,20 @@ class Lookahead:
     def _load(self, worker: Worker, group: Group, ahead: int) -> float:
         total = 0.0
         for job in worker.running:
-            if ahead < self._steps_left(job, group):
+            if self._curve is not None:
+                total += self._expected_load(job, ahead)
+            elif ahead < self._steps_left(job, group):
                 total += self._loads.at(job.row, job.done + ahead)
         return total
 
+    def _expected_load(self, job: Job, ahead: int) -> float:
+        known = self._expected[job.row]
+        since = job.done - known.done
+        chance = known.curve[since + ahead] * (1.0 / known.curve[since])
+        return (self._loads.at(job.row, job.done + ahead) * chance + ROUNDING) - ROUNDING
+
     def _steps_left(self, job: Job, group: Group) -> float:
-        if is_oracle(self._predictor):
+        if self._sees_truth:
             return job.steps - job.done
         return self._expected[job.row].leave_step - group.step
 
@@ -77,6 +103,8 @@ class Lookahead:
         if known is None:
             return True
         is_stale = self._loads.age(job) - known.tokens >= self._refresh_every
+        if self._curve is not None and not is_stale:
+            return known.curve[job.done - known.done] <= 0.0
         return is_stale or known.leave_step <= group.step
 
     def _predict(self, due: list[tuple[Job, Group]]) -> None:
@@ -86,17 +114,21 @@ class Lookahead:
             self._predictor.learn(self._learned(sorted(self._finished)))
             self._finished = []
         requests = [self._trace[job.row] for job, _ in due]
-        answer = self._predictor.predict(
-            Active(
-                request_id=_ints([r.request_id for r in requests]),
-                age=_ints([self._loads.age(job) for job, _ in due]),
-                prompt_tokens=_ints([r.prompt_tokens for r in requests]),
-                prompt_key=_ints([r.prompt_key for r in requests]),
-                max_tokens=_ints([r.max_tokens for r in requests]),
-                true_left=_ints([]),
-            ),
-            self._horizon,
+        active = Active(
+            request_id=_ints([r.request_id for r in requests]),
+            age=_ints([self._loads.age(job) for job, _ in due]),
+            prompt_tokens=_ints([r.prompt_tokens for r in requests]),
+            prompt_key=_ints([r.prompt_key for r in requests]),
+            max_tokens=_ints([r.max_tokens for r in requests]),
+            true_left=_ints([job.steps - job.done for job, _ in due] if is_oracle(self._predictor) else []),
         )
+        if self._curve is not None:
+            steps = -(-self._refresh_every // self._loads.tokens_per_step)
+            for (job, _), row in zip(due, self._curve(active, self._horizon + steps), strict=True):
+                curve = tuple(float(chance) for chance in row)
+                self._expected[job.row] = Expectation(math.inf, self._loads.age(job), job.done, curve)
+            return
+        answer = self._predictor.predict(active, self._horizon)
         for n, (job, group) in enumerate(due):
             c, leaves = max(float(answer.steps_left[n]), 1.0), float(answer.leaves[n])
             if leaves < self._gate or c >= self._horizon:

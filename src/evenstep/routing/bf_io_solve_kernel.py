@@ -1,0 +1,70 @@
+# pyright: basic
+"""From a plan laid out to the answer, compiled: starting orders, searches, levels; shared by BF-IO and `best`.
+
+Twin of `bf_io_reference.decide`, equal in bits; the arrays of the plan are described in `bf_io_plan_kernel`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import borrowing, borrowing_inlined
+from evenstep.routing.bf_io_level_kernel import fit_best_level
+from evenstep.routing.bf_io_pair_kernel import best_pair
+from evenstep.routing.bf_io_plan_kernel import HIT, REQUEST, WORKER, answer, fill, hits, keep, objective
+from evenstep.routing.bf_io_search_kernel import search
+from evenstep.routing.view import SINCE_S
+
+#: Times the best plan is fitted to another level, as long as that gains.
+ROUNDS = 2
+
+
+@borrowing_inlined
+def count_overdue(first, count, now_s, overdue_s, waiting_f):
+    """How many of the oldest `count` requests have waited longer than `overdue_s`."""
+    overdue = 0
+    while overdue < count and now_s - waiting_f[SINCE_S, first + overdue] > overdue_s:
+        overdue += 1
+    return overdue
+
+
+@borrowing
+def solve(
+    starts, moves, forced, tries_all,
+    steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,
+):  # fmt: skip
+    """Search from each starting order, then from shifted levels; write the best plan."""
+    best_value, best_filled, best_pinned = np.inf, -1, 0
+    for start in range(starts):
+        pinned, filled = fill(
+            start, forced, steps, requests, ranks, places, tokens, loads, envelopes, slots, quota
+        )
+        search(
+            pinned, filled, moves, tries_all,
+            steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, cached,
+        )  # fmt: skip
+        value = objective(steps, places, tokens, loads, groups, envelopes)
+        if tokens[HIT, 0] > 0.0:
+            for k in range(filled):
+                value -= hits(slots[REQUEST, k], slots[WORKER, k], ranks, places, tokens, cached)
+        if filled > best_filled or (filled == best_filled and value < best_value):
+            best_value, best_filled, best_pinned = value, filled, pinned
+            keep(filled, envelopes, slots)
+    rounds = ROUNDS if best_filled < requests.shape[1] and moves > 0 and not tries_all else 0
+    for _ in range(rounds):
+        if not fit_best_level(
+            best_pinned, best_filled, steps, requests, ranks, places, tokens, loads, groups, envelopes, slots
+        ):
+            break
+        search(
+            best_pinned, best_filled, moves, tries_all,
+            steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, cached,
+        )  # fmt: skip
+        value = objective(steps, places, tokens, loads, groups, envelopes)
+        if value >= best_value:
+            break
+        best_value = value
+        keep(best_filled, envelopes, slots)
+    if rounds > 0 and best_filled == 2 and best_pinned == 0:
+        best_pair(steps, requests, places, tokens, loads, groups, envelopes, slots)
+    answer(best_filled, tries_all, requests, ranks, places, slots, worker)
