@@ -1,0 +1,96 @@
+"""Our own policy: every worker is led to the level it should have, and the pool is kept worth choosing from.
+
+Three things that a live router knows decide more than a longer horizon does:
+
+* A worker is corrected only when a request leaves it. Until then it outgrows those that are corrected meanwhile, so one
+  that will be left alone for long is filled to less (`targets`).
+* What is admitted now is missing in the pool later. A rule that always likes large requests ends with a pool of small
+  ones and nothing left to choose. The level is steered so that the pool stays as the arrivals are (`steer`).
+* Expected loads, every running request counted with its chance to be there still, say what a prediction is worth.
+
+Everything else, the search for who fills which slot, is that of BF-IO.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenstep.errors import InputError
+from evenstep.routing.best_moment import moment_of
+from evenstep.routing.bf_io_reference import decide
+from evenstep.routing.view import RoutingDecision, RoutingView
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """Balance by expected loads and targets, with a steered pool, ageing, speeds, memory, classes and caches.
+
+    It minimises ``sum_h discount^h * [members * envelope(h)] + sum_g pull_g * (load_g - target_g)^2`` over who is admitted
+    and where, filling every slot, less what cached tokens are worth. Loads are time where workers differ in speed.
+
+    Args:
+        horizon: H, decode steps looked ahead; loads are expected ones where the predictor has a survival curve.
+        discount: weight of a step relative to the one before it.
+        pull: weight of the targets: of a load off its target by one mean request, in requests over the envelope a step.
+        correction: mean requests that are expected to leave before a worker counts as corrected.
+        steer: mean requests by which the level falls when the pool's requests are half as large as those that arrive.
+        starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first.
+        moves: candidate moves each search may try.
+        window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
+        age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others;
+            0 = off.
+        headroom: where KV memory limits: what is kept free on a worker that runs something, in mean outputs so far.
+        affinity: what a cached token is worth, in tokens of load over one step; 0 looks at no caches. (Prefilling a token
+            of a large model takes as long as some thousand resident tokens add to a step.)
+        class_weights: share of the slots of classes 0, 1, ... while more wait than fit, relative to each other; classes
+            beyond have 1. A class that does not use its share leaves it to the others.
+
+    Raises:
+        InputError: a value out of range.
+
+    Source: ours. The search, and the imbalance it starts from, are BF-IO's (sec. 4); expected loads are BalanceRoute
+    App. C with the whole curve in place of two numbers. What did not pay is told in the docs.
+    """
+
+    horizon: int = 20
+    discount: float = 0.87
+    pull: float = 0.6
+    correction: float = 1.0
+    steer: float = 0.5
+    starts: int = 1
+    moves: int = 500
+    window: int = 0
+    age_limit: float = 16.0
+    headroom: float = 8.0
+    affinity: float = 100.0
+    class_weights: tuple[float, ...] = ()
+
+    #: Projections are expected loads; cached tokens are looked at; what it keeps is described in `best_moment`.
+    expects_loads: ClassVar[bool] = True
+    reads_cached: ClassVar[bool] = True
+    memory_size: ClassVar[int] = 5
+    #: Who predicts when nobody is named: a live router's knowledge.
+    usual_predictor: ClassVar[str] = "memorised"
+
+    def __post_init__(self) -> None:
+        self._require("horizon", self.horizon >= 1, "an integer >= 1")
+        self._require("discount", 0 < self.discount <= 1, "a number in (0, 1]")
+        self._require("starts", 1 <= self.starts <= 3, "1, 2 or 3")
+        self._require("correction", 0 < self.correction < math.inf, "a finite number > 0")
+        for field in ("pull", "steer", "moves", "window", "age_limit", "headroom", "affinity"):
+            self._require(field, 0 <= getattr(self, field) < math.inf, "a finite number >= 0")
+        self._require("class_weights", all(0 < w < math.inf for w in self.class_weights), "numbers > 0")
+
+    def _require(self, field: str, holds: bool, expected: str) -> None:
+        if not holds:
+            raise InputError("best", field, getattr(self, field), expected)
+
+    def route(self, view: RoutingView) -> RoutingDecision:
+        """Plain reference of `best_kernel.route_into`, equal in bits."""
+        moment, memory = moment_of(self, view)
+        return RoutingDecision(decide(moment, self.starts, self.moves), memory)
+
+
+policy = Best

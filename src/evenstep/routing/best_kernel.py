@@ -1,0 +1,242 @@
+# pyright: basic
+"""The policy `best`, compiled: targets, steering and quotas, then the search of BF-IO.
+
+Twin of `best` and `best_moment`, equal in bits. Arguments as in `routing.view`; parameters are the fields of `Best`;
+the arrays of the plan are described in `bf_io_plan_kernel`, and cut here from the scratch space.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import borrowing, route_kernel
+from evenstep.routing.best_moment import (
+    CHOICE,
+    CLOCK_BITS,
+    KEPT,
+    MOST_OFFSET,
+    MOST_SEEN,
+    OCTAVES,
+    OFFSET,
+    SEEN,
+    TOKENS,
+)
+from evenstep.routing.best_quota_kernel import set_quotas
+from evenstep.routing.bf_io_plan_kernel import (
+    GROWTH,
+    HIT,
+    KV,
+    PLACE,
+    PULL,
+    REWARD,
+    TARGET,
+    WEIGHT,
+    group_workers,
+    set_requests,
+    set_steps,
+    set_workers,
+)
+from evenstep.routing.bf_io_solve_kernel import count_overdue, solve
+from evenstep.routing.view import (
+    FREE_SLOTS,
+    KV_FREE,
+    LOAD,
+    QUEUED,
+    QUEUED_LOAD,
+    RUNNING,
+    SECONDS_PER_TOKEN,
+    SINCE_S,
+    WAITING_LOAD,
+)
+
+(
+    HORIZON, DISCOUNT, PULLED, CORRECTION, STEER, STARTS, MOVES, WINDOW, AGE_LIMIT, HEADROOM, AFFINITY, CLASSES,
+) = range(12)  # fmt: skip
+
+# Rows of `about`, one column a worker.
+SPEED_OF, STAYS, RISE, LEVEL = 0, 1, 2, 3
+
+
+def scratch(workers, waiting, horizon, parameters):
+    """Working space: (int64, float64) words for G workers, W waiting requests and H steps ahead."""
+    n = horizon + 1
+    return 12 * waiting + 7 * workers, 4 * waiting + 16 * workers + 8 * workers * n + 5 * n
+
+
+@borrowing
+def octaves(tokens):
+    """log2 of a size in 1/4096, linear within an octave."""
+    return (np.float64(max(tokens, 1.0)).view(np.int64) >> 40) - (1023 << 12)
+
+
+@borrowing
+def take_note(first, considered, now_s, waiting_f, memory):
+    """Take note of the requests that have become visible since the last decision."""
+    elapsed = now_s - np.int64(memory[CLOCK_BITS]).view(np.float64)
+    is_first = memory[SEEN] == 0
+    memory[CLOCK_BITS] = np.float64(now_s).view(np.int64)
+    for i in range(first, first + considered):
+        if is_first or now_s - waiting_f[SINCE_S, i] < elapsed:
+            size = waiting_f[WAITING_LOAD, i]
+            memory[SEEN] += 1
+            memory[OCTAVES] += octaves(size)
+            memory[TOKENS] += np.int64(size)
+    if memory[SEEN] > MOST_SEEN:
+        memory[SEEN] //= 2
+        memory[OCTAVES] //= 2
+        memory[TOKENS] //= 2
+
+
+@borrowing
+def steered(first, considered, count, running, steer, waiting_f, memory):
+    """By how many mean requests the targets are lowered."""
+    gap = 0.0
+    if considered > CHOICE * count and running > 0:
+        pool = np.int64(0)
+        for i in range(first, first + considered):
+            pool += octaves(waiting_f[WAITING_LOAD, i])
+        gap = (memory[OCTAVES] / memory[SEEN] - pool / considered) / 4096.0
+        more = np.int64(gap * steer * KEPT * 1048576.0 * count / considered)
+        memory[OFFSET] = min(max(memory[OFFSET] + more, -MOST_OFFSET), MOST_OFFSET)
+    return gap * steer + memory[OFFSET] / 1048576.0
+
+
+@borrowing
+def look_at_workers(request, correction, numbers, workers_i, workers_f, projections, steps, about, groups):
+    """Speeds are set; how long each worker stays as it is, how far it rises meanwhile, and the level of its group."""
+    G, n = workers_i.shape[1], steps.shape[1]
+    for g in range(G):
+        load, running = projections[g, 0], float(workers_i[RUNNING, g])
+        is_open = workers_i[FREE_SLOTS, g] > 0
+        full = float(workers_i[RUNNING, g] + workers_i[QUEUED, g] + (1 if is_open else 0))
+        total, rise = 0.0, 0.0
+        for h in range(n):
+            left = max(0.0, load + running * steps[GROWTH, h] - projections[g, h])
+            stays = max(0.0, 1.0 - left / request / correction)
+            stays = stays * stays * steps[WEIGHT, h]
+            total += stays
+            rise += stays * (full * steps[GROWTH, h])
+        about[STAYS, g], about[RISE, g] = total, rise / total * about[SPEED_OF, g]
+    for q in range(groups.shape[1]):
+        closed, members, standing, mean = 0, 0, 0.0, 0.0
+        for g in range(G):
+            if numbers[g] == q:
+                load = about[SPEED_OF, g] * (
+                    projections[g, 0] + (workers_f[QUEUED_LOAD, g] + workers_i[QUEUED, g] * steps[GROWTH, 0])
+                )
+                members += 1
+                mean += load
+                if workers_i[FREE_SLOTS, g] <= 0:
+                    closed += 1
+                    standing += load + about[RISE, g]
+        level = standing / closed if closed > 0 else mean / members
+        for g in range(G):
+            if numbers[g] == q:
+                about[LEVEL, g] = level
+
+
+@borrowing
+def set_speeds(workers_f, about):
+    """Seconds a token costs on each worker, relative to the mean; all 1 where they are equal."""
+    G, total, equal = workers_f.shape[1], 0.0, True
+    for g in range(G):
+        total += workers_f[SECONDS_PER_TOKEN, g]
+        equal = equal and workers_f[SECONDS_PER_TOKEN, g] == workers_f[SECONDS_PER_TOKEN, 0]
+    for g in range(G):
+        about[SPEED_OF, g] = 1.0 if equal else workers_f[SECONDS_PER_TOKEN, g] / (total / G)
+
+
+@borrowing
+def draw(
+    pull, request, offset, headroom, produced, hit, workers_i, workers_f, steps, about, places, tokens, groups
+):
+    """Targets, pulls and headroom of the open workers; what is admitted is worth nothing by itself."""
+    for q in range(groups.shape[1]):
+        groups[REWARD, q] = 0.0
+    for o in range(places.shape[1]):
+        g = places[PLACE, o]
+        tokens[TARGET, o] = about[LEVEL, g] - about[RISE, g] - offset
+        tokens[PULL, o] = pull * about[STAYS, g] / request
+        tokens[HIT, o] = hit
+        there = workers_i[RUNNING, g] + workers_i[QUEUED, g]
+        if there > 0 and workers_f[KV_FREE, g] < np.inf:
+            kept = max(headroom * produced, (there + 1) * steps[GROWTH, steps.shape[1] - 1])
+            tokens[KV, o] = max(0.0, tokens[KV, o] - kept)
+
+
+@route_kernel
+def route_into(
+    decision, seed, now_s, mean_wait_s, first, waiting,
+    workers_i, workers_f, waiting_i, waiting_f,
+    projections, growth, cached, memory, parameters,
+    scratch_i, scratch_f, worker,
+):  # fmt: skip
+    G, free, opened = workers_i.shape[1], 0, 0
+    running, load = np.int64(0), 0.0
+    for g in range(G):
+        running += workers_i[RUNNING, g]
+        load += workers_f[LOAD, g]
+        if workers_i[FREE_SLOTS, g] > 0:
+            free += workers_i[FREE_SLOTS, g]
+            opened += 1
+    U = min(waiting, free)
+    if U == 0:
+        return np.nan
+    W = waiting
+    if parameters[WINDOW] > 0.0:
+        W = min(waiting, max(int(parameters[WINDOW]), U))
+    forced = 0
+    if parameters[AGE_LIMIT] > 0.0 and mean_wait_s > 0.0:
+        forced = count_overdue(
+            first, min(U, max(1, free // 4)), now_s, parameters[AGE_LIMIT] * mean_wait_s, waiting_f
+        )
+
+    Q, n = group_workers(workers_i, scratch_i), projections.shape[1]
+    a, b = G, 0  # the first G integers hold the numbers of the groups
+    ranks, a = scratch_i[a : a + 4 * W].reshape(4, W), a + 4 * W
+    places, a = scratch_i[a : a + 6 * opened].reshape(6, opened), a + 6 * opened
+    slots, a = scratch_i[a : a + 4 * U].reshape(4, U), a + 4 * U
+    steps, b = scratch_f[b : b + 5 * n].reshape(5, n), b + 5 * n
+    requests, b = scratch_f[b : b + 2 * W].reshape(2, W), b + 2 * W
+    tokens, b = scratch_f[b : b + 8 * opened].reshape(8, opened), b + 8 * opened
+    loads, b = scratch_f[b : b + 2 * opened * n].reshape(2, opened, n), b + 2 * opened * n
+    groups, b = scratch_f[b : b + 3 * Q].reshape(3, Q), b + 3 * Q
+    envelopes, b = scratch_f[b : b + 6 * Q * n].reshape(6, Q, n), b + 6 * Q * n
+    about, b = scratch_f[b : b + 4 * G].reshape(4, G), b + 4 * G
+
+    take_note(first, W, now_s, waiting_f, memory)
+    sizes = load
+    for i in range(first, first + W):
+        sizes += waiting_f[WAITING_LOAD, i]
+    request = max(sizes / (running + W), 1.0)
+    produced = 0.0
+    if running > 0:
+        produced = max(0.0, load / running - memory[TOKENS] / memory[SEEN])
+
+    set_steps(steps, growth, parameters[DISCOUNT])
+    set_speeds(workers_f, about)
+    set_workers(
+        scratch_i, workers_i, workers_f, projections, 0.0, about[SPEED_OF],
+        steps, places, tokens, loads, groups, envelopes,
+    )  # fmt: skip
+    look_at_workers(
+        request, parameters[CORRECTION], scratch_i, workers_i, workers_f, projections, steps, about, groups
+    )
+    offset = steered(first, W, U, running, parameters[STEER], waiting_f, memory) * request
+    hit = parameters[AFFINITY] if cached.shape[0] > 0 else 0.0
+    draw(
+        parameters[PULLED], request, offset, parameters[HEADROOM], produced, hit,
+        workers_i, workers_f, steps, about, places, tokens, groups,
+    )  # fmt: skip
+    ends_known = set_requests(waiting_f, first, n, requests, ranks)
+    spare = scratch_i[a + 2 * W : a + 4 * W]
+    classes = set_quotas(
+        first, W, U, seed, decision, parameters[CLASSES:], waiting_i, ranks, scratch_i[a : a + W], spare,
+        scratch_f[b : b + 2 * W],
+    )  # fmt: skip
+    quota = scratch_i[a : a + 2 * classes].reshape(2, classes)
+    solve(
+        int(parameters[STARTS]), int(parameters[MOVES]), forced, ends_known or classes > 1 or hit > 0.0,
+        steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,
+    )  # fmt: skip
+    return np.nan

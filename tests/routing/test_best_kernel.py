@@ -1,0 +1,68 @@
+"""The two doors of `best` give the same bits, whatever the options, and keep the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.routing._routed import assert_doors_agree
+from tests.strategies import routing_views
+
+from evenstep.routing.best import Best
+from evenstep.routing.view import RoutingView
+
+
+@st.composite
+def policies(draw: st.DrawFn, horizon: int) -> Best:
+    return Best(
+        horizon=horizon,
+        discount=draw(st.sampled_from([1.0, 0.9, 0.3])),
+        pull=draw(st.sampled_from([0.0, 0.4, 5.0])),
+        correction=draw(st.sampled_from([0.2, 1.0, 4.0])),
+        steer=draw(st.sampled_from([0.0, 0.5, 3.0])),
+        starts=draw(st.integers(1, 3)),
+        window=draw(st.sampled_from([0, 0, 1, 6])),
+        moves=draw(st.sampled_from([20_000, 20_000, 9, 1, 0])),
+        age_limit=draw(st.sampled_from([0.0, 2.0, 15.0])),
+        headroom=draw(st.sampled_from([0.0, 8.0])),
+        affinity=draw(st.sampled_from([0.0, 100.0])),
+        class_weights=draw(st.sampled_from([(), (3.0,), (1.0, 2.0, 0.5)])),
+    )
+
+
+@st.composite
+def kept(draw: st.DrawFn, view: RoutingView) -> RoutingView:
+    """The view with something kept from an earlier decision, or with nothing yet."""
+    memory = np.zeros(5, np.int64)
+    if draw(st.booleans()):
+        memory[0] = np.float64(view.now_s - draw(st.sampled_from([0.0, 0.5, 3.0]))).view(np.int64)
+        count = draw(st.integers(1, 5000))
+        octave, size = draw(st.integers(0, 60_000)), draw(st.integers(1, 4000))
+        memory[1:] = count, octave * count, size * count, draw(st.integers(-(4 << 20), 4 << 20))
+    return replace(view, memory=memory)
+
+
+@given(routing_views(horizon=6, waiting=(0, 16)), policies(6), st.booleans(), st.data())
+def test_doors_agree(view: RoutingView, policy: Best, known: bool, data: st.DataObject) -> None:
+    if not known:
+        view = replace(view, waiting_steps=np.full(view.waiting_id.size, np.nan))
+    assert_doors_agree(policy, data.draw(kept(view)))
+
+
+@given(routing_views(horizon=3), policies(3), st.integers(0, 2**32 - 1), st.data())
+def test_doors_agree_on_loads_that_are_not_whole(
+    view: RoutingView, policy: Best, seed: int, data: st.DataObject
+) -> None:
+    random = np.random.default_rng(seed)
+    parts = random.random(view.projections.shape)
+    uneven = replace(
+        view,
+        projections=view.projections + parts,
+        load=view.load + parts[:, 0],
+        waiting_load=view.waiting_load + random.random(view.waiting_id.size),
+        growth=np.cumsum(random.random(4)),
+        waiting_steps=np.full(view.waiting_id.size, np.nan),
+    )
+    assert_doors_agree(policy, data.draw(kept(uneven)))
