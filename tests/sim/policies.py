@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from evenstep.predict.view import Active, Finished, Prediction
+from evenstep.request import F8
 from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
 from evenstep.streams import uniform
 
@@ -66,6 +67,7 @@ class Fingerprint:
     memory_size: int = 1
     hold: float = 0.2
     reads_cached: bool = True
+    expects_loads: bool = False
 
     def route(self, view: RoutingView) -> RoutingDecision:
         key = fingerprint(view)
@@ -106,14 +108,24 @@ class Keyed:
     asked: list[tuple[int, ...]] = field(default_factory=list)
     learnt: list[int] = field(default_factory=list)
 
+    def curve(self, active: Active, horizon: int) -> F8:
+        """Falling by parts that differ from step to step; some requests are sure to have left at the end."""
+        key = self._key(active)
+        falls = np.stack([uniform(key, "curve", active.request_id, h) for h in range(horizon)], axis=1)
+        left = np.cumprod(np.hstack([np.ones((falls.shape[0], 1)), 1.0 - 0.3 * falls]), axis=1)
+        return np.where(left < 0.05, 0.0, left)
+
     def predict(self, active: Active, horizon: int) -> Prediction:
-        self.asked.append(tuple(active.request_id.tolist()))
-        shown = [active.age, active.prompt_tokens, active.prompt_key, active.max_tokens, active.true_left]
-        key = (
-            int(sum(x.sum() for x in shown)) + len(self.asked) + 31 * sum(self.learnt) + 7 * len(self.learnt)
-        )
+        key = self._key(active)
         steps_left = 0.5 + uniform(key, "steps", active.request_id) * (horizon + 0.5)
         return Prediction(steps_left, uniform(key, "leaves", active.request_id))
+
+    def _key(self, active: Active) -> int:
+        self.asked.append(tuple(active.request_id.tolist()))
+        shown = [active.age, active.prompt_tokens, active.prompt_key, active.max_tokens, active.true_left]
+        return (
+            int(sum(x.sum() for x in shown)) + len(self.asked) + 31 * sum(self.learnt) + 7 * len(self.learnt)
+        )
 
     def learn(self, finished: Finished) -> None:
         for n, row in enumerate(finished.request_id.tolist()):

@@ -45,12 +45,17 @@ def policies(*, kernels: bool):
 
 @quick
 @given(
-    st.data(), st.sampled_from(sorted(PREDICTORS)), st.sampled_from([0, 1, 3, 8]), st.sampled_from([0.0, 0.3])
+    st.data(),
+    st.sampled_from(sorted(PREDICTORS)),
+    st.sampled_from([0, 1, 3, 8]),
+    st.sampled_from([0.0, 0.3]),
+    st.booleans(),
 )
-def test_every_view_and_every_record_equal_those_of_the_reference(data, predictor, horizon, hold):
+def test_every_view_and_every_record_equal_those_of_the_reference(data, predictor, horizon, hold, expects):
     trace = data.draw(small_traces())
     cluster = data.draw(clusters(trace))
-    policy = Fingerprint(horizon=horizon, hold=hold, memory_size=data.draw(st.integers(0, 2)))
+    words = data.draw(st.integers(0, 2))
+    policy = Fingerprint(horizon=horizon, hold=hold, memory_size=words, expects_loads=expects)
     make = PREDICTORS[predictor] if horizon else None
     assert differences(trace, policy, cluster=cluster, predictor=make, seed=7) == []
 

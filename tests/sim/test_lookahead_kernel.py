@@ -41,14 +41,17 @@ def test_a_prediction_is_due_when_missing_old_or_overtaken(predicted, leave, is_
     wi, group_i = np.zeros((4, 2), np.int64), np.full((9, 1), 10)  # step 10
     wi[ON_WORKER] = 0, 1
     slots, look, due = np.full((4, 8), -1), np.full((4, 4), -1), np.zeros(4, np.int64)
+    curves = np.zeros((0, 0))
     slots[3, at.ROW] = 5
     look[3, at.PREDICTED], look[3, at.LEAVE] = predicted, leave
-    due_predictions(sc, wi, group_i, slots, look, due)
+    due_predictions(sc, wi, group_i, slots, look, curves, due)
     assert due[: sc[at.DUE_COUNT]].tolist() == [3] * is_due
 
 
 def test_answers_enter_the_window_of_departures_rounded_up_and_replace_older_ones():
-    sc = scalars(workers=1, slots_max=2, horizon=3, window_mask=3, delta=2, due_count=2)
+    sc = scalars(
+        workers=1, slots_max=2, horizon=3, window_mask=3, delta=2, due_count=2, prediction=at.DEPARTURES
+    )
     wi, group_i = np.zeros((4, 1), np.int64), np.zeros((9, 1), np.int64)
     group_i[at.STEP] = 5
     slots, look, leaves = (
@@ -85,3 +88,20 @@ def test_projections_grow_with_the_running_and_fall_with_those_that_leave():
         sc, sf, wi, np.array([30]), group_i, nothing, nothing, leaves, found, np.zeros(0, np.int64), np.zeros(0)
     )  # fmt: skip
     assert found.tolist() == [[15.0, 16.0, 11.0, 11.5]]
+
+
+def test_expected_loads_count_every_request_with_its_chance_to_be_there_still():
+    sc = scalars(workers=1, slots_max=2, horizon=2, delta=1)
+    sf = np.zeros(32)
+    sf[at.UNIT] = 1.0
+    wi, group_i = np.zeros((4, 1), np.int64), np.zeros((9, 1), np.int64)
+    group_i[at.STEP] = 6
+    slots, look = np.full((2, 8), -1), np.zeros((2, 4), np.int64)
+    slots[1, [at.ROW, at.LOAD0, at.ADMIT]] = 0, 100, 2
+    look[1, at.PREDICTED] = 5
+    curves = np.array([[np.nan] * 4, [1.0, 0.5, 0.25, 0.0]])
+    found = np.full((1, 3), np.nan)
+    plainly(lookahead_kernel.project_expected)(
+        sc, sf, wi, group_i, slots, look, curves, found, np.zeros(1, np.int64), np.zeros(0)
+    )
+    assert found.tolist() == [[104.0, 105 * 0.5, 0.0]]

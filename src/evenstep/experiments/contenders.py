@@ -27,7 +27,7 @@ class Contender:
     Args:
         name: what tables and reports call it.
         policy: a spec for `names.build`, or the policy itself.
-        predictor: a spec for `names.build`, or None.
+        predictor: a spec for `names.build`, or None: the one the policy names as its `usual_predictor`, if it does.
     """
 
     name: str
@@ -48,7 +48,8 @@ class Contender:
             raise InputError(
                 self.name, "policy", type(policy).__name__, "an object with a method `route(view)`"
             )
-        predictor = names.build("predict", self.predictor) if self.predictor is not None else None
+        spec = self.predictor if self.predictor is not None else _usual(policy)
+        predictor = names.build("predict", spec) if spec is not None else None
         if predictor is None and horizon_of(policy) > 0:
             hint = "Name its predictor, e.g. predictor=oracle."
             expected = f"a predictor, since it looks {horizon_of(policy)} steps ahead"
@@ -59,6 +60,11 @@ class Contender:
     def looks_at_true_lengths(self) -> bool:
         """Whether its predictor is an oracle: a bound to aim at, unreachable live."""
         return is_oracle(self.build()[1])
+
+
+def _usual(policy: Any) -> dict[str, Any] | None:
+    name = getattr(policy, "usual_predictor", None)
+    return None if name is None else {"name": name}
 
 
 def contender(asked: Asked) -> Contender:

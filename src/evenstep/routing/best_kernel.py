@@ -111,7 +111,7 @@ def look_at_workers(request, correction, numbers, workers_i, workers_f, projecti
         full = float(workers_i[RUNNING, g] + workers_i[QUEUED, g] + (1 if is_open else 0))
         total, rise = 0.0, 0.0
         for h in range(n):
-            left = max(0.0, load + running * steps[GROWTH, h] - projections[g, h])
+            left = max(0.0, load + running * (steps[GROWTH, h] - steps[GROWTH, 0]) - projections[g, h])
             stays = max(0.0, 1.0 - left / request / correction)
             stays = stays * stays * steps[WEIGHT, h]
             total += stays

@@ -105,7 +105,7 @@ def until_corrected(policy: Best, view: RoutingView, moment: Moment, request: fl
         full = running + int(view.queued[g]) + (1 if view.free_slots[g] > 0 else 0)
         total, rise = 0.0, 0.0
         for h in range(growth.size):
-            left = max(0.0, load + running * growth[h] - float(view.projections[g, h]))
+            left = max(0.0, load + running * (growth[h] - growth[0]) - float(view.projections[g, h]))
             stays = max(0.0, 1.0 - left / request / policy.correction)
             stays = stays * stays * moment.weight[h]
             total += stays

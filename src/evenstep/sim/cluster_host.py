@@ -303,7 +303,11 @@ class _Asked:
         """Put the chances of being still there beside the slots, as far ahead as they are needed before the next refresh."""
         kept = state.floats.window(at.CURVES)
         curve = self.predictor.curve(active, kept.shape[1] - 1)
-        if curve.shape != (due.size, kept.shape[1]) or not (curve[:, 0] == 1.0).all() or not np.isfinite(curve).all():
+        if (
+            curve.shape != (due.size, kept.shape[1])
+            or not (curve[:, 0] == 1.0).all()
+            or not np.isfinite(curve).all()
+        ):
             raise PolicyError(
                 f"predictor {type(self.predictor).__name__} answered a curve of shape {curve.shape} for {due.size} requests;"
                 f" expected ({due.size}, {kept.shape[1]}), finite, with 1 in column 0"

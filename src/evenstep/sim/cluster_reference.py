@@ -92,9 +92,7 @@ class _Simulation:
                 raise InputError(
                     "simulate", "predictor", "absent", "a predictor", f"{self.name} looks ahead."
                 )
-            self.lookahead = Lookahead(
-                predictor, self.horizon, trace, self.loads, expects_loads(policy)
-            )
+            self.lookahead = Lookahead(predictor, self.horizon, trace, self.loads, expects_loads(policy))
         self.outages = sorted(cluster.outages, key=lambda o: o.step)  # stable: as given where steps are equal
         self.now_s = 0.0
         self.pool: list[Job] = []

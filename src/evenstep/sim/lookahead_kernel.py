@@ -15,7 +15,6 @@ from evenstep.routing.view import RUNNING as ON_WORKER
 from evenstep.sim.cluster_layout import *
 from evenstep.sim.slots_kernel import weight, window_add
 
-
 #: Added and taken away again it rounds a load to 2^-20 tokens, so that sums of expected loads are exact in any order.
 ROUNDING = 1.5 * 2.0**32
 

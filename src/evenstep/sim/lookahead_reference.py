@@ -13,7 +13,6 @@ from evenstep.predict.view import Active, Finished, Predictor, SurvivalCurve, is
 from evenstep.request import F8, I8, Trace
 from evenstep.sim.fleet_reference import Group, Job, Loads, Worker
 
-
 #: Added and taken away again it rounds an expected load to 2^-20 tokens, so that sums are exact in any order.
 ROUNDING = 1.5 * 2.0**32
 

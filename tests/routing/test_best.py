@@ -1,0 +1,154 @@
+"""What `best` promises, shown on moments written by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.routing._routed import moment
+
+from evenstep import names
+from evenstep.errors import InputError
+from evenstep.experiments.contenders import contender
+from evenstep.predict.memorised import Memorised
+from evenstep.routing.best import Best
+from evenstep.routing.view import HOLD, RoutingView
+
+
+def seen(view: RoutingView) -> RoutingView:
+    """The view for a policy that has seen nothing yet."""
+    return replace(view, memory=np.zeros(5, np.int64))
+
+
+def flat(load: list[float], steps: int = 3) -> list[list[float]]:
+    """Projections of workers whose only request stays."""
+    return [[x + h for h in range(steps)] for x in load]
+
+
+def test_a_lighter_worker_gets_the_larger_request():
+    load = [900.0, 500.0, 1000.0]
+    view = seen(moment(load, [1, 1, 0], [100.0, 480.0], projections=flat(load)))
+    assert Best(horizon=2).route(view).worker.tolist() == [0, 1]
+
+
+def test_a_worker_that_will_be_left_alone_for_long_is_filled_to_less():
+    load, growth, sizes = [1000.0, 1500.0, 1500.0], [0, 1, 2], [470.0, 480.0, 490.0, 500.0, 510.0]
+    stay, leave = [1000.0, 1010.0, 1020.0], [1000.0, 600.0, 201.0]
+    filled: list[float] = []
+    for ahead in (stay, leave):
+        others = [[1500.0, 1510.0, 1520.0]] * 2
+        view = moment(
+            load,
+            [1, 0, 0],
+            sizes,
+            projections=[ahead, *others],
+            growth=growth,
+            running=[10] * 3,
+            waited_s=[1.0] * 5,
+        )
+        sent = Best(horizon=2, discount=1.0, pull=500.0).route(seen(view)).worker
+        filled.append(sizes[int(np.flatnonzero(sent == 0)[0])])
+    assert filled == [500.0, 510.0]
+
+
+def test_the_level_falls_while_the_pool_holds_smaller_requests_than_arrive():
+    load = [4000.0] + [5000.0] * 7
+    sizes = [float(s) for s in range(100, 1100, 50)]
+    view = moment(load, [1] + [0] * 7, sizes, projections=flat(load), waited_s=[9.0] * 20, running=[5] * 8)
+    arrived = np.array([np.float64(0.0).view(np.int64), 1000, 1000 * 11 * 4096, 1000 * 2000, 0])
+    rarely = np.array([np.float64(0.0).view(np.int64), 1000, 1000 * 6 * 4096, 1000 * 64, 0])
+    policy = Best(horizon=2, steer=1.0, age_limit=0.0)
+    large, small = (
+        sizes[int(np.argmax(policy.route(replace(view, memory=kept)).worker == 0))]
+        for kept in (rarely, arrived)
+    )
+    assert small < large
+
+
+def test_what_it_keeps_is_what_arrived():
+    load = [500.0, 500.0]
+    first = seen(moment(load, [1, 1], [64.0, 256.0], projections=flat(load)))
+    kept = Best(horizon=2).route(first).memory
+    assert kept is not None
+    assert kept[1:4].tolist() == [2, (6 + 8) * 4096, 320]
+    older = replace(first, memory=kept, now_s=first.now_s + 1.0, waited_s=np.array([2.0, 0.5]))
+    again = Best(horizon=2).route(older).memory
+    assert again is not None
+    assert again[1:4].tolist() == [3, (6 + 8 + 8) * 4096, 576]
+
+
+def test_a_slower_worker_is_given_less():
+    load = [1000.0, 1000.0, 0.0, 0.0]
+    view = moment(
+        load, [0, 0, 1, 1], [300.0, 600.0], projections=flat(load), seconds_per_token=[1e-7, 1e-7, 1e-7, 2e-7]
+    )
+    assert Best(horizon=2).route(seen(view)).worker.tolist() == [3, 2]
+
+
+def test_classes_share_the_slots_while_more_wait_than_fit():
+    load = [1000.0] * 4
+    classes = [0] * 18 + [1] * 6
+    view = seen(moment(
+        load, [1] * 4, [100.0 + i for i in range(24)], projections=flat(load), waiting_class=classes, waited_s=[1.0] * 24
+    ))  # fmt: skip
+    even, weighted = Counter[int](), Counter[int]()
+    for decision in range(100):
+        for policy, count in ((Best(horizon=2), even), (Best(horizon=2, class_weights=(1.0, 3.0)), weighted)):
+            sent = policy.route(replace(view, decision=decision)).worker
+            count.update(np.array(classes)[sent != HOLD].tolist())
+    assert even == {0: 200, 1: 200}
+    assert weighted == {0: 100, 1: 300}
+
+
+def test_a_class_that_needs_little_leaves_the_rest_to_the_others():
+    load = [1000.0] * 4
+    view = seen(moment(
+        load, [1] * 4, [100.0 + i for i in range(12)], projections=flat(load), waiting_class=[0] * 11 + [7],
+        waited_s=[1.0] * 12,
+    ))  # fmt: skip
+    sent = Best(horizon=2).route(view).worker
+    assert (sent != HOLD).sum() == 4
+    assert sent[11] != HOLD
+
+
+def test_cached_tokens_are_weighed_against_balance():
+    load = [1000.0, 1100.0]
+    cached = np.array([[0.0, 80.0], [0.0, 0.0]])
+    view = moment(load, [1, 1], [100.0, 100.0], projections=flat(load), cached_tokens=cached)
+    assert Best(horizon=2, affinity=100.0).route(seen(view)).worker.tolist() == [1, 0]
+    nearly = replace(
+        view, cached_tokens=np.array([[0.0, 80.0], [0.0, 79.0]]), waiting_load=np.array([300.0, 100.0])
+    )
+    assert Best(horizon=2, affinity=0.01).route(seen(nearly)).worker.tolist() == [0, 1]
+
+
+def test_memory_is_left_for_what_runs_to_grow():
+    load = [1000.0, 1000.0]
+    view = moment(load, [1, 1], [400.0], projections=flat(load, 21), kv_free=[430.0, 500.0], running=[2, 2])
+    assert Best(headroom=0.0).route(seen(view)).worker.tolist() == [1]
+    assert Best(headroom=1.5).route(seen(view)).worker.tolist() == [HOLD]
+
+
+def test_overdue_requests_go_first():
+    load = [1000.0, 1000.0]
+    view = moment(load, [1, 0], [900.0, 10.0], projections=flat(load), waited_s=[40.0, 1.0], mean_wait_s=2.0)
+    assert Best(horizon=2, age_limit=16.0).route(seen(view)).worker.tolist() == [0, HOLD]
+
+
+def test_nobody_has_to_be_named_to_predict_for_it():
+    policy, predictor = contender("best").build()
+    assert isinstance(policy, Best)
+    assert isinstance(predictor, Memorised)
+    assert type(contender("best:predictor=survival").build()[1]).__name__ == "Survival"
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["horizon=0", "discount=0", "starts=4", "pull=-1", "correction=0", "class-weights=0", "affinity=inf"],
+)
+def test_an_option_out_of_range_is_refused_by_name(option: str) -> None:
+    with pytest.raises(InputError) as caught:
+        names.build("routing", names.parse(f"best:{option}"))
+    assert option.split("=", maxsplit=1)[0].replace("-", "_") in str(caught.value)
