@@ -41,7 +41,7 @@ def test_ranks_intervals_and_who_is_level_are_in_the_tables():
 
 def test_a_terminal_gets_the_mean_ranks():
     assert text_lines(MADE) == [
-        "policy  mean rank  level with the best",
+        "policy  mean rank  level with the leader",
         "a             1.0  on 2 of 2",
         "b             2.0  on 1 of 2",
         "s             3.0  on 0 of 1 it ran on",

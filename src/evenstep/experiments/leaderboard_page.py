@@ -48,7 +48,7 @@ def text_lines(table: Table) -> list[str]:
     rows = overall(table)
     wide = max(len("policy"), *(len(one.policy) for one in rows))
     every = len(table.workloads)
-    lines = [f"{'policy':{wide}}  mean rank  level with the best"]
+    lines = [f"{'policy':{wide}}  mean rank  level with the leader"]
     for one in rows:
         ran = sum(rank is not None for rank in one.ranks)
         lines.append(
@@ -64,7 +64,7 @@ def _intro(table: Table, data: str) -> list[str]:
     oracles = len(table.policies) - len(policies)
     return [
         f"{len(policies)} policies that can run live, and {oracles} that are shown true lengths, ranked",
-        f"on {len(table.workloads)} workloads: every routing policy at its defaults, and variants of those that look ahead.",
+        f"on {len(table.workloads)} workloads: every routing policy at its defaults, and variants of some.",
         "Defaults are the constants of a policy's paper and, where a request could starve, a bound on ageing;",
         "`age_limit=0` is paper mode, without that bound. `predictor=live` is what a router can have: the predictor",
         "named with the workload. `predictor=oracle` is what none has.",
@@ -80,7 +80,7 @@ def _intro(table: Table, data: str) -> list[str]:
         "",
         f"Every run is a row of [{data}]({data}); [metrics](metrics.md) says what every figure is.",
         "Intervals are 95 % t-intervals over replicates; differences are paired, replicate by replicate, and those to the",
-        "best policy leave its luck of having been picked as the best uncorrected.",
+        "leader leave its luck of having come out first uncorrected.",
         "A tenth of the board is run again on every change, another one each day (`--check`): it fails when two policies",
         "whose intervals here are disjoint come out in the other order with disjoint intervals.",
     ]  # fmt: skip
@@ -108,7 +108,7 @@ def _overall_words(table: Table) -> list[str]:
     return [
         "Ranks among the live policies, and their mean. A mean rank is a summary, no measure: it counts places, not how far",
         "apart they are, it weighs workloads as this list happens to, and every variant that is added moves the others.",
-        "*level* counts the workloads on which the policy cannot be told from the best there (paired interval across 0).",
+        "*level* counts the workloads on which the policy cannot be told from the leader there (paired interval across 0).",
         "Read the tables below for what matters on a workload like yours. Waits are in no rank: who starves long prompts",
         "may look even.",
         *(f"{_listed(group)} decided alike in every run." for group in alike(table)),
@@ -136,7 +136,7 @@ def _overall_cells(one: Overall) -> list[str]:
 def _workload(table: Table, line: WorkloadLine) -> list[str]:
     heading, factor, places = _RANKED[line.metric]
     others = (*(_SATURATED_COLUMNS if line.metric == SATURATED else _BELOW_COLUMNS), *_WAITS)
-    heads = ["rank", "policy", "it knows", heading, "behind the best", *(name for name, _, _ in others)]
+    heads = ["rank", "policy", "it knows", heading, "behind the leader", *(name for name, _, _ in others)]
     lines = [_row(heads), _row(["---:", "---", "---", *["---:"] * (len(heads) - 3)])]
     for one in standings(table.of(line.name), line.metric):
         cells = [one.cell.interval(metric) for _, metric, _ in others]
