@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
+from evenstep.engines.view import Asked
 from evenstep.measure.records import Conditions, RequestTable, StepTable, Totals, columns
 from evenstep.request import PrefixBlocks, Trace
 from evenstep.routing.view import RoutingView
@@ -360,3 +362,135 @@ def traces(
         )
     notes = tuple(draw(st.lists(st.text(max_size=12), max_size=2)))
     return Trace(**columns, name="made up", format="made-up", notes=notes)
+
+
+# --- streams of engines --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EngineStream:
+    """What an engine generates for one request, before it is written down: `written` is one way to say it.
+
+    Args:
+        chat: chat completions, else completions.
+        prompt_ids: of the prompt.
+        steps: (choice, token ids, text, finish_reason) in the order of the stream; None as text says nothing was decoded.
+        choices: n.
+        fingerprint: the engine's; empty has none.
+    """
+
+    chat: bool
+    prompt_ids: tuple[int, ...]
+    steps: tuple[tuple[int, tuple[int, ...], str | None, str | None], ...]
+    choices: int
+    fingerprint: str
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(ids) for _, ids, _, _ in self.steps)
+
+    def events(self, asked: Asked) -> list[bytes]:
+        """The stream as vLLM 0.32 writes it, event by event."""
+        counted, seen, out = [0] * self.choices, [False] * self.choices, []
+
+        def usage(choice: int) -> dict[str, Any]:
+            if not asked.continuous:
+                return {}
+            return {"usage": _counts(len(self.prompt_ids), counted[choice])}
+
+        if self.chat:
+            for choice in range(self.choices):
+                body = _choice(choice, delta={"role": "assistant", "content": ""}, finish_reason=None)
+                ids = {
+                    "prompt_token_ids": list(self.prompt_ids) if asked.token_ids else None,
+                    "prompt_text": None,
+                }
+                out.append(self._event([body], usage(choice) | ids))
+        for choice, ids, text, reason in self.steps:
+            counted[choice] += len(ids)
+            if self.chat and text is None and reason is None and not asked.token_ids:
+                continue
+            told = {"token_ids": list(ids) if asked.token_ids else None}
+            stop = {"stop_reason": None} if reason or not self.chat else {}
+            if self.chat:
+                body = _choice(choice, delta={} if text is None else {"content": text}, finish_reason=reason)
+            else:
+                first = asked.token_ids and not seen[choice]
+                told = {"prompt_token_ids": list(self.prompt_ids) if first else None} | told
+                body = {"index": choice, "text": text or "", "logprobs": None, "finish_reason": reason}
+                seen[choice] = True
+            stamp = (
+                {"system_fingerprint": self.fingerprint}
+                if reason and self.fingerprint and not asked.usage
+                else {}
+            )
+            out.append(self._event([body | stop | told], usage(choice) | stamp))
+        if asked.usage:
+            stamp = {"system_fingerprint": self.fingerprint} if self.fingerprint else {}
+            out.append(self._event([], {"usage": _counts(len(self.prompt_ids), sum(counted))} | stamp))
+        return [*out, b"data: [DONE]\n\n"]
+
+    def _event(self, choices: list[dict[str, Any]], rest: dict[str, Any]) -> bytes:
+        head = {
+            "id": "chatcmpl-7f" if self.chat else "cmpl-7f",
+            "object": "chat.completion.chunk" if self.chat else "text_completion",
+            "created": 1763766000,
+            "model": "tiny",
+        }
+        return b"data: " + msgspec.json.encode(head | {"choices": choices} | rest) + b"\n\n"
+
+
+def _choice(index: int, *, delta: dict[str, Any], finish_reason: str | None) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+
+
+def _counts(prompt: int, completion: int) -> dict[str, int]:
+    return {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
+
+
+@st.composite
+def chunk_streams(
+    draw: st.DrawFn, *, choices: tuple[int, int] = (1, 3), chat: bool | None = None
+) -> EngineStream:
+    """Streams of engines: several tokens in a chunk, text that looks like JSON of its own, silent chunks, n > 1."""
+    is_chat = draw(st.booleans()) if chat is None else chat
+    n = draw(st.integers(*choices))
+    tricky = [
+        '"usage":{}',
+        ',"usage":{"completion_tokens":9}}',
+        ',"token_ids":[1]',
+        "\n\ndata: [DONE]\n\n",
+        "é",
+        "😀",
+        "\\",
+        "",
+    ]
+    text = st.one_of(st.sampled_from(tricky), st.text(max_size=6))
+    if is_chat:
+        text = st.one_of(st.none(), text)
+    lives: list[list[Any]] = []
+    for choice in range(n):
+        parts = draw(
+            st.lists(st.tuples(st.lists(st.integers(0, 999), min_size=1, max_size=3), text), max_size=5)
+        )
+        life = [(choice, tuple(ids), said, None) for ids, said in parts]
+        life.append(
+            (choice, (draw(st.integers(0, 9)),), draw(text), draw(st.sampled_from(["stop", "length"])))
+        )
+        lives.append(life)
+    order = draw(st.permutations([c for c, life in enumerate(lives) for _ in life]))
+    steps = tuple(lives[c].pop(0) for c in order)
+    return EngineStream(
+        chat=is_chat,
+        prompt_ids=tuple(draw(st.lists(st.integers(0, 999), min_size=1, max_size=4))),
+        steps=steps,
+        choices=n,
+        fingerprint=draw(st.sampled_from(["", "vllm-0.32.0-0a1b2c3d"])) if n == 1 else "",
+    )
+
+
+@st.composite
+def pieces(draw: st.DrawFn, data: bytes, most: int = 8) -> list[bytes]:
+    """The bytes cut anywhere into at most so many parts, some maybe empty."""
+    cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=most - 1)))
+    return [data[a:b] for a, b in pairwise([0, *cuts, len(data)])]

@@ -21,6 +21,7 @@ PAGES = {
     "cost": "laws.md",
     "cli": "cli.md",
     "experiments": "papers.md",
+    "engines": "engines.md",
 }
 
 

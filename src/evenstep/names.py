@@ -31,6 +31,7 @@ BINDINGS: dict[str, str] = {
     "workload": "read",
     "cli": "command",
     "experiments": "experiment",
+    "engines": "adapter",
 }
 _MODULE_MEMBERS = {"workload"}  # a trace format is its module: `recognises` and `read`
 _PLACES = {"experiments": "experiments.papers"}  # rooms whose members lie in a folder of their own
@@ -49,7 +50,8 @@ def find(room: str, name: str) -> Any:
     """The member of a room that a name stands for.
 
     Args:
-        room: ``routing``, ``predict``, ``cost``, ``workload``, ``cli``, ``experiments``.
+        room: ``routing``, ``predict``, ``cost``, ``workload``, ``cli``, ``experiments``,
+            ``engines``.
         name: a file's name with dashes, ``package.module:Thing``, ``mine.py[:Thing]`` or an entry point's name.
 
     Raises:
@@ -167,6 +169,7 @@ def _noun(room: str) -> str:
         "cost": "law",
         "workload": "trace format",
         "experiments": "experiment",
+        "engines": "engine",
     }.get(room, room)
 
 

@@ -1,0 +1,1 @@
+"""What each engine speaks: bytes in, values out, no I/O."""

@@ -1,0 +1,111 @@
+"""Whole answers: what an engine says that does not stream, and what a prefill engine hands over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from evenstep.engines.chunks import Usage
+from evenstep.errors import EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that did not stream.
+
+    Args:
+        prompt_tokens, produced: tokens, over all choices; -1 where the engine does not say.
+        cached_tokens: prompt tokens from the engine's cache; -1 where it does not say.
+        recomputed: the engine hands the request back.
+    """
+
+    prompt_tokens: int
+    produced: int
+    cached_tokens: int
+    recomputed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """What the prefill leg brought.
+
+    Args:
+        prompt_tokens: of the prompt; -1 where the engine does not say.
+        cached_tokens: of them from its cache; -1 where it does not say.
+        handover: ``kv_transfer_params``, to be passed on unread.
+    """
+
+    prompt_tokens: int
+    cached_tokens: int
+    handover: bytes
+
+
+class _Choice(msgspec.Struct):
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+
+
+class _Body(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: Usage | None = None
+    kv_transfer_params: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
+
+
+_BODY = msgspec.json.Decoder(_Body)
+
+
+def read_answer(body: bytes, finish_reasons: bool = True) -> Answer:
+    """An answer with status 200, judged and counted.
+
+    Args:
+        body: all of it.
+        finish_reasons: the engine gives every choice one (`Dialect.finish_reasons`).
+
+    Raises:
+        EngineError: not JSON, cut off, an error object, no choices, or one without its end.
+    """
+    read = _read(body)
+    if not read.choices:
+        raise EngineError("engine: its answer has no choices.")
+    again = any("recomputed" in (c.stop_reason, c.finish_reason) for c in read.choices)
+    for choice in () if again else read.choices:
+        if choice.finish_reason in {"abort", "error"} or (finish_reasons and not choice.finish_reason):
+            raise EngineError(
+                f"engine: a choice has finish_reason {choice.finish_reason!r}; expected its end."
+            )
+    prompt, produced, cached = _counts(read.usage)
+    return Answer(prompt, produced, cached, again)
+
+
+def read_prefilled(body: bytes) -> Prefilled:
+    """The prefill leg's answer.
+
+    Raises:
+        EngineError: not JSON, an error object, or nothing is handed over.
+    """
+    read = _read(body)
+    handover = bytes(read.kv_transfer_params)
+    if not handover.startswith(b"{"):
+        raise EngineError("engine: its prefill answer has no kv_transfer_params; expected an object.")
+    prompt, _, cached = _counts(read.usage)
+    return Prefilled(prompt, cached, handover)
+
+
+def _read(body: bytes) -> _Body:
+    try:
+        read = _BODY.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise EngineError(f"engine: its answer cannot be read; expected JSON. {error}.") from None
+    if bytes(read.error) not in {b"", b"null"}:
+        raise EngineError("engine: its answer is an error object.")
+    return read
+
+
+def _counts(usage: Usage | None) -> tuple[int, int, int]:
+    if usage is None:
+        return -1, -1, -1
+    details = usage.prompt_tokens_details
+    cached = details.cached_tokens if details is not None else None
+    return usage.prompt_tokens, usage.completion_tokens or 0, -1 if cached is None else cached

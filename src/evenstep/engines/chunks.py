@@ -1,0 +1,117 @@
+"""One chunk of a stream, decoded as far as a router needs it; what it does not need is checked to be JSON and skipped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from evenstep.errors import EngineError
+
+#: The data of the event that ends a stream.
+DONE = b"[DONE]"
+
+_NOTHING = msgspec.Raw()
+
+
+class CachedTokens(msgspec.Struct, gc=False):
+    """``prompt_tokens_details``."""
+
+    cached_tokens: int | None = None
+
+
+class Usage(msgspec.Struct, gc=False):
+    """Token counts as an engine gives them; in a chunk they are of that chunk's choice, so far."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int | None = 0
+    prompt_tokens_details: CachedTokens | None = None
+
+
+class Delta(msgspec.Struct, gc=False):
+    """What a chat chunk adds; `others` of it (tools, reasoning) cannot be joined to a prompt as text."""
+
+    role: str | None = None
+    content: str | None = None
+    tool_calls: msgspec.Raw = _NOTHING
+    function_call: msgspec.Raw = _NOTHING
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+
+    @property
+    def others(self) -> bool:
+        """Whether it carries more than content."""
+        if self.reasoning or self.reasoning_content or self.refusal:
+            return True
+        return is_given(self.tool_calls) or is_given(self.function_call)
+
+
+class Choice(msgspec.Struct, gc=False):
+    """One choice of a chunk."""
+
+    index: int = 0
+    text: str | None = None
+    delta: Delta | None = None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+    logprobs: msgspec.Raw = _NOTHING
+
+    @property
+    def content(self) -> str:
+        """The text it adds."""
+        if self.delta is not None:
+            return self.delta.content or ""
+        return self.text or ""
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """One chunk. ``choices`` is None where the key is not there."""
+
+    choices: list[Choice] | None = None
+    usage: Usage | None = None
+    prompt_token_ids: list[int] | None = None
+    error: Any = None
+    object: str | None = None
+
+
+class Head(msgspec.Struct, gc=False):
+    """What all chunks of a stream have in common."""
+
+    id: msgspec.Raw = _NOTHING
+    created: msgspec.Raw = _NOTHING
+    model: msgspec.Raw = _NOTHING
+    system_fingerprint: msgspec.Raw = _NOTHING
+
+
+_CHUNK = msgspec.json.Decoder(Chunk)
+_HEAD = msgspec.json.Decoder(Head)
+
+
+def read_chunk(data: bytes) -> Chunk:
+    """The data of one event, ``[DONE]`` excluded.
+
+    Raises:
+        EngineError: not JSON, or a field of another type than the protocol's.
+    """
+    try:
+        return _CHUNK.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise EngineError(f"engine: a chunk of its stream cannot be read; expected JSON. {error}.") from None
+
+
+def read_head(data: bytes) -> Head:
+    """Id, time and model of a chunk that `read_chunk` has read, each as its bytes."""
+    return _HEAD.decode(data)
+
+
+def is_error(chunk: Chunk) -> bool:
+    """Whether an event inside a stream reports a failure: ``{"error": ...}`` or an object of kind ``error``."""
+    return chunk.error is not None or chunk.object == "error"
+
+
+def is_given(value: msgspec.Raw) -> bool:
+    """Whether a field is there and says something."""
+    return bytes(value) not in {b"", b"null", b"[]"}

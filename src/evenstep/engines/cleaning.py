@@ -1,0 +1,56 @@
+"""Taking out of a chunk what we asked for and the client did not; every other byte stays."""
+
+from __future__ import annotations
+
+import re
+
+from evenstep.engines import splice
+from evenstep.engines.view import Off
+
+_IDS = re.compile(
+    rb',[ \t\r\n]*+"((?:prompt_)?token_ids)"[ \t]*+:[ \t]*+\[[\d, \t\r\n]*+\]'
+    rb'|(?<=\{)"((?:prompt_)?token_ids)"[ \t]*+:[ \t]*+\[[\d, \t\r\n]*+\](,?)'
+)
+_PROMPT_IDS = re.compile(rb'("prompt_token_ids":)\[[\d, ]*+\]')
+
+
+def without_usage(data: bytes, off: Off) -> bytes:
+    """A chunk without its ``usage``, which it has.
+
+    A flat usage object at the end is cut off unseen: no brace lies between it and the end, so it is a member of the
+    chunk itself, and inside a string its quotes would be escaped. Any other is looked for member by member.
+    """
+    at = data.rfind(b',"usage":{')
+    if at > 0 and data.find(b"}", at) == len(data) - 2 and data[-1] == 125:
+        return data[:at] + (b"}" if off == "absent" else b',"usage":null}')
+    return splice.replaced(data, {"usage": None if off == "absent" else b"null"}, "engine")
+
+
+def without_ids(data: bytes, off: Off) -> bytes:
+    """A chunk without ``token_ids`` and ``prompt_token_ids``, wherever they lie.
+
+    In a string their quotes would be escaped, so what matches is a key with a list of numbers.
+    """
+    if off == "null":
+        return _IDS.sub(_nulled, data)
+    return _IDS.sub(b"", data)
+
+
+def without_prompt_ids(data: bytes) -> bytes:
+    """A chunk whose ``prompt_token_ids`` are null: the client has had them."""
+    return _PROMPT_IDS.sub(rb"\1null", data)
+
+
+def framed(raw: bytes, old: bytes, new: bytes) -> bytes:
+    """An event with other data, in the frame it came in where that is possible."""
+    if raw[6:-2] == old:
+        return b"data: " + new + b"\n\n"
+    if raw.count(old) == 1:
+        return raw.replace(old, new)
+    return b"data: " + new + b"\n\n"
+
+
+def _nulled(found: re.Match[bytes]) -> bytes:
+    if found[1]:
+        return b',"' + found[1] + b'":null'
+    return b'"' + found[2] + b'":null' + found[3]

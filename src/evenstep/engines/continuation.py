@@ -1,0 +1,148 @@
+"""An answer that broke off, continued on another engine: the body that asks for the rest, or why there is none.
+
+What the client has becomes part of the prompt, and the token limits shrink by it. With ids that is exact: the next
+token is drawn from the same distribution, and with temperature 0 it is the same token. Not everything can be joined:
+what an engine counts over the output alone (penalties, a seeded draw, a grammar, a tool call half way) starts again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from evenstep.engines import splice
+from evenstep.engines.requests import GenerationRequest
+from evenstep.engines.usage import SoFar
+from evenstep.engines.view import Dialect
+
+#: Members that hold the output to a form, which would begin anew.
+_FORMS = (
+    "response_format",
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "regex",
+    "ebnf",
+    "json_schema",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """How an answer goes on.
+
+    Args:
+        body: for the next engine; empty where it cannot go on or nothing is left to produce.
+        exact: nobody can tell it from an unbroken answer; False where only the text is joined.
+        why_not: why it cannot go on, as a clause; empty where it can.
+    """
+
+    body: bytes
+    exact: bool
+    why_not: str
+
+    @property
+    def spent(self) -> bool:
+        """Every token asked for has been produced: only the end is missing."""
+        return not self.body and not self.why_not
+
+
+def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect: Dialect) -> Continuation:
+    """How the answer to a request goes on after what the client has.
+
+    Args:
+        request: the client's.
+        body: what was sent to the engine that failed, of `bodies.upstream` (before any prefill or decode leg).
+        before: of `ReplyStream.so_far`.
+        dialect: of the engine that is to go on.
+    """
+    if before.produced == 0:
+        return Continuation(body, True, "")
+    if why_not := _hindrance(request, before):
+        return Continuation(b"", False, why_not)
+    changes = _limits(request, before.produced)
+    if changes is None:
+        return Continuation(b"", True, "")
+    stop = _set(request, "stop")
+    by_ids = bool(before.prompt_ids and before.ids) and not stop
+    if by_ids and request.chat and dialect.chat_from_ids:
+        ids = msgspec.json.encode((*before.prompt_ids, *before.ids))
+        changes["kv_transfer_params"] = b'{"prompt_token_ids":' + ids + b"}"
+    elif by_ids and not request.chat:
+        changes["prompt"] = msgspec.json.encode((*before.prompt_ids, *before.ids))
+    elif not request.chat and request.prompt.startswith(b'"') and before.text:
+        changes["prompt"] = msgspec.json.encode(msgspec.json.decode(request.prompt, type=str) + before.text)
+        return Continuation(splice.replaced(body, changes), False, "")
+    elif request.chat:
+        return Continuation(b"", False, _chat_hindrance(bool(stop), dialect))
+    else:
+        return Continuation(
+            b"", False, "its prompt came as token ids, and the engine told no ids of the answer"
+        )
+    return Continuation(splice.replaced(body, changes), True, "")
+
+
+def can_break(request: GenerationRequest) -> bool:
+    """Whether a broken answer could be continued at all, as far as the request alone tells: then ids are worth asking."""
+    nothing = SoFar(b"", b"", -1, 0, (), (), "", True)
+    return not _hindrance(request, nothing)
+
+
+def _hindrance(request: GenerationRequest, before: SoFar) -> str:
+    if request.slots > 1:
+        return "it has several choices"
+    if not before.plain:
+        return "it has more than text (a tool call or reasoning)"
+    for name in ("logprobs", "top_logprobs", "prompt_logprobs"):
+        value = _given(request, name)
+        if value is not None and value is not False:  # 0 asks for the chosen token's alone
+            return "log probabilities were asked for"
+    for name in ("echo", "suffix", "use_beam_search"):
+        if _set(request, name):
+            return f"the request has {name}"
+    for name in ("frequency_penalty", "presence_penalty"):
+        if _set(request, name):
+            return f"the request has a {name}, which counts the answer's tokens alone"
+    if _given(request, "seed") is not None and _given(request, "temperature") != 0:
+        return "the request draws with a seed, which would start again"
+    for name in _FORMS:
+        if _set(request, name) and _given(request, name) != {"type": "text"}:
+            return f"the request has {name}, which would start again"
+    if _set(request, "tools") and _given(request, "tool_choice") != "none":
+        return "the request has tools"
+    return ""
+
+
+def _chat_hindrance(stop: bool, dialect: Dialect) -> str:
+    if stop:
+        return "a chat with stop strings cannot be joined, since the engine holds text back"
+    if not dialect.chat_from_ids:
+        return "the engine cannot continue a chat from token ids"
+    return "the engine told no token ids"
+
+
+def _limits(request: GenerationRequest, produced: int) -> dict[str, bytes | None] | None:
+    """The token limits that are left; None where nothing is left to produce."""
+    changes: dict[str, bytes | None] = {}
+    if request.max_tokens >= 0:
+        left = request.max_tokens - produced
+        if left <= 0:
+            return None
+        names = [n for n in ("max_completion_tokens", "max_tokens") if _given(request, n) is not None]
+        changes |= dict.fromkeys(names or ["max_tokens"], b"%d" % left)
+    if request.min_tokens:
+        changes["min_tokens"] = b"%d" % max(0, request.min_tokens - produced)
+    return changes
+
+
+def _given(request: GenerationRequest, name: str) -> Any:
+    raw = request.value(name)
+    return msgspec.json.decode(raw) if raw else None
+
+
+def _set(request: GenerationRequest, name: str) -> bool:
+    return bool(_given(request, name))

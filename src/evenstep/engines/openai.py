@@ -1,0 +1,46 @@
+"""Any engine with OpenAI's two endpoints and nothing more: the least common denominator, as ``transformers serve`` is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenstep.engines.view import Dialect, EngineSample
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAI:
+    """An engine that may tell neither usage nor ids in its chunks; its tokens are estimated.
+
+    Args:
+        finish_reasons: it gives every choice a finish_reason; else ``[DONE]`` alone ends a stream.
+    """
+
+    finish_reasons: bool = True
+
+    @property
+    def dialect(self) -> Dialect:
+        """Nothing is asked beyond what the client asked."""
+        return Dialect(counts=False, finish_reasons=self.finish_reasons)
+
+    @property
+    def health_path(self) -> str:
+        """The path every such server has."""
+        return "/v1/models"
+
+    @property
+    def metrics_path(self) -> str:
+        """None."""
+        return ""
+
+    @property
+    def rank_header(self) -> str:
+        """None."""
+        return ""
+
+    def samples(self, page: bytes) -> tuple[EngineSample, ...]:
+        """Nothing: it has no metrics page."""
+        return ()
+
+
+#: What the room's name stands for.
+adapter = OpenAI

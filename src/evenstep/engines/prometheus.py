@@ -1,0 +1,56 @@
+"""The few lines of a Prometheus text page that are wanted, without reading the rest."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from evenstep.errors import EngineError
+
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
+_SPECIAL = {"+Inf": math.inf, "-Inf": -math.inf, "NaN": math.nan}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One sample: a metric's name, its labels, its value."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+def wanted(names: Iterable[str]) -> re.Pattern[bytes]:
+    """What `lines` looks for: whole names only."""
+    either = b"|".join(re.escape(name.encode()) for name in names)
+    return re.compile(rb"^(" + either + rb")(?:\{([^\n]*)\})?[ \t]+(\S+)[^\n]*$", re.MULTILINE)
+
+
+def lines(page: bytes, pattern: re.Pattern[bytes]) -> list[Line]:
+    """Every sample of the wanted metrics, in the page's order.
+
+    Raises:
+        EngineError: a value is not a number.
+    """
+    found: list[Line] = []
+    for match in pattern.finditer(page):
+        name, labels, value = (part.decode("utf-8", "replace") for part in match.groups(b""))
+        read = {k: _ESCAPED.sub(_unescaped, v) for k, v in _LABEL.findall(labels)}
+        found.append(Line(name, read, _number(name, value)))
+    return found
+
+
+def _number(name: str, value: str) -> float:
+    if value in _SPECIAL:
+        return _SPECIAL[value]
+    try:
+        return float(value)
+    except ValueError:
+        raise EngineError(f"metrics page: {name} is {value[:40]!r}; expected a number.") from None
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return "\n" if found[1] == "n" else found[1]

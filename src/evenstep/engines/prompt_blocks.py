@@ -1,0 +1,59 @@
+"""The beginning of a prompt as a list of block ids, so that prompts which begin alike can be sent where they are cached.
+
+Ids are keyed hashes: with another key they say nothing, and no text can be read out of them. Equal ids mean that
+everything up to the end of the block is equal, byte for byte, model included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from evenstep.engines.requests import GenerationRequest
+
+#: Members beside the prompt that change what an engine computes for it, in a fixed order.
+_SEED = ("model", "tools", "documents", "chat_template", "chat_template_kwargs", "cache_salt")
+
+
+def prompt_blocks(
+    request: GenerationRequest, key: bytes, *, block_bytes: int = 1024, max_blocks: int = 512
+) -> list[int]:
+    """Ids of the whole blocks at the front of a prompt, in order; a rest is left out.
+
+    Args:
+        request: its prompt is read as it stands in the body; a longer chat with the same beginning shares its blocks.
+        key: secret of this install, 1 to 64 bytes.
+        block_bytes: bytes of a block.
+        max_blocks: at most so many are hashed.
+
+    Returns:
+        Ids in 0..2**63-1, as `routing.prefix_index.PrefixIndex` takes them.
+    """
+    prompt = memoryview(request.prompt)
+    blocks = min(max_blocks, max(0, len(prompt) - 1) // block_bytes)  # a chat's closing bracket is no content
+    digest = hashlib.blake2b(digest_size=8, key=key)
+    for name in _SEED:
+        value = request.value(name)
+        digest.update(b"%d:" % len(value) + value)
+    found: list[int] = []
+    for block in range(blocks):
+        digest.update(prompt[block * block_bytes : (block + 1) * block_bytes])
+        found.append(_id(digest.digest()))
+    return found
+
+
+def prompt_key(request: GenerationRequest, key: bytes) -> int:
+    """One id of the whole prompt, for `request.Request.prompt_key`; never 0."""
+    digest = hashlib.blake2b(request.prompt, digest_size=8, key=key, person=b"prompt")
+    digest.update(request.value("model"))
+    return _id(digest.digest()) or 1
+
+
+def name_key(name: str, key: bytes) -> int:
+    """One id of a user, session or tenant; 0 for an empty name, never 0 otherwise."""
+    if not name:
+        return 0
+    return _id(hashlib.blake2b(name.encode(), digest_size=8, key=key, person=b"name").digest()) or 1
+
+
+def _id(digest: bytes) -> int:
+    return int.from_bytes(digest, "little") >> 1

@@ -1,0 +1,43 @@
+"""How many tokens a prompt has before an engine has told: from its bytes, by what earlier prompts of the model had."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+#: Bytes of a token where nothing is known yet, as English text has with common tokenizers.
+PRIOR_BYTES_PER_TOKEN = 4.0
+#: The prior counts as much as a prompt of so many tokens.
+_PRIOR_TOKENS = 200.0
+
+
+class PromptSizes:
+    """Bytes per token of each model, learned from what engines report; old prompts count less and less.
+
+    Args:
+        keep: share of the past that stays with every prompt, in (0, 1).
+        models: so many are remembered; those used longest ago go first.
+    """
+
+    def __init__(self, keep: float = 0.99, models: int = 1024) -> None:
+        self._keep, self._models = keep, models
+        self._seen: OrderedDict[str, tuple[float, float]] = (
+            OrderedDict()
+        )  # model -> weighted bytes, weighted tokens
+
+    def bytes_per_token(self, model: str) -> float:
+        """Bytes of one token of this model's prompts."""
+        total, tokens = self._seen.get(model, (0.0, 0.0))
+        return (total + PRIOR_BYTES_PER_TOKEN * _PRIOR_TOKENS) / (tokens + _PRIOR_TOKENS)
+
+    def estimate(self, model: str, prompt_bytes: int) -> int:
+        """Tokens of a prompt of so many bytes, at least 1."""
+        return max(1, round(prompt_bytes / self.bytes_per_token(model)))
+
+    def learn(self, model: str, prompt_bytes: int, prompt_tokens: int) -> None:
+        """An engine has told the tokens of a prompt."""
+        if prompt_bytes <= 0 or prompt_tokens <= 0:
+            return
+        total, tokens = self._seen.pop(model, (0.0, 0.0))
+        self._seen[model] = (self._keep * total + prompt_bytes, self._keep * tokens + prompt_tokens)
+        if len(self._seen) > self._models:
+            self._seen.popitem(last=False)

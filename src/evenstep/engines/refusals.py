@@ -1,0 +1,176 @@
+"""What a client is told when it gets no answer: OpenAI's error object, the status, Retry-After."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from evenstep.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that is an error.
+
+    Args:
+        status: HTTP status.
+        kind: OpenAI's ``type``.
+        message: one or two sentences; names no engine and no address.
+        code: a word a program can look for; None as OpenAI has it for plain faults of a request.
+        param: the field at fault; None where there is none.
+        retry_after_s: when to try again; 0 says nothing.
+    """
+
+    status: int
+    kind: str
+    message: str
+    code: str | None = None
+    param: str | None = None
+    retry_after_s: float = 0.0
+
+    def body(self) -> bytes:
+        """The error object as JSON."""
+        error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+        return msgspec.json.encode({"error": error})
+
+    def event(self) -> bytes:
+        """The error object as the last event of a stream whose head has gone out."""
+        return b"data: " + self.body() + b"\n\n"
+
+    @property
+    def retry_after(self) -> bytes:
+        """Value of the Retry-After header: whole seconds, rounded up; empty where there is none."""
+        seconds = -int(-self.retry_after_s // 1)
+        return b"%d" % seconds if seconds > 0 else b""
+
+
+def bad_request(error: InputError) -> Refusal:
+    """The request is not what it has to be."""
+    return Refusal(400, "invalid_request_error", str(error), param=error.field)
+
+
+def unknown_model(name: str) -> Refusal:
+    """No worker serves this model."""
+    message = f"The model `{_short(name)}` does not exist or you do not have access to it."
+    return Refusal(404, "invalid_request_error", message, "model_not_found", "model")
+
+
+def unknown_path(method: str, path: str) -> Refusal:
+    """No such endpoint."""
+    return Refusal(
+        404, "invalid_request_error", f"Unknown request URL: {method} {_short(path)}.", "unknown_url"
+    )
+
+
+def unauthorized() -> Refusal:
+    """No key, or an unknown one."""
+    return Refusal(401, "invalid_request_error", "Incorrect API key provided.", "invalid_api_key")
+
+
+def too_many(message: str, retry_after_s: float) -> Refusal:
+    """A tenant's limit is reached."""
+    return Refusal(429, "rate_limit_error", message, "rate_limit_exceeded", retry_after_s=retry_after_s)
+
+
+def overloaded(retry_after_s: float) -> Refusal:
+    """The waiting pool is full, or no worker can take requests."""
+    message = "The server is overloaded or not ready yet. Try again later."
+    return Refusal(503, "service_unavailable_error", message, "overloaded", retry_after_s=retry_after_s)
+
+
+def waited_too_long(waited_s: float, retry_after_s: float) -> Refusal:
+    """The request's time in the waiting pool is over."""
+    message = (
+        f"The request waited {waited_s:.1f} s for a free slot; that is as long as it may. Try again later."
+    )
+    return Refusal(503, "service_unavailable_error", message, "pool_timeout", retry_after_s=retry_after_s)
+
+
+def too_large(limit: int) -> Refusal:
+    """The body is over its limit."""
+    message = f"The request body is larger than {limit} bytes."
+    return Refusal(413, "invalid_request_error", message, "request_too_large")
+
+
+def head_too_large(limit: int) -> Refusal:
+    """The head is over its limit."""
+    message = f"The request's headers are larger than {limit} bytes."
+    return Refusal(431, "invalid_request_error", message, "headers_too_large")
+
+
+def too_slow() -> Refusal:
+    """The client did not send its request in time."""
+    return Refusal(408, "invalid_request_error", "The request did not arrive in time.", "request_timeout")
+
+
+def engine_failed(message: str = "The request could not be completed by any engine.") -> Refusal:
+    """Every engine that was tried failed."""
+    return Refusal(502, "server_error", message, "engine_failed")
+
+
+def engine_too_slow() -> Refusal:
+    """No engine answered in time."""
+    return Refusal(504, "server_error", "No engine answered in time.", "engine_timeout")
+
+
+def stream_broken(why: str) -> Refusal:
+    """An answer broke off after its first token, and could not be continued."""
+    return Refusal(
+        502, "server_error", f"The answer broke off and cannot be continued: {why}.", "stream_broken"
+    )
+
+
+class _Fault(msgspec.Struct):
+    message: str = ""
+    type: str | None = None
+    param: str | None = None
+    code: int | str | None = None
+
+
+class _Envelope(msgspec.Struct):
+    error: _Fault | str | None = None
+    message: str = ""
+    type: str | None = None
+    param: str | None = None
+    code: int | str | None = None
+
+
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+_ADDRESS = re.compile(r"\b(?:https?://\S+|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|localhost:\d+)")
+
+
+def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
+    """What an engine said, in OpenAI's form; addresses in it are blotted out.
+
+    Args:
+        body: its answer's body, or the data of an error event.
+        status: its status; an error inside a stream has 200, then the object's own code decides.
+        retry_after_s: its Retry-After.
+
+    Returns:
+        The engine's words where it is the client's fault (400 to 499); else `engine_failed` or, for 503, `overloaded`.
+    """
+    try:
+        told = _ENVELOPE.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        told = _Envelope()
+    if isinstance(told.error, _Fault):
+        fault = told.error
+    else:
+        fault = _Fault(told.error or told.message, told.type, told.param, told.code)
+    if not 400 <= status < 600:
+        status = fault.code if isinstance(fault.code, int) and 400 <= fault.code < 600 else 502
+    if status == 503:
+        return overloaded(retry_after_s or 1.0)
+    if status >= 500:
+        return engine_failed()
+    message = _ADDRESS.sub("(address)", fault.message) or "The engine refused the request."
+    code = fault.code if isinstance(fault.code, str) else None
+    kind = fault.type or "invalid_request_error"
+    return Refusal(status, kind, message, code, fault.param, retry_after_s)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 120 else text[:117] + "..."

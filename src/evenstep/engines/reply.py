@@ -1,0 +1,303 @@
+"""A streamed answer on its way from an engine to a client: counted, cleaned of what only we asked for, and judged.
+
+Tokens are counted by ``usage.completion_tokens``, which is of the chunk's choice and so far, else by ``token_ids``;
+one event can carry several. Where an engine tells neither, events with text are counted and `ReplyStream.estimated`
+says so. A stream is complete when every choice has its finish_reason; one that ends before is a failure, and so are an
+error object inside it, a chunk that is no JSON, and a finish_reason that says the engine gave up.
+"""
+
+from __future__ import annotations
+
+from evenstep.engines import cleaning
+from evenstep.engines.chunks import DONE, Choice, Chunk, Usage, is_error, is_given, read_chunk, read_head
+from evenstep.engines.sse import EventReader
+from evenstep.engines.usage import SoFar, rewritten
+from evenstep.engines.view import Asked, Dialect, Off
+from evenstep.errors import EngineError
+
+_GAVE_UP = {"abort", "error"}
+_DONE_EVENT = b"data: [DONE]\n\n"
+
+
+class ReplyStream:
+    """One stream from one engine.
+
+    Args:
+        dialect: how the engine speaks.
+        chat: chat completions, else completions.
+        client: what the client asked for.
+        engine: what the engine was asked for.
+        choices, prompts: how many the request has; every choice of every prompt has an index of its own.
+        before: what other engines had produced of this answer; None for a fresh one.
+        keep: keep ids and text, so that the answer can be continued (`so_far`).
+        fingerprint: the engine's ``system_fingerprint`` as JSON where an earlier stream of it told (`fingerprint`).
+        bytes_per_token: for estimates; 0 counts one token an event.
+        limit: bytes of the largest event.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        *,
+        chat: bool,
+        client: Asked,
+        engine: Asked,
+        choices: int = 1,
+        prompts: int = 1,
+        before: SoFar | None = None,
+        keep: bool = False,
+        fingerprint: bytes = b"",
+        bytes_per_token: float = 0.0,
+        limit: int = 1 << 20,
+    ) -> None:
+        self.produced = before.produced if before else 0  #: output tokens, of all choices and engines
+        self.prompt_tokens = before.prompt_tokens if before else -1  #: of the client's prompt; -1 until told
+        self.cached_tokens = -1  #: prompt tokens that were in the engine's cache; -1 where it does not say
+        self.finished = False  #: every choice has its finish_reason
+        self.done = False  #: the stream has ended as it should
+        self.recomputed = False  #: the engine hands the request back: continue it elsewhere
+        self.estimated = False  #: tokens were counted by events
+        self.failure: EngineError | None = None  #: why it cannot go on
+        self.error_body = b""  #: the error object the engine sent inside the stream
+        self.fingerprint = fingerprint
+        self._reader = EventReader(limit)
+        self._chat, self._dialect, self._before = chat, dialect, before
+        self._drop_final = engine.usage and not client.usage
+        self._drop_usage = engine.continuous and not client.continuous
+        self._drop_ids = engine.token_ids and not client.token_ids
+        self._ids_seen = client.token_ids
+        self._usage_off: Off = dialect.chat_usage_off if chat else dialect.completion_usage_off
+        self._counted = [0] * (choices * prompts)
+        self._open = set(range(choices * prompts))
+        self._prompts, self._keep = prompts, keep
+        self._plain = before.plain if before else True
+        self._ids = list(before.ids) if before else []
+        self._prompt_ids = before.prompt_ids if before else ()
+        self._texts = [before.text] if before else []
+        self._settled = len(self._ids)
+        self._settled_tokens = self.produced
+        self._request_id, self._created = (before.request_id, before.created) if before else (b"", b"")
+        self._held = b""  # the last chunk of the only choice, until the fingerprint is known
+        self._bytes_per_token = bytes_per_token
+        self._events = self._bytes = 0
+        self._over = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Bytes from the engine; what the client gets for them, whole events only."""
+        if self._over:
+            return b""
+        events = self._reader.feed(data)
+        if len(events) == 1:
+            out = self._take(*events[0])
+        else:
+            out = b"".join([self._take(raw, payload) for raw, payload in events])
+        if self._reader.fault is not None and not self._over:
+            self._fail(self._reader.fault)
+        return out
+
+    def end(self) -> bytes:
+        """The engine's body has ended, in order or not; what the client still gets. Afterwards `done` or `failure`."""
+        out = b""
+        if not self._over:
+            out = b"".join([self._take(raw, payload) for raw, payload in self._reader.end()])
+        if self._over:
+            return out
+        if self.finished:  # only [DONE] is missing
+            return out + self._finish(_DONE_EVENT)
+        self._fail(EngineError("engine: its stream ended before the answer was complete."))
+        return out
+
+    def so_far(self) -> SoFar:
+        """What the client has of the answer. Only with `keep`, and for one choice."""
+        by_text = not self._ids_seen and bool(self._ids)
+        ids = self._ids[: self._settled] if by_text else self._ids
+        return SoFar(
+            request_id=self._request_id,
+            created=self._created,
+            prompt_tokens=self.prompt_tokens,
+            produced=self._settled_tokens if by_text else self.produced,
+            prompt_ids=self._prompt_ids,
+            ids=tuple(ids),
+            text="".join(self._texts),
+            plain=self._plain,
+        )
+
+    def _take(self, raw: bytes, data: bytes | None) -> bytes:
+        if self._over:
+            return b""
+        if data is None:
+            return (
+                raw if raw[:1] == b":" else b""
+            )  # a comment keeps a connection alive; what is no event is not passed on
+        if data == DONE:
+            return self._ended(raw)
+        try:
+            chunk = read_chunk(data)
+        except EngineError as error:
+            return self._fail(error)
+        if is_error(chunk):
+            self.error_body = data
+            return self._fail(EngineError("engine: it reported an error inside its stream."))
+        if not chunk.choices:
+            return self._without_choices(raw, data, chunk)
+        if not self._count(chunk, chunk.choices):
+            return b""
+        if self._keep and not self._request_id:
+            head = read_head(data)
+            self._request_id, self._created = bytes(head.id), bytes(head.created)
+        new = self._cleaned(data, chunk, chunk.choices)
+        if not new:
+            return b""
+        out = raw if new is data else cleaning.framed(raw, data, new)
+        if self._drop_final and chunk.choices[0].finish_reason is not None:
+            return self._stamped(out)
+        return out
+
+    def _count(self, chunk: Chunk, choices: list[Choice]) -> bool:
+        """Counts a chunk; False where it must not go on."""
+        usage = chunk.usage
+        if usage is not None and self._prompts == 1 and self.prompt_tokens < 0:
+            self.prompt_tokens = usage.prompt_tokens - (self._before.produced if self._before else 0)
+        for choice in choices:
+            index = choice.index
+            if not 0 <= index < len(self._counted):
+                self._fail(
+                    EngineError(f"engine: a chunk is of choice {index}; expected one that was asked for.")
+                )
+                return False
+            reason = choice.finish_reason
+            if "recomputed" in (choice.stop_reason, reason):
+                self.recomputed = self._over = True
+                return False
+            if reason in _GAVE_UP:
+                self._fail(EngineError(f"engine: a choice ended with finish_reason {reason!r}."))
+                return False
+            if usage is not None and len(choices) == 1:
+                news = (usage.completion_tokens or 0) - self._counted[index]
+            elif choice.token_ids is not None:
+                news = len(choice.token_ids)
+            else:
+                news = self._estimate(choice)
+            if news > 0:
+                self._counted[index] += news
+                self.produced += news
+            if reason is not None:
+                self._open.discard(index)
+                self.finished = not self._open
+            if self._keep and index == 0:
+                self._remember(chunk, choice)
+        return True
+
+    def _estimate(self, choice: Choice) -> int:
+        content = choice.content
+        if not content and not (choice.delta and choice.delta.others):
+            return 0
+        self.estimated = True
+        self._events += 1
+        self._bytes += len(content.encode("utf-8", "surrogatepass"))
+        known = int(self._bytes / self._bytes_per_token) if self._bytes_per_token else 0
+        return max(self._events, known) - sum(self._counted)
+
+    def _remember(self, chunk: Chunk, choice: Choice) -> None:
+        prompt_ids = chunk.prompt_token_ids or choice.prompt_token_ids
+        if prompt_ids and not self._prompt_ids:
+            self._prompt_ids = tuple(prompt_ids)
+        if choice.token_ids:
+            self._ids += choice.token_ids
+        if choice.delta is not None and choice.delta.others:
+            self._plain = False
+        if content := choice.content:
+            self._texts.append(content)
+            self._settled, self._settled_tokens = len(self._ids), self.produced
+
+    def _cleaned(self, data: bytes, chunk: Chunk, choices: list[Choice]) -> bytes:
+        """The chunk as the client would have got it; empty where it would have got none."""
+        new = data
+        if self._drop_usage and chunk.usage is not None:
+            new = cleaning.without_usage(new, self._usage_off)
+        if self._drop_ids:
+            if self._chat and _is_silent(data, choices):
+                return b""
+            if b'token_ids":[' in new or b'token_ids": [' in new:
+                new = cleaning.without_ids(new, self._dialect.token_ids_off)
+        if self._before is not None:
+            if self._chat and all(_is_role(choice) for choice in choices):
+                return b""
+            new = rewritten(new, self._before)
+            if not self._drop_ids:
+                new = cleaning.without_prompt_ids(new)
+        return new
+
+    def _without_choices(self, raw: bytes, data: bytes, chunk: Chunk) -> bytes:
+        usage = chunk.usage
+        if chunk.choices is None and usage is None:
+            return self._fail(EngineError("engine: an event of its stream is no chunk; it has no choices."))
+        if usage is None:
+            return raw
+        self._told(usage)
+        if self._drop_final:
+            self.fingerprint = bytes(read_head(data).system_fingerprint) or self.fingerprint
+            return self._release()
+        if self._before is not None:
+            return self._release() + cleaning.framed(raw, data, rewritten(data, self._before))
+        return self._release() + raw
+
+    def _told(self, usage: Usage) -> None:
+        """The usage at the end is of all choices and prompts."""
+        before = self._before
+        if before is None:
+            self.prompt_tokens = usage.prompt_tokens
+        elif self.prompt_tokens < 0:
+            self.prompt_tokens = usage.prompt_tokens - before.produced
+        produced = (before.produced if before else 0) + (usage.completion_tokens or 0)
+        if self.estimated or produced > self.produced:
+            self.produced = produced
+        if usage.prompt_tokens_details is not None and usage.prompt_tokens_details.cached_tokens is not None:
+            self.cached_tokens = usage.prompt_tokens_details.cached_tokens
+
+    def _stamped(self, out: bytes) -> bytes:
+        """The last chunk carries the fingerprint where no usage follows it; where we made one follow, it is put back."""
+        if len(self._counted) > 1 or self.fingerprint:
+            return _with_fingerprint(out, self.fingerprint)
+        self._held = out
+        return b""
+
+    def _release(self) -> bytes:
+        held, self._held = self._held, b""
+        return _with_fingerprint(held, self.fingerprint) if held else b""
+
+    def _ended(self, raw: bytes) -> bytes:
+        if self.finished or not self._dialect.finish_reasons:
+            return self._finish(raw)
+        return self._fail(EngineError("engine: its stream ended without a finish_reason."))
+
+    def _finish(self, raw: bytes) -> bytes:
+        self.done = self._over = self.finished = True
+        return self._release() + raw
+
+    def _fail(self, error: EngineError) -> bytes:
+        self.failure, self._over = error, True
+        return b""
+
+
+def _is_silent(data: bytes, choices: list[Choice]) -> bool:
+    """A chat chunk that is there only to carry token ids: no text, no end."""
+    return (
+        b'"delta":{}' in data
+        and choices[0].finish_reason is None
+        and not is_given(choices[0].logprobs)
+        and choices[0].token_ids is not None
+    )
+
+
+def _is_role(choice: Choice) -> bool:
+    """The chunk a chat begins with: a role, no text."""
+    delta = choice.delta
+    return delta is not None and bool(delta.role) and not choice.content and choice.finish_reason is None
+
+
+def _with_fingerprint(event: bytes, fingerprint: bytes) -> bytes:
+    at = event.rfind(b"}")
+    if not fingerprint or fingerprint == b"null" or b'"system_fingerprint"' in event:
+        return event
+    return event[:at] + b',"system_fingerprint":' + fingerprint + event[at:]

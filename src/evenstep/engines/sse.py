@@ -1,0 +1,104 @@
+"""Server-sent events out of bytes that arrive in any pieces; no I/O.
+
+The rules, from the HTML standard's event streams:
+
+* a line ends with CRLF, LF or CR; an empty line ends an event; a CR at the end of what has arrived waits for the next
+  byte, since an LF may follow;
+* ``data:`` lines of one event are joined by LF, one space after the colon is not part of the value; a line that starts
+  with a colon is a comment; other fields (``event``, ``id``, ``retry``, anything unknown) say nothing here;
+* an event without a ``data`` line says nothing, and is still handed out with its bytes, so that it can be forwarded;
+* a byte order mark in front of the stream is not part of it; an event that never ends is no event.
+
+The bytes of the events handed out, and then `EventReader.tail`, are the stream, byte for byte.
+"""
+
+from __future__ import annotations
+
+import re
+
+from evenstep.errors import EngineError
+
+#: One event: its bytes as they came, the empty line included, and its data; None where it has none.
+Event = tuple[bytes, bytes | None]
+
+_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_LINE = re.compile(rb"\r\n|\n|\r")
+_MARK = b"\xef\xbb\xbf"
+
+
+class EventReader:
+    """Events of one stream, as soon as they are whole.
+
+    Args:
+        limit: bytes of the largest event; a larger one is a `fault`, and nothing is read after it.
+    """
+
+    def __init__(self, limit: int = 1 << 20) -> None:
+        self.fault: EngineError | None = None
+        self._limit = limit
+        self._rest = bytearray()
+        self._searched = 0  # no event ends within so many bytes of the rest
+        self._begun = False
+
+    @property
+    def tail(self) -> bytes:
+        """Bytes of an event that has not ended."""
+        return bytes(self._rest)
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that end in these bytes, oldest first."""
+        whole = self._begun and not self._rest and self.fault is None
+        if whole and b"\r" not in data and len(data) <= self._limit:  # the common case: nothing in pieces
+            if data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == 10:
+                return [(data, data[6:-2])]
+            pieces = data.split(b"\n\n")
+            self._rest += pieces.pop()
+            self._searched = max(0, len(self._rest) - 3)
+            return [_plain(piece) for piece in pieces]
+        return self._search(data, ended=False)
+
+    def end(self) -> list[Event]:
+        """The stream has ended: an event that waited for an LF after its CR is whole now."""
+        return self._search(b"", ended=True)
+
+    def _search(self, data: bytes, ended: bool) -> list[Event]:
+        events: list[Event] = []
+        if self.fault is not None:
+            return events
+        self._rest += data
+        start = 0
+        while found := _END.search(self._rest, max(start, self._searched)):
+            stop = found.end()
+            if stop == len(self._rest) and self._rest[stop - 1] == 13 and not ended:
+                break
+            if stop - start > self._limit:
+                break
+            raw = bytes(self._rest[start:stop])
+            events.append((raw, _data(raw, first=not self._begun)))
+            self._begun, self._searched, start = True, 0, stop
+        del self._rest[:start]
+        if len(self._rest) > self._limit:
+            self.fault = EngineError(
+                f"engine: an event of its stream is longer than {self._limit} bytes; expected at most that many."
+            )
+        self._searched = max(0, len(self._rest) - 3)
+        return events
+
+
+def _plain(piece: bytes) -> Event:
+    """An event whose lines end with LF, given without its empty line."""
+    if piece[:6] == b"data: " and b"\n" not in piece:
+        return piece + b"\n\n", piece[6:]
+    raw = piece + b"\n\n"
+    return raw, _data(raw, first=False)
+
+
+def _data(raw: bytes, first: bool) -> bytes | None:
+    if first and raw.startswith(_MARK):
+        raw = raw[3:]
+    found: list[bytes] = []
+    for line in _LINE.split(raw):
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            found.append(value[1:] if value[:1] == b" " else value)
+    return b"\n".join(found) if found else None

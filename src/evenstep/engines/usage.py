@@ -1,0 +1,75 @@
+"""Token counts of a request that ran on several engines, told as those of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from evenstep.engines import splice
+
+
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """What a broken stream has brought to the client, as far as it can be continued.
+
+    Args:
+        request_id, created: the JSON values the client has seen; empty where no chunk has come.
+        prompt_tokens: of the client's prompt; -1 where the engine has not said.
+        produced: output tokens the client has, or -- if it gets text only -- whose text it has.
+        prompt_ids, ids: token ids of the prompt and of what was produced; empty where they were not told.
+        text: text of what was produced.
+        plain: nothing but text has come (no tool call, no reasoning).
+    """
+
+    request_id: bytes
+    created: bytes
+    prompt_tokens: int
+    produced: int
+    prompt_ids: tuple[int, ...]
+    ids: tuple[int, ...]
+    text: str
+    plain: bool
+
+
+def joined(usage: bytes, before: SoFar) -> bytes:
+    """A usage object of a continued stream, as if there had been one stream; other members of it stay.
+
+    Args:
+        usage: the JSON object the last engine sent; what was produced before counts there as prompt.
+        before: what had been produced before it.
+    """
+    spans = splice.members(usage, "engine")
+    counts = {name: _number(usage, spans, name) for name in ("prompt_tokens", "completion_tokens")}
+    prompt = before.prompt_tokens if before.prompt_tokens >= 0 else counts["prompt_tokens"] - before.produced
+    completion = before.produced + counts["completion_tokens"]
+    return splice.replaced(
+        usage,
+        {
+            "prompt_tokens": b"%d" % prompt,
+            "completion_tokens": b"%d" % completion,
+            "total_tokens": b"%d" % (prompt + completion),
+        },
+        "engine",
+    )
+
+
+def rewritten(data: bytes, before: SoFar) -> bytes:
+    """A chunk of a continued stream with the id, the time and the counts of the stream the client knows."""
+    spans = splice.members(data, "engine")
+    changes: dict[str, bytes | None] = {}
+    if "id" in spans and before.request_id:
+        changes["id"] = before.request_id
+    if "created" in spans and before.created:
+        changes["created"] = before.created
+    if "usage" in spans:
+        value = data[spans["usage"][1] : spans["usage"][2]]
+        if value != b"null":
+            changes["usage"] = joined(value, before)
+    return splice.replaced(data, changes, "engine")
+
+
+def _number(text: bytes, spans: dict[str, splice.Span], name: str) -> int:
+    if name not in spans:
+        return 0
+    return msgspec.json.decode(text[spans[name][1] : spans[name][2]], type=int | None) or 0

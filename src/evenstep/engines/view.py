@@ -1,0 +1,102 @@
+"""What the rest of the house sees of an engine: its dialect, a sample of its state, the adapter that reads both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+#: How a field looks that was not asked for: not there, or there and null.
+Off = Literal["absent", "null"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks to be told beside the text.
+
+    Args:
+        usage: one usage object at the end of the stream.
+        continuous: a usage object in every chunk.
+        token_ids: the ids of prompt and output.
+    """
+
+    usage: bool = False
+    continuous: bool = False
+    token_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How an engine's streams differ from its neighbours'.
+
+    Args:
+        counts: can tell the tokens of every chunk, by usage or ids; else they are estimated from events.
+        finish_reasons: ends every choice with a finish_reason; else ``[DONE]`` alone is its end.
+        usage_needs_final: continuous usage comes only together with the usage at the end.
+        completion_usage_off, chat_usage_off: ``usage`` in the chunks of a stream that did not ask for it.
+        token_ids_off: ``token_ids`` and ``prompt_token_ids`` where they were not asked for.
+        chat_from_ids: a chat body with ``kv_transfer_params.prompt_token_ids`` is continued from these ids.
+        handover: how prefill and decode legs find each other's KV; empty where only one leg is spoken.
+    """
+
+    counts: bool = True
+    finish_reasons: bool = True
+    usage_needs_final: bool = True
+    completion_usage_off: Off = "absent"
+    chat_usage_off: Off = "absent"
+    token_ids_off: Off = "null"
+    chat_from_ids: bool = False
+    handover: Literal["kv_transfer_params", ""] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSample:
+    """One rank of an engine as its metrics page shows it.
+
+    Args:
+        rank: data-parallel rank, 0 where there is only one.
+        running, waiting: requests.
+        kv_tokens: resident KV tokens, to a block.
+        kv_capacity: KV tokens it can hold; inf where it does not say.
+        block_size: tokens of a KV block; 0 where it does not say.
+        generated_tokens: output tokens since it started; nan where it does not say.
+    """
+
+    rank: int
+    running: int
+    waiting: int
+    kv_tokens: float
+    kv_capacity: float
+    block_size: int
+    generated_tokens: float
+
+
+class EngineAdapter(Protocol):
+    """One engine: its paths, headers and dialect, and how its metrics read. A frozen dataclass, found by name."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """How it speaks."""
+        ...
+
+    @property
+    def health_path(self) -> str:
+        """Path that answers 200 when it serves."""
+        ...
+
+    @property
+    def metrics_path(self) -> str:
+        """Path of its Prometheus page; empty where it has none."""
+        ...
+
+    @property
+    def rank_header(self) -> str:
+        """Header that pins a request to a data-parallel rank; empty where there is none."""
+        ...
+
+    def samples(self, page: bytes) -> tuple[EngineSample, ...]:
+        """Each rank's state from a metrics page, by rank.
+
+        Raises:
+            EngineError: a line that is needed is not there or not a number.
+        """
+        ...

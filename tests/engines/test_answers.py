@@ -1,0 +1,46 @@
+"""Answers that do not stream."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenstep.engines.answers import Answer, Prefilled, read_answer, read_prefilled
+from evenstep.errors import EngineError
+
+USAGE = b'"usage":{"prompt_tokens":7,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}'
+GOOD = b'{"id":"1","choices":[{"index":0,"text":"a","finish_reason":"stop"}],' + USAGE + b"}"
+
+
+def test_a_good_answer_is_counted():
+    assert read_answer(GOOD) == Answer(7, 3, 2, False)
+    assert read_answer(b'{"choices":[{"finish_reason":"stop"}]}') == Answer(-1, -1, -1, False)
+    assert read_answer(b'{"choices":[{"text":"a"}]}', finish_reasons=False) == Answer(-1, -1, -1, False)
+
+
+def test_recomputed_is_no_failure():
+    assert read_answer(b'{"choices":[{"stop_reason":"recomputed"}]}').recomputed
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"<html>", GOOD[:-1], b'{"error":{"message":"x"}}', b'{"choices":[]}', b"{}",
+        b'{"choices":[{"finish_reason":null}]}', b'{"choices":[{"finish_reason":"abort"}]}', b"[" * 100_000,
+    ],
+)  # fmt: skip
+def test_a_bad_answer_is_the_engines_error(body):
+    with pytest.raises(EngineError):
+        read_answer(body)
+
+
+def test_a_prefill_answer_hands_its_object_over_unread():
+    handover = b'{"remote_block_ids": [[1]], "x": "\\u00e9"}'
+    assert read_prefilled(GOOD[:-1] + b',"kv_transfer_params": ' + handover + b"}") == Prefilled(
+        7, 2, handover
+    )
+
+
+def test_a_prefill_answer_without_one_is_the_engines_error():
+    for body in (GOOD, GOOD[:-1] + b',"kv_transfer_params":null}'):
+        with pytest.raises(EngineError, match="kv_transfer_params"):
+            read_prefilled(body)

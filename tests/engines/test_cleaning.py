@@ -1,0 +1,68 @@
+"""Taking out what only we asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenstep.engines.cleaning import framed, without_ids, without_prompt_ids, without_usage
+
+
+@pytest.mark.parametrize(
+    ("chunk", "absent", "null"),
+    [
+        (b'{"a":1,"usage":{"prompt_tokens":1}}', b'{"a":1}', b'{"a":1,"usage":null}'),
+        (b'{"a":1,"usage":{"d":{"c":2}}}', b'{"a":1}', b'{"a":1,"usage":null}'),
+        (b'{"a":1,"usage":{"p":1},"b":2}', b'{"a":1,"b":2}', b'{"a":1,"usage":null,"b":2}'),
+        (b'{"usage":{"p":1},"b":2}', b'{"b":2}', b'{"usage":null,"b":2}'),
+        (b'{ "a": 1, "usage": {"p": 1} }', b'{ "a": 1 }', b'{ "a": 1, "usage": null }'),
+        (
+            b'{"t":",\\"usage\\":{}","usage":{}}',
+            b'{"t":",\\"usage\\":{}"}',
+            b'{"t":",\\"usage\\":{}","usage":null}',
+        ),
+        (
+            b'{"m":{"a":1,"usage":{"x":1}},"usage":{"p":1}}',
+            b'{"m":{"a":1,"usage":{"x":1}}}',
+            b'{"m":{"a":1,"usage":{"x":1}},"usage":null}',
+        ),
+        (
+            b'{"usage":{"p":1},"m":{"a":1,"usage":{"x":1}}}',
+            b'{"m":{"a":1,"usage":{"x":1}}}',
+            b'{"usage":null,"m":{"a":1,"usage":{"x":1}}}',
+        ),
+    ],
+)
+def test_usage_goes_and_everything_else_stays(chunk, absent, null):
+    assert without_usage(chunk, "absent") == absent
+    assert without_usage(chunk, "null") == null
+
+
+def test_ids_go_wherever_they_are():
+    chunk = b'{"choices":[{"text":",\\"token_ids\\":[1]","prompt_token_ids":[1,2],"token_ids":[3]}],"prompt_token_ids":[]}'
+    assert without_ids(chunk, "null") == (
+        b'{"choices":[{"text":",\\"token_ids\\":[1]","prompt_token_ids":null,"token_ids":null}],"prompt_token_ids":null}'
+    )
+    assert without_ids(chunk, "absent") == b'{"choices":[{"text":",\\"token_ids\\":[1]"}]}'
+    assert without_ids(b'{"token_ids":[1],"a":1}', "absent") == b'{"a":1}'
+    assert without_ids(b'{"token_ids":[1],"a":1}', "null") == b'{"token_ids":null,"a":1}'
+
+
+def test_the_ids_of_the_prompt_go_alone():
+    assert (
+        without_prompt_ids(b'{"prompt_token_ids":[1, 2],"token_ids":[3]}')
+        == b'{"prompt_token_ids":null,"token_ids":[3]}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "new"),
+    [
+        (b"data: {1}\n\n", b"data: {}\n\n"),
+        (b"data:{1}\r\n\r\n", b"data:{}\r\n\r\n"),
+        (b"id: 7\ndata: {1}\n\n", b"id: 7\ndata: {}\n\n"),
+        (b"data: {\ndata: 1}\n\n", b"data: {}\n\n"),
+    ],
+)
+def test_the_frame_of_an_event_stays(raw, new):
+    old = b"{\n1}" if raw.count(b"data") == 2 else b"{1}"
+    assert framed(raw, old, b"{}") == new

@@ -1,0 +1,30 @@
+"""The end of an answer, told in the engine's place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from evenstep.engines.closing import closing
+from evenstep.engines.reply import ReplyStream
+from evenstep.engines.usage import SoFar
+from evenstep.engines.view import Asked, Dialect
+
+BEFORE = SoFar(b'"cmpl-1"', b"17", 5, 3, (), (), "abc", True)
+
+
+@pytest.mark.parametrize("chat", [True, False])
+@pytest.mark.parametrize("usage", [True, False])
+def test_the_end_is_one_our_own_reader_takes_for_complete(chat, usage):
+    events = closing(BEFORE, chat=chat, model="m", usage=usage)
+    reply = ReplyStream(Dialect(), chat=chat, client=Asked(usage), engine=Asked(usage))
+    assert reply.feed(events) == events
+    assert reply.done and reply.failure is None
+    chunks = [json.loads(event[6:]) for event in events.split(b"\n\n")[:-2]]
+    assert {(c["id"], c["created"], c["model"]) for c in chunks} == {("cmpl-1", 17, "m")}
+    assert chunks[0]["choices"][0]["finish_reason"] == "length"
+    if usage:
+        assert chunks[1]["usage"] == {"prompt_tokens": 5, "total_tokens": 8, "completion_tokens": 3}
+    else:
+        assert len(chunks) == 1

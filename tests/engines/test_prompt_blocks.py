@@ -1,0 +1,53 @@
+"""Prompts as block ids: alike at the front, alike in the ids."""
+
+from __future__ import annotations
+
+import json
+
+from evenstep.engines.prompt_blocks import name_key, prompt_blocks, prompt_key
+from evenstep.engines.requests import read_request
+
+KEY = b"install"
+
+
+def chat(*contents: str, **more):
+    messages = [{"role": "user", "content": content} for content in contents]
+    return read_request("chat", json.dumps({"model": "m", "messages": messages} | more).encode())
+
+
+def blocks(request, key=KEY):
+    return prompt_blocks(request, key, block_bytes=64)
+
+
+def test_a_longer_chat_begins_with_the_blocks_of_the_shorter():
+    short, long = blocks(chat("a" * 200)), blocks(chat("a" * 200, "b" * 100))
+    assert len(short) == 3 and long[:3] == short and len(long) > 4
+
+
+def test_a_change_in_a_block_changes_it_and_all_after_it():
+    one, other = blocks(chat("a" * 100 + "x" + "a" * 200)), blocks(chat("a" * 100 + "y" + "a" * 200))
+    same = [a == b for a, b in zip(one, other, strict=True)]
+    assert same == [True] * sum(same) + [False] * (len(same) - sum(same)) and 0 < sum(same) < len(same)
+
+
+def test_model_tools_and_key_are_part_of_every_id():
+    base = blocks(chat("a" * 200))
+    others = [
+        blocks(chat("a" * 200, model="n")),
+        blocks(chat("a" * 200, tools=[1])),
+        blocks(chat("a" * 200), b"else"),
+    ]
+    assert all(not set(base) & set(other) for other in others)
+
+
+def test_ids_fit_the_index_and_their_number_is_bounded():
+    found = prompt_blocks(chat("a" * 10_000), KEY, block_bytes=64, max_blocks=7)
+    assert len(found) == 7 and all(0 <= block < 2**63 for block in found)
+    assert blocks(chat("")) == []
+
+
+def test_keys_say_who_is_alike_and_nothing_else():
+    assert prompt_key(chat("a"), KEY) == prompt_key(chat("a"), KEY) > 0
+    assert len({prompt_key(chat("a"), KEY), prompt_key(chat("b"), KEY), prompt_key(chat("a"), b"else")}) == 3
+    assert name_key("", KEY) == 0
+    assert name_key("ann", KEY) not in (0, name_key("bob", KEY), name_key("ann", b"else"))

@@ -1,0 +1,88 @@
+"""Error objects, in the form OpenAI's clients read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from evenstep.engines import refusals
+from evenstep.engines.refusals import Refusal, of_engine
+from evenstep.errors import InputError
+
+EVERY = [
+    (
+        refusals.bad_request(InputError("request", "n", -1, "an integer >= 1")),
+        400,
+        "invalid_request_error",
+        None,
+    ),
+    (refusals.unknown_model("gpt"), 404, "invalid_request_error", "model_not_found"),
+    (refusals.unknown_path("GET", "/x"), 404, "invalid_request_error", "unknown_url"),
+    (refusals.unauthorized(), 401, "invalid_request_error", "invalid_api_key"),
+    (refusals.too_many("Too many.", 2), 429, "rate_limit_error", "rate_limit_exceeded"),
+    (refusals.overloaded(1.2), 503, "service_unavailable_error", "overloaded"),
+    (refusals.waited_too_long(30, 5), 503, "service_unavailable_error", "pool_timeout"),
+    (refusals.too_large(10), 413, "invalid_request_error", "request_too_large"),
+    (refusals.head_too_large(10), 431, "invalid_request_error", "headers_too_large"),
+    (refusals.too_slow(), 408, "invalid_request_error", "request_timeout"),
+    (refusals.engine_failed(), 502, "server_error", "engine_failed"),
+    (refusals.engine_too_slow(), 504, "server_error", "engine_timeout"),
+    (refusals.stream_broken("it has several choices"), 502, "server_error", "stream_broken"),
+]
+
+
+@pytest.mark.parametrize(("refusal", "status", "kind", "code"), EVERY)
+def test_every_refusal_is_an_error_object(refusal: Refusal, status, kind, code):
+    error = json.loads(refusal.body())["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert (refusal.status, error["type"], error["code"]) == (status, kind, code)
+    assert error["message"].endswith(".")
+    assert refusal.event() == b"data: " + refusal.body() + b"\n\n"
+
+
+def test_a_bad_field_is_named():
+    refusal = refusals.bad_request(InputError("request", "n", -1, "an integer >= 1"))
+    assert json.loads(refusal.body())["error"] == {
+        "message": "request: n is -1; expected an integer >= 1.",
+        "type": "invalid_request_error",
+        "param": "n",
+        "code": None,
+    }
+
+
+def test_retry_after_is_whole_seconds_and_never_too_early():
+    assert refusals.overloaded(1.2).retry_after == b"2"
+    assert refusals.overloaded(2.0).retry_after == b"2"
+    assert refusals.unauthorized().retry_after == b""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error":{"message":"too long at http://10.0.0.3:8000/v1, see 10.1.2.3:80","type":"BadRequestError","param":"prompt","code":400}}',
+        b'{"object":"error","message":"too long at http://10.0.0.3:8000/v1, see 10.1.2.3:80","type":"BadRequestError","param":"prompt","code":400}',
+    ],
+)
+def test_a_clients_fault_keeps_the_engines_words_without_its_address(body):
+    for status in (400, 200):  # 200: inside a stream
+        refusal = of_engine(body, status)
+        assert refusal.status == 400 and refusal.param == "prompt" and refusal.kind == "BadRequestError"
+        assert refusal.message == "too long at (address) see (address)"
+
+
+def test_an_engines_own_fault_is_told_without_its_words():
+    for body in (
+        b'{"error":{"message":"CUDA at node7","code":500}}',
+        b"<html>",
+        b"",
+        b'{"error":"x"}',
+        b"[" * 100_000,
+    ):
+        refusal = of_engine(body, 200 if body else 500)
+        assert refusal == refusals.engine_failed()
+
+
+def test_back_pressure_of_an_engine_is_passed_on():
+    assert of_engine(b"", 503, 7).retry_after == b"7"
+    assert of_engine(b'{"error":{"message":"slow down","code":429}}', 429, 3).retry_after == b"3"

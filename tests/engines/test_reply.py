@@ -1,0 +1,248 @@
+"""Streams on their way: what the client gets is what the engine would have said without our questions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.strategies import chunk_streams, pieces
+
+from evenstep.engines.reply import ReplyStream
+from evenstep.engines.view import Asked, Dialect
+
+ALL = Asked(usage=True, continuous=True, token_ids=True)
+USAGE = Asked(usage=True, continuous=True)
+NOTHING = Asked()
+asked = st.sampled_from([NOTHING, Asked(usage=True), USAGE, Asked(token_ids=True), ALL])
+
+
+def opened(stream, client, engine, **more) -> ReplyStream:
+    return ReplyStream(
+        Dialect(), chat=stream.chat, client=client, engine=engine, choices=stream.choices, **more
+    )
+
+
+@settings(max_examples=150)
+@given(chunk_streams(), asked, st.booleans(), st.data())
+def test_the_client_gets_what_the_engine_would_have_said_without_our_questions(
+    stream, client, with_ids, data
+):
+    engine = Asked(True, True, client.token_ids or with_ids)
+    reply = opened(stream, client, engine)
+    sent = b"".join(stream.events(engine))
+    got = b"".join(reply.feed(part) for part in data.draw(pieces(sent))) + reply.end()
+    assert got == b"".join(stream.events(client))
+    assert reply.done and reply.finished and reply.failure is None
+    assert reply.produced == stream.tokens
+    assert reply.prompt_tokens == len(stream.prompt_ids)
+    assert not reply.estimated
+
+
+@settings(max_examples=100)
+@given(chunk_streams(), st.data())
+def test_tokens_are_counted_by_ids_where_no_usage_comes(stream, data):
+    reply = opened(stream, Asked(token_ids=True), Asked(token_ids=True))
+    for event in stream.events(Asked(token_ids=True)):
+        reply.feed(event)
+    assert reply.produced == stream.tokens and not reply.estimated
+
+
+@settings(max_examples=100)
+@given(chunk_streams(), asked, st.data())
+def test_a_stream_cut_anywhere_is_a_failure_and_a_prefix(stream, client, data):
+    engine = Asked(True, True, client.token_ids)
+    sent = b"".join(stream.events(engine))
+    cut = data.draw(st.integers(0, len(sent)))
+    reply = opened(stream, client, engine)
+    got = reply.feed(sent[:cut]) + reply.end()
+    whole = b"".join(stream.events(client))
+    if reply.failure is None:
+        assert reply.done and got.endswith(b"data: [DONE]\n\n")
+        assert reply.produced == stream.tokens
+    else:
+        assert whole.startswith(got) and not reply.done and not reply.finished
+        assert b"[DONE]" not in got[-20:]
+        assert got == b"" or got.endswith(b"\n\n")
+
+
+@settings(max_examples=100)
+@given(chunk_streams(choices=(1, 1)), st.sampled_from([NOTHING, USAGE, ALL]), st.data())
+def test_a_stream_continued_elsewhere_reads_as_one(stream, client, data):
+    """The second engine has what the client has as its prompt; ids, time and counts are those of the first."""
+    engine = Asked(True, True, True)
+    events = stream.events(engine)
+    cut = data.draw(st.integers(0, len(events) - 3 + stream.chat))
+    first = opened(stream, client, engine, keep=True)
+    got = b"".join(first.feed(event) for event in events[:cut])
+    if first.finished:
+        return
+    before = first.so_far()
+    assert before.plain
+    left, steps = len(before.ids), []
+    for choice, ids, text, reason in stream.steps:  # what the second engine still has to say
+        if left >= len(ids):
+            left -= len(ids)
+            continue
+        steps.append((choice, ids, text, reason))
+    rest = type(stream)(stream.chat, stream.prompt_ids + before.ids, tuple(steps), 1, stream.fingerprint)
+    sent = b"".join(rest.events(engine)).replace(b'-7f"', b'-other"').replace(b"1763766000", b"1763766009")
+    second = opened(stream, client, engine, before=before if cut else None)
+    got += b"".join(second.feed(part) for part in data.draw(pieces(sent))) + second.end()
+    assert second.done and second.produced == stream.tokens
+    if cut:
+        assert second.prompt_tokens == len(stream.prompt_ids)
+        assert _said(got) == _said(b"".join(stream.events(client)))
+        assert b"other" not in got and b"1763766009" not in got
+
+
+def _said(sent: bytes) -> list[object]:
+    """All a client can put together: the texts joined, the ids, who is speaking, how it ended and what it cost."""
+    text, ids, rest = "", [], []
+    for event in sent.split(b"\n\n")[:-2]:
+        chunk = json.loads(event[6:])
+        usage = chunk.pop("usage", None)
+        for choice in chunk["choices"]:
+            text += choice.get("text", "") or choice.get("delta", {}).get("content", "") or ""
+            ids += choice.get("token_ids") or []
+            rest += [choice["finish_reason"]] if choice["finish_reason"] else []
+            rest += [choice["delta"]["role"]] if choice.get("delta", {}).get("role") else []
+        rest += [usage] if usage and not chunk["choices"] else []
+    return [text, ids, rest]
+
+
+def completion(**more) -> bytes:
+    choice = {
+        "index": 0,
+        "text": "a",
+        "logprobs": None,
+        "finish_reason": None,
+        "stop_reason": None,
+    } | more.pop("choice", {})
+    return (
+        b"data: " + json.dumps({"id": "cmpl-1", "created": 1, "choices": [choice]} | more).encode() + b"\n\n"
+    )
+
+
+def plain(client=NOTHING, engine=NOTHING, dialect=None, **more) -> ReplyStream:
+    return ReplyStream(dialect or Dialect(), chat=False, client=client, engine=engine, **more)
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (b"data: {not json}\n\n", "cannot be read"),
+        (b"data: <html></html>\n\n", "cannot be read"),
+        (b"data: [DONE]\n\n", "without a finish_reason"),
+        (b'data: {"detail":"x"}\n\n', "no choices"),
+        (b'data: {"error":{"message":"boom","code":500}}\n\n', "reported an error"),
+        (completion(choice={"index": 3}), "choice 3"),
+        (completion(choice={"finish_reason": "abort"}), "abort"),
+        (b"data: " + b"x" * 3000 + b"\n\n", "longer than 2000"),
+    ],
+)
+def test_what_breaks_the_protocol_is_a_failure_and_does_not_reach_the_client(event, said):
+    reply = plain(limit=2000)
+    assert reply.feed(completion()) == completion()
+    assert reply.feed(event + completion()) == b""
+    assert said in str(reply.failure)
+    assert reply.feed(completion()) == b"" and reply.end() == b""
+    assert not reply.done
+
+
+def test_the_error_object_inside_a_stream_is_kept():
+    reply = plain()
+    reply.feed(b'data: {"error":{"message":"too long","code":400}}\n\ndata: [DONE]\n\n')
+    assert json.loads(reply.error_body)["error"]["code"] == 400
+    assert not reply.done
+
+
+def test_a_page_of_html_is_a_failure_of_which_nothing_is_passed_on():
+    reply = plain()
+    assert reply.feed(b"<html>\n\n<body>busy</body>\n\n</html>\n") + reply.end() == b""
+    assert "ended before" in str(reply.failure)
+
+
+def test_comments_are_passed_on():
+    reply = plain()
+    assert reply.feed(b": ping\n\n") == b": ping\n\n"
+
+
+def test_recomputed_hands_the_request_back_without_its_chunk():
+    reply = plain(keep=True)
+    reply.feed(completion(choice={"token_ids": [4, 5]}))
+    assert (
+        reply.feed(completion(choice={"stop_reason": "recomputed", "finish_reason": "stop", "text": "b"}))
+        == b""
+    )
+    assert reply.recomputed and not reply.done and reply.failure is None
+    assert (reply.so_far().text, reply.so_far().produced) == ("a", 2)
+
+
+def test_a_stream_that_only_lacks_done_gets_it():
+    reply = plain()
+    reply.feed(completion(choice={"finish_reason": "stop"}))
+    assert reply.end() == b"data: [DONE]\n\n"
+    assert reply.done
+
+
+def test_an_engine_that_tells_nothing_is_estimated_and_corrected_by_the_usage_at_its_end():
+    for bytes_per_token, expected in ((0.0, 2), (1.0, 8)):
+        reply = plain(dialect=Dialect(counts=False), bytes_per_token=bytes_per_token)
+        reply.feed(
+            completion(choice={"text": "abcd"})
+            + completion(choice={"text": ""})
+            + completion(choice={"text": "efgh"})
+        )
+        assert reply.produced == expected and reply.estimated
+        reply.feed(completion(choice={"text": "", "finish_reason": "stop"}))
+        reply.feed(b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":5}}\n\n')
+        assert (reply.produced, reply.prompt_tokens) == (5, 3)
+
+
+def test_an_engine_without_finish_reasons_ends_with_done():
+    reply = plain(dialect=Dialect(counts=False, finish_reasons=False))
+    reply.feed(b'data: {"id":"1","choices":[{"delta":{"content":"a"},"index":0}]}\n\n')
+    assert reply.feed(b"data: [DONE]\n\n") == b"data: [DONE]\n\n"
+    assert reply.done and reply.estimated
+
+
+def test_text_the_client_does_not_have_is_not_part_of_what_it_has():
+    reply = plain(client=NOTHING, engine=ALL, keep=True)
+    reply.feed(completion(choice={"token_ids": [1], "prompt_token_ids": [9, 8]}))
+    reply.feed(completion(choice={"token_ids": [2, 3], "text": ""}))
+    before = reply.so_far()
+    assert (before.ids, before.produced, before.prompt_ids, before.text) == ((1,), 1, (9, 8), "a")
+    told = plain(client=Asked(token_ids=True), engine=ALL, keep=True)
+    told.feed(completion(choice={"token_ids": [1]}))
+    told.feed(completion(choice={"token_ids": [2, 3], "text": ""}))
+    assert (told.so_far().ids, told.so_far().produced) == ((1, 2, 3), 3)
+
+
+def test_tools_make_an_answer_more_than_text():
+    reply = ReplyStream(Dialect(), chat=True, client=NOTHING, engine=NOTHING, keep=True)
+    reply.feed(
+        b'data: {"id":"1","created":1,"choices":[{"index":0,"delta":{"tool_calls":[{"index":0}]}}]}\n\n'
+    )
+    assert not reply.so_far().plain
+
+
+def test_the_cache_is_told_by_the_usage_at_the_end():
+    reply = plain(client=USAGE, engine=USAGE)
+    reply.feed(
+        completion(choice={"finish_reason": "stop"}, usage={"prompt_tokens": 8, "completion_tokens": 1})
+    )
+    usage = {"prompt_tokens": 8, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}
+    reply.feed(b"data: " + json.dumps({"choices": [], "usage": usage}).encode() + b"\n\n")
+    assert reply.cached_tokens == 4
+
+
+def test_several_choices_get_the_fingerprint_an_earlier_stream_told():
+    end = {"finish_reason": "stop"}
+    usage = {"prompt_tokens": 8, "completion_tokens": 1}
+    reply = plain(engine=USAGE, choices=2, fingerprint=b'"vllm-1"')
+    for index in (0, 1):
+        got = reply.feed(completion(choice={"index": index} | end, usage=usage))
+        assert json.loads(got[6:])["system_fingerprint"] == "vllm-1"
+        assert "usage" not in json.loads(got[6:])

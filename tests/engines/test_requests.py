@@ -1,0 +1,136 @@
+"""What is read of a client's request, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from evenstep.engines.requests import kind_of, read_request
+from evenstep.engines.view import Asked
+from evenstep.errors import InputError
+
+CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
+PROMPT = {"model": "tiny", "prompt": "hi"}
+
+
+def read(kind: str, body: dict, **more):
+    return read_request(kind, json.dumps(body).encode(), **more)
+
+
+def test_only_posts_to_the_two_endpoints_generate():
+    assert kind_of("POST", "/v1/chat/completions?x=1") == "chat"
+    assert kind_of("POST", "/v1/completions") == "completions"
+    for method, target in (
+        ("GET", "/v1/completions"),
+        ("POST", "/v1/embeddings"),
+        ("POST", "/v1/completions/x"),
+    ):
+        assert kind_of(method, target) == "other"
+
+
+def test_a_bare_request_has_the_protocols_defaults():
+    chat = read("chat", CHAT)
+    assert (chat.model, chat.stream, chat.n, chat.slots, chat.max_tokens, chat.prompts) == (
+        "tiny",
+        False,
+        1,
+        1,
+        -1,
+        1,
+    )
+    assert chat.asked == Asked() and chat.chat and chat.user == chat.session == ""
+    assert json.loads(chat.prompt) == CHAT["messages"]
+    assert read("completions", PROMPT).max_tokens == 16
+
+
+def test_what_is_given_is_read():
+    request = read(
+        "chat",
+        CHAT
+        | {
+            "stream": True,
+            "n": 2,
+            "max_tokens": 9,
+            "max_completion_tokens": 7,
+            "min_tokens": 3,
+            "user": "u",
+            "return_token_ids": True,
+        }
+        | {"stream_options": {"include_usage": True, "continuous_usage_stats": True, "other": 1}},
+        headers={"x-session-id": "s"},
+    )
+    assert (request.n, request.slots, request.max_tokens, request.min_tokens) == (2, 2, 7, 3)
+    assert (request.user, request.session) == ("u", "s")
+    assert request.asked == Asked(usage=True, continuous=True, token_ids=True)
+    assert request.value("max_tokens") == b"9" and request.value("nothing") == b""
+
+
+def test_continuous_usage_without_usage_is_not_asked_for():
+    assert read("chat", CHAT | {"stream_options": {"continuous_usage_stats": True}}).asked == Asked()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prompts", "tokens"),
+    [("hi", 1, -1), ([1, 2, 3], 1, 3), (["a, b", "c"], 2, -1), ([[1, 2], [3]], 2, 3), ("", 1, -1)],
+)
+def test_prompts_come_in_four_forms(prompt, prompts, tokens):
+    request = read("completions", PROMPT | {"prompt": prompt, "n": 2, "best_of": 3})
+    assert (request.prompts, request.prompt_tokens, request.slots) == (prompts, tokens, 3 * prompts)
+
+
+def test_null_is_as_good_as_absent():
+    nothing = dict.fromkeys(["n", "max_tokens", "stream", "stream_options", "user", "min_tokens"])
+    assert read("chat", CHAT | nothing).slots == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "field"),
+    [
+        ("chat", {"messages": []}, "model"),
+        ("chat", {"model": "m"}, "messages"),
+        ("chat", {"model": "m", "messages": []}, "messages"),
+        ("chat", {"model": "m", "messages": "hi"}, "messages"),
+        ("chat", CHAT | {"model": 3}, "model"),
+        ("chat", CHAT | {"n": 0}, "n"),
+        ("chat", CHAT | {"n": True}, "n"),
+        ("chat", CHAT | {"n": 1e3}, "n"),
+        ("chat", CHAT | {"n": 129}, "n"),
+        ("chat", CHAT | {"max_tokens": -1}, "max_tokens"),
+        ("chat", CHAT | {"max_completion_tokens": "7"}, "max_completion_tokens"),
+        ("chat", CHAT | {"max_tokens": 2**40}, "max_tokens"),
+        ("chat", CHAT | {"stream": "yes"}, "stream"),
+        ("chat", CHAT | {"stream_options": []}, "stream_options"),
+        ("completions", {"model": "m"}, "prompt"),
+        ("completions", PROMPT | {"prompt": []}, "prompt"),
+        ("completions", PROMPT | {"prompt": 3}, "prompt"),
+        ("completions", PROMPT | {"prompt": [["a"]]}, "prompt"),
+        ("completions", PROMPT | {"n": 3, "best_of": 2}, "best_of"),
+    ],
+)
+def test_a_field_of_no_use_is_named(kind, body, field):
+    with pytest.raises(InputError) as caught:
+        read(kind, body)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"model":"a","model":"b"}',
+        b'{"model":"\xff"}',
+        b'{"a":' + b"[" * 100_000,
+        b'{"model":"m"} x',
+    ],
+)
+def test_what_is_no_object_is_refused(body):
+    with pytest.raises(InputError):
+        read_request("chat", body)
+
+
+def test_other_requests_are_not_read():
+    with pytest.raises(ValueError, match="only requests for tokens"):
+        read_request("other", b"{}")

@@ -1,0 +1,28 @@
+"""Counts of an answer that two engines gave."""
+
+from __future__ import annotations
+
+from evenstep.engines.usage import SoFar, joined, rewritten
+
+BEFORE = SoFar(b'"cmpl-1"', b"17", 5, 3, (), (), "abc", True)
+
+
+def test_what_was_produced_before_is_output_and_not_prompt():
+    usage = b'{"prompt_tokens":8,"total_tokens":10,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}'
+    assert joined(usage, BEFORE) == (
+        b'{"prompt_tokens":5,"total_tokens":10,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":4}}'
+    )
+
+
+def test_a_prompt_nobody_told_is_what_is_left():
+    unknown = SoFar(b"", b"", -1, 3, (), (), "abc", True)
+    assert joined(b'{"prompt_tokens":8,"completion_tokens":null}', unknown) == (
+        b'{"prompt_tokens":5,"completion_tokens":3,"total_tokens":8}'
+    )
+
+
+def test_a_chunk_gets_the_id_and_the_time_the_client_knows():
+    chunk = b'{"id":"cmpl-9","object":"o","created":20,"choices":[],"usage":null}'
+    assert rewritten(chunk, BEFORE) == b'{"id":"cmpl-1","object":"o","created":17,"choices":[],"usage":null}'
+    fresh = SoFar(b"", b"", -1, 0, (), (), "", True)
+    assert rewritten(chunk, fresh) == chunk
