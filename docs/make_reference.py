@@ -10,6 +10,7 @@ from pathlib import Path
 from evenstep import names
 from evenstep.cli.main import parser_of
 from evenstep.config import schema
+from evenstep.emulator.settings import EmulatorSettings
 from evenstep.experiments import leaderboard_file, sweep_file
 from evenstep.experiments.leaderboard_page import page
 from evenstep.experiments.leaderboard_picture import picture
@@ -36,6 +37,7 @@ def pages() -> dict[Path, str]:
         HERE / "cli.md": "\n".join([HEAD, *(_command(name) for name in names.members("cli"))]),
         HERE / "schemas" / "compare.json": _json(schema(CompareSettings, "evenstep compare settings")),
         HERE / "schemas" / "leaderboard.json": _json(leaderboard_file.schema()),
+        HERE / "schemas" / "emulate.json": _json(schema(EmulatorSettings, "evenstep emulate settings")),
         HERE / "schemas" / "simulate.json": _json(schema(SimulateSettings, "evenstep simulate settings")),
         HERE / "schemas" / "sweep.json": _json(sweep_file.schema()),
         HERE / "schemas" / "workload.json": _json(yaml_schema.schema()),

@@ -494,3 +494,58 @@ def pieces(draw: st.DrawFn, data: bytes, most: int = 8) -> list[bytes]:
     """The bytes cut anywhere into at most so many parts, some maybe empty."""
     cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=most - 1)))
     return [data[a:b] for a, b in pairwise([0, *cuts, len(data)])]
+
+
+@dataclass(frozen=True)
+class EmulatorStorm:
+    """A group of emulated ranks and what happens to it; None = the group is woken, if it wants to be."""
+
+    shape: Any
+    events: list[Any]
+
+
+@st.composite
+def emulator_storms(draw: st.DrawFn) -> EmulatorStorm:
+    """Arrivals, cancellations, fetches, pulls, deaths and wakings in any order, with little memory."""
+    from evenstep.emulator.group import Arrived, Cancelled, Fetched, Killed, Pulled, Revived, Shape
+    from evenstep.emulator.rank import Sequence
+
+    ranks, blocks = draw(st.integers(1, 3)), draw(st.integers(5, 12))
+    shape = Shape(
+        ranks=ranks,
+        slots=draw(st.integers(1, 4)),
+        blocks=blocks,
+        block_size=4,
+        token_budget=draw(st.sampled_from([0, 3, 9])),
+        lease_s=5.0,
+        prefix_caching=draw(st.booleans()),
+    )
+    events: list[Any] = []
+    for key in range(draw(st.integers(1, 25))):
+        prompt = draw(st.integers(1, 12))
+        chain = [1000 + 100 * draw(st.integers(0, 2)) + i for i in range(prompt // 4)]
+        one = Sequence(
+            key=key,
+            prompt=prompt,
+            max_tokens=draw(st.integers(1, 8)),
+            state=prompt,
+            chain=chain if shape.prefix_caching else [],
+            leased=draw(st.booleans()),
+        )
+        events.append(Arrived(one, draw(st.integers(0, ranks - 1)), draw(st.booleans())))
+        known = st.integers(0, key)
+        events += draw(
+            st.lists(
+                st.one_of(
+                    st.none(),
+                    st.none(),
+                    st.builds(Cancelled, known, st.just("abort")),
+                    st.builds(Pulled, known),
+                    st.builds(Fetched, known, st.booleans()),
+                    st.builds(Killed, st.tuples(st.integers(0, ranks - 1))),
+                    st.builds(Revived, st.just(tuple(range(ranks)))),
+                ),
+                max_size=4,
+            )
+        )
+    return EmulatorStorm(shape, events)

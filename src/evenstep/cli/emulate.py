@@ -1,0 +1,39 @@
+"""``evenstep emulate``: engines without accelerators, with the pace, the memory and the words of real ones."""
+
+from __future__ import annotations
+
+import argparse
+
+from evenstep.cli._flags import add_flags, settled
+
+
+class Emulate:
+    """The command."""
+
+    summary = "emulated vLLM or SGLang engines to try gateways and policies on"
+    description = (
+        "Listens like data-parallel inference engines whose ranks share a barrier: a step lasts as long as that of the\n"
+        "heaviest rank. OpenAI completions and chat, streams, /metrics, KV memory with eviction, prefill and decode roles,\n"
+        "and faults on command. Tokens are pseudo words, the same for the same prompt."
+    )
+    examples = (
+        "evenstep emulate --ranks 8 --slots 72",
+        "evenstep emulate --ranks 8 --groups 4,4 --port-per-rank --port 8100 --speed 10",
+        "evenstep emulate --role prefill --port 8200 --prefill-per-token-s 0.00005",
+        "evenstep emulate --ranks 2 --fault die:after_tokens=20,share=0.01,count=0",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        from evenstep.emulator.settings import EmulatorSettings
+
+        add_flags(parser, EmulatorSettings)
+
+    def run(self, args: argparse.Namespace) -> int:
+        from evenstep.emulator.server import serve
+        from evenstep.emulator.settings import EmulatorSettings, checked
+
+        serve(checked(settled(args, EmulatorSettings)), lambda line: print(line, flush=True))
+        return 0
+
+
+command = Emulate()

@@ -1,0 +1,277 @@
+"""One HTTP answer in the making: tokens in, bytes out, and the faults that strike in mid-stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from evenstep.emulator import tokens
+from evenstep.emulator.asked import Asked
+from evenstep.emulator.faults import Fault
+from evenstep.emulator.stopping import Stopping
+from evenstep.emulator.wording import DONE, Choice, Wording, error_body, error_event
+
+JSON, HTML, EVENTS = "application/json", "text/html; charset=utf-8", "text/event-stream; charset=utf-8"
+_PAGE = b"<html><body><h1>It works!</h1></body></html>"
+
+
+class Out(Protocol):
+    """Where an answer goes."""
+
+    paused: bool
+    resumed: Callable[[], None] | None  # called when the client reads again
+
+    def reply(
+        self, status: int, body: bytes, kind: str = JSON, headers: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """A whole answer."""
+        ...
+
+    def start(self) -> None:
+        """The head of a stream."""
+        ...
+
+    def send(self, data: bytes, *, last: bool = False) -> None:
+        """Events, in one write; `last` ends the stream cleanly."""
+        ...
+
+    def abort(self) -> None:
+        """Close without a word."""
+        ...
+
+
+class Host(Protocol):
+    """Who runs the sequences of an answer."""
+
+    def stop(self, key: int, finish: str) -> None:
+        """No more of this sequence."""
+        ...
+
+    def strike(self, rank: int, fault: Fault) -> None:
+        """A rank, or its group, dies."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """One sequence of an answer; `ids` and `text` are what has not been sent."""
+
+    key: int
+    index: int
+    prompt: Sequence[int] | None
+    stopping: Stopping | None
+    ids: list[int] = field(default_factory=list[int])
+    text: str = ""
+    finish: str | None = None
+    stop_reason: str | int | None = None
+    begun: bool = False
+    told: bool = False
+
+
+class Answer:
+    """One answer.
+
+    Args:
+        asked: the request.
+        wording: its bytes.
+        out: where they go.
+        host: who makes the tokens.
+        fault: what goes wrong, if anything.
+        rank: the rank that works on it.
+        keys: names of its sequences, in order of their index.
+    """
+
+    def __init__(
+        self,
+        asked: Asked,
+        wording: Wording,
+        out: Out,
+        host: Host,
+        fault: Fault | None,
+        rank: int,
+        keys: Sequence[int],
+    ) -> None:
+        self.asked, self.rank, self.transfer = asked, rank, dict[str, Any]()
+        self.cached_tokens = 0
+        self._wording, self._out, self._host, self._fault = wording, out, host, fault
+        self._count = 0
+        self._silent = False
+        self._garbage = b""
+        self.over = False
+        out.resumed = self.flush
+        self.parts = [
+            Part(
+                key,
+                index,
+                asked.prompts[index // asked.n].tolist() if asked.return_ids else None,
+                Stopping(asked.stop) if asked.stop else None,
+            )
+            for index, key in enumerate(keys)
+        ]
+
+    def begin(self) -> bool:
+        """What comes before any token; False if the answer is over with that."""
+        kind = None if self._fault is None or self._fault.after_tokens else self._fault.fault
+        if kind == "status":
+            self._status()
+        elif kind == "html":
+            self._out.reply(200, _PAGE, HTML)
+        elif kind == "empty" or (kind == "cut" and not self.asked.stream):
+            half = b"" if kind == "empty" else b'{"id":"cmpl-cut","object":"text_comp'
+            self._out.reply(200, half, EVENTS if self.asked.stream else JSON)
+        elif kind == "refuse":
+            self._out.abort()
+        elif kind == "stall":
+            self._silent = True
+            return True
+        else:
+            if self.asked.stream:
+                self._out.start()
+            return True
+        self.over = True
+        return False
+
+    def produced(self, part: Part, token: int, finish: str | None) -> None:
+        """A token of one sequence; nothing is sent before `flush`."""
+        if self.over or self._silent or part.finish is not None:
+            return
+        self._count += 1
+        if self._fault is not None and self._count > self._fault.after_tokens and self._trips(part):
+            return
+        part.ids.append(token)
+        if part.stopping is not None:
+            shown, stop = part.stopping.feed(tokens.TEXT[token])
+            part.text += shown
+            if stop is not None:
+                part.stop_reason = stop
+                if finish is None:
+                    self._host.stop(part.key, "stop")
+                finish = "stop"
+            elif finish is not None:
+                part.text += part.stopping.rest()
+        if finish == "stop" and part.stop_reason is None and token != tokens.END:
+            part.stop_reason = token
+        part.finish = finish
+
+    def flush(self) -> None:
+        """Send what is new, in one write; nothing while the client does not read: later it comes in fewer events."""
+        if self.over or self._silent or (self._out.paused and self.asked.stream):
+            return
+        done = all(part.finish is not None for part in self.parts)
+        if not self.asked.stream:
+            if done:
+                self.over = True
+                self._out.reply(200, self._whole())
+            return
+        events = [self._garbage] if self._garbage else []
+        self._garbage = b""
+        for part in self.parts:
+            if not part.told and (part.ids or part.finish is not None):
+                events += self._events(part)
+        if done:
+            if self.asked.usage_last:
+                events.append(self._wording.usage_event(self._count, self.cached_tokens))
+            events.append(DONE)
+        if events:
+            self.over = done
+            self._out.send(events[0] if len(events) == 1 else b"".join(events), last=done)
+
+    def fail(self, message: str) -> None:
+        """The engine gives up on it: an error event, or an error object."""
+        if self.over:
+            return
+        self.over = True
+        if self.asked.stream:
+            self._out.send(error_event(message) + DONE, last=True)
+        else:
+            self._out.reply(500, error_body(500, message))
+
+    def die(self) -> None:
+        """The process that answered is gone."""
+        if not self.over:
+            self.over = True
+            self._out.abort()
+
+    def _events(self, part: Part) -> list[bytes]:
+        events: list[bytes] = []
+        if not part.begun and self.asked.chat:
+            events.append(self._wording.role_event(part.index, part.prompt or ()))
+        text = (
+            part.text if part.stopping is not None else tokens.text_of(part.ids) if len(part.ids) != 1 else ""
+        )
+        prompt = None if part.begun else part.prompt
+        choice = Choice(part.index, part.ids, text, part.finish, part.stop_reason, prompt)
+        if part.finish is not None and self._wording.ends_apart:
+            events.append(self._wording.event(Choice(part.index, part.ids, text, prompt=prompt), self._count))
+            events.append(self._wording.finish_event(choice, self._count))
+        else:
+            events.append(self._wording.event(choice, self._count))
+        part.begun, part.told = True, part.finish is not None
+        part.ids, part.text = [], ""
+        return events
+
+    def _whole(self) -> bytes:
+        choices = [
+            Choice(
+                part.index,
+                part.ids,
+                part.text if part.stopping is not None else tokens.text_of(part.ids),
+                part.finish,
+                part.stop_reason,
+                part.prompt,
+            )
+            for part in self.parts
+        ]
+        body = self._wording.whole(choices, self.cached_tokens, self.transfer or None)
+        cut = self._fault is not None and self._fault.fault in ("cut", "malformed")
+        return body[: len(body) // 2] if cut else body
+
+    def _trips(self, part: Part) -> bool:
+        """The fault strikes instead of a token; False if the token comes all the same."""
+        fault = self._fault
+        assert fault is not None
+        if not self.asked.stream and fault.fault in ("cut", "malformed"):
+            return False  # the body will show it
+        self._fault = None
+        self.flush()
+        match fault.fault:
+            case "die":
+                self._drop()
+                self._out.abort()
+            case "stall":
+                self._silent = True
+            case "kill-rank" | "kill-group":
+                self._host.strike(self.rank, fault)
+            case "cut":
+                self._drop()
+                self._out.send(b"", last=True)
+            case "error-event":
+                self._drop(over=False)
+                self.fail("the engine was told to fail")
+            case "recomputed":
+                for other in self.parts:
+                    if other.finish is None:
+                        self._host.stop(other.key, "stop")
+                        other.finish, other.stop_reason = "stop", "recomputed"
+            case "malformed":
+                self._garbage = b'data: {"id": "cmpl-malformed", "choices": [{"index": 0, "te\n\n'
+                return False
+            case _:
+                return False
+        return True
+
+    def _drop(self, *, over: bool = True) -> None:
+        self.over = over
+        for part in self.parts:
+            self._host.stop(part.key, "abort")
+
+    def _status(self) -> None:
+        assert self._fault is not None
+        headers: list[tuple[str, str]] = []
+        if self._fault.retry_after_s:
+            headers.append(("Retry-After", str(self._fault.retry_after_s)))
+        if self._fault.location:
+            headers.append(("Location", self._fault.location))
+        body = error_body(self._fault.status, "the engine was told to fail")
+        self._out.reply(self._fault.status, body, JSON, headers)

@@ -1,0 +1,249 @@
+"""What a client asks an engine for: the body of a completion or a chat, read strictly where it matters here.
+
+Fields an engine knows and this one does not act on (sampling, tools, penalties) are accepted and ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from evenstep.emulator import tokens
+from evenstep.errors import EvenstepError, InputError
+from evenstep.request import I8
+
+
+class RefusedError(EvenstepError):
+    """A request the engine answers with an error object.
+
+    Args:
+        status: HTTP status.
+        message: what is wrong.
+        param: the field, where one is to blame.
+    """
+
+    def __init__(self, status: int, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param = status, message, param
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+
+
+class _Body(msgspec.Struct, kw_only=True):
+    model: str | None = None
+    n: int | None = 1
+    stream: bool | None = False
+    stream_options: _StreamOptions | None = None
+    max_tokens: int | None = None
+    min_tokens: int | None = 0
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool | None = False
+    temperature: float | None = None
+    seed: int | None = None
+    return_token_ids: bool | None = False
+    kv_transfer_params: dict[str, Any] | None = None
+    data_parallel_rank: int | None = None
+    routed_dp_rank: int | None = None
+
+
+class _Completion(_Body):
+    prompt: str | list[str | int | list[int]]
+    logprobs: int | None = None
+    echo: bool | None = False
+    best_of: int | None = None
+
+
+class _Chat(_Body):
+    messages: list[_Message]
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = False
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """One request, understood.
+
+    Args:
+        chat: chat or completion.
+        prompts: ids of each prompt; each is answered `n` times.
+        n: answers a prompt.
+        max_tokens, min_tokens: bounds of each answer.
+        stream: whether tokens come as they are made.
+        usage_last: whether a stream tells usage in a last event.
+        usage_each: whether it tells usage in each.
+        stop: texts that end an answer.
+        stop_ids: tokens that end it.
+        ends: whether the model may end it.
+        seed: of sampled answers; None = greedy.
+        logprobs: whether log probabilities are asked for.
+        return_ids: whether token ids are.
+        transfer: ``kv_transfer_params`` as they came.
+        rank: the rank the body names, if any.
+    """
+
+    chat: bool
+    prompts: tuple[I8, ...]
+    n: int
+    max_tokens: int
+    min_tokens: int
+    stream: bool
+    usage_last: bool
+    usage_each: bool
+    stop: tuple[str, ...]
+    stop_ids: frozenset[int]
+    ends: bool
+    seed: int | None
+    logprobs: bool
+    return_ids: bool
+    transfer: dict[str, Any]
+    rank: int | None
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all prompts."""
+        return sum(int(prompt.size) for prompt in self.prompts)
+
+    @property
+    def leaves_kv(self) -> bool:
+        """A prefill leg: another engine will fetch the KV."""
+        return self.transfer.get("do_remote_decode") is True
+
+    @property
+    def brings_kv(self) -> bool:
+        """A decode leg: the KV is at another engine."""
+        return self.transfer.get("do_remote_prefill") is True
+
+
+def asked(body: bytes, *, chat: bool, model: str, longest: int, each_alone: bool = False) -> Asked:
+    """Read a body.
+
+    Args:
+        body: JSON as it came.
+        chat: ``/v1/chat/completions``, else ``/v1/completions``.
+        model: the served model's name.
+        longest: tokens of prompt and answer that the engine holds.
+        each_alone: whether ``continuous_usage_stats`` works without ``include_usage``, as in SGLang.
+
+    Raises:
+        RefusedError: not JSON, a field that does not fit, another model, or more tokens than the engine holds.
+    """
+    kind = _Chat if chat else _Completion
+    try:
+        read = msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        _, _, place = str(error).partition(" - at `$")
+        raise RefusedError(400, str(error), place.strip(".`") or None) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RefusedError(400, f"The body is not JSON: {error}") from None
+    if read.model is not None and read.model != model:
+        raise RefusedError(404, f"The model `{read.model}` does not exist.", "model")
+    try:
+        prompts = _chat_prompt(read) if isinstance(read, _Chat) else _prompts(read)
+    except (InputError, msgspec.ValidationError) as error:
+        raise RefusedError(400, str(error), "prompt") from None
+    _check(read, prompts)
+    size = max(int(prompt.size) for prompt in prompts)
+    options = read.stream_options or _StreamOptions()
+    return Asked(
+        chat=chat,
+        prompts=prompts,
+        n=1 if read.n is None else read.n,
+        max_tokens=_max_tokens(read, size, longest),
+        min_tokens=read.min_tokens or 0,
+        stream=bool(read.stream),
+        usage_last=bool(options.include_usage),
+        usage_each=bool(options.continuous_usage_stats) and (each_alone or bool(options.include_usage)),
+        stop=_stops(read.stop),
+        stop_ids=frozenset(read.stop_token_ids or ()),
+        ends=not read.ignore_eos,
+        seed=None if read.temperature == 0 else read.seed,
+        logprobs=read.logprobs is not None and read.logprobs is not False,
+        return_ids=bool(read.return_token_ids),
+        transfer=read.kv_transfer_params or {},
+        rank=read.data_parallel_rank if read.routed_dp_rank is None else read.routed_dp_rank,
+    )
+
+
+def _check(read: _Completion | _Chat, prompts: tuple[I8, ...]) -> None:
+    if read.n is not None and not 1 <= read.n <= 128:
+        raise RefusedError(400, f"n must be in 1..128, got {read.n}.", "n")
+    if read.min_tokens is not None and read.min_tokens < 0:
+        raise RefusedError(400, f"min_tokens must be >= 0, got {read.min_tokens}.", "min_tokens")
+    if not prompts or any(prompt.size == 0 for prompt in prompts):
+        raise RefusedError(400, "The prompt has no tokens.", "prompt")
+    if isinstance(read, _Completion) and read.echo:
+        raise RefusedError(400, "echo is not emulated.", "echo")
+    if isinstance(read, _Completion) and read.best_of is not None and read.best_of != (read.n or 1):
+        raise RefusedError(400, "best_of other than n is not emulated.", "best_of")
+
+
+def _prompts(read: _Completion) -> tuple[I8, ...]:
+    """Ids of every prompt of a completion: one text, one list of ids, or a list of either."""
+    given = read.prompt
+    if isinstance(given, str):
+        return (np.array(tokens.tokenise(given), np.int64),)
+    single = [one for one in given if isinstance(one, int)]
+    if len(single) == len(given):
+        return (tokens.ids_of(single, "prompt"),)
+    if single:
+        raise RefusedError(400, "A list of prompts holds texts or lists of token ids.", "prompt")
+    many = [tokens.tokenise(one) if isinstance(one, str) else one for one in given]
+    return tuple(tokens.ids_of(one, "prompt") for one in many if not isinstance(one, int))
+
+
+def _chat_prompt(read: _Chat) -> tuple[I8, ...]:
+    """Ids of the rendered chat, or those that ``kv_transfer_params.prompt_token_ids`` gives in its place."""
+    given = (read.kv_transfer_params or {}).get("prompt_token_ids")
+    if given is not None:
+        return (tokens.ids_of(msgspec.convert(given, list[int]), "prompt_token_ids"),)
+    if not read.messages:
+        return ()
+    texts = [f" <{one.role}>{_content(one)}" for one in read.messages]
+    if read.add_generation_prompt and not read.continue_final_message:
+        texts.append(" <assistant>")
+    return (np.array(tokens.tokenise("".join(texts)), np.int64),)
+
+
+def _content(message: _Message) -> str:
+    if message.content is None or isinstance(message.content, str):
+        return message.content or ""
+    parts = [part.get("text") for part in message.content]
+    if not all(isinstance(part, str) for part in parts):
+        raise RefusedError(400, "Only text parts are emulated.", "messages")
+    return "".join(map(str, parts))
+
+
+def _max_tokens(read: _Completion | _Chat, size: int, longest: int) -> int:
+    """Bound of an answer: 16 for a completion that names none, what the engine holds for a chat, as in vLLM."""
+    wish = read.max_tokens
+    if isinstance(read, _Chat) and read.max_completion_tokens is not None:
+        wish = read.max_completion_tokens
+    if wish is None:
+        wish = max(1, longest - size) if isinstance(read, _Chat) else min(16, max(1, longest - size))
+    if wish < 1:
+        raise RefusedError(400, f"max_tokens must be at least 1, got {wish}.", "max_tokens")
+    if size + wish > longest:
+        said = f"This model's maximum context length is {longest} tokens; the request asks for {size + wish} "
+        raise RefusedError(400, f"{said}({size} in the prompt, {wish} for the answer).", "max_tokens")
+    return wish
+
+
+def _stops(given: str | list[str] | None) -> tuple[str, ...]:
+    texts = (given,) if isinstance(given, str) else tuple(given or ())
+    if "" in texts:
+        raise RefusedError(400, "stop cannot contain an empty string.", "stop")
+    return texts

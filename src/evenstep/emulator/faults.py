@@ -1,0 +1,155 @@
+"""What an emulated engine can be told to do wrong, and to which requests.
+
+A fault is written as text, ``die:after_tokens=5,count=3``, or sent as a JSON object with a ``fault`` key. Each request to a
+generation endpoint takes the first fault that is on, concerns its rank, and hits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, get_args
+
+from evenstep import names, streams
+from evenstep.errors import InputError, nearest
+
+Kind: TypeAlias = Literal[
+    "refuse", "stall", "die", "kill-rank", "kill-group", "status", "malformed", "html", "empty", "cut", "error-event",
+    "recomputed", "slow-metrics",
+]  # fmt: skip
+
+#: What each does, for `--help` and the reference.
+MEANING: dict[str, str] = {
+    "refuse": "close the connection when a request comes, without an answer",
+    "stall": "take the request and fall silent: before the head, or after after_tokens tokens",
+    "die": "close the connection in mid-stream, after after_tokens tokens",
+    "kill-rank": "the rank dies after after_tokens tokens; its group's other ranks follow peers_after_s later",
+    "kill-group": "every rank of the group dies after after_tokens tokens",
+    "status": "answer with this HTTP status and an error object, or, for 3xx, with a location",
+    "malformed": "one event that is not JSON after after_tokens tokens; the stream goes on",
+    "html": "200 with a page of HTML",
+    "empty": "200 with nothing in it",
+    "cut": "a clean end too early: half a JSON object, or a stream without its end after after_tokens tokens",
+    "error-event": "an error event after after_tokens tokens, and the end of the stream",
+    "recomputed": "a finish with stop_reason recomputed after after_tokens tokens, as vllm-ascend evicts",
+    "slow-metrics": "/metrics answers after seconds",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing to do wrong.
+
+    Args:
+        fault: which, a key of `MEANING`.
+        rank: rank it concerns; -1 = any.
+        count: requests it hits before it is over; 0 = no limit.
+        share: share of requests it hits, drawn from the emulator's seed and the request's number.
+        after_tokens: tokens that still come out before it.
+        status: HTTP status of a ``status`` fault.
+        retry_after_s: Retry-After of a ``status`` fault; 0 = none.
+        location: where a ``status`` fault of 3xx points.
+        seconds: delay of ``slow-metrics``.
+        peers_after_s: wall-clock seconds until a killed rank's group notices.
+        down_s: wall-clock seconds after which killed ranks come back, empty; 0 = never.
+
+    Raises:
+        InputError: a value out of range.
+    """
+
+    fault: Kind
+    rank: int = -1
+    count: int = 1
+    share: float = 1.0
+    after_tokens: int = 0
+    status: int = 503
+    retry_after_s: int = 0
+    location: str = ""
+    seconds: float = 5.0
+    peers_after_s: float = 6.0
+    down_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise InputError(self.fault, "share", self.share, "a number in 0..1")
+        if not 300 <= self.status <= 599:
+            raise InputError(self.fault, "status", self.status, "an HTTP status in 300..599")
+        for name in ("count", "after_tokens", "retry_after_s", "seconds", "peers_after_s", "down_s"):
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                raise InputError(self.fault, name, value, "a number >= 0")
+        if "\r" in self.location or "\n" in self.location:
+            raise InputError(self.fault, "location", self.location, "one line")
+
+
+def fault_of(given: str | Mapping[str, Any], ranks: int) -> Fault:
+    """A fault from text or from a JSON object.
+
+    Raises:
+        InputError: an unknown kind or option, a value that does not fit, or no such rank.
+    """
+    if isinstance(given, str):
+        options: dict[str, Any] = dict(names.parse(given))
+        kind = options.pop("name")
+    else:
+        options = dict(given)
+        kind = options.pop("fault", "missing")
+    if kind not in get_args(Kind):
+        raise InputError("fault", "fault", kind, "a known fault", nearest(str(kind), get_args(Kind)))
+    found: Fault = names.make(Fault, {**options, "fault": kind}, where=str(kind))
+    if not -1 <= found.rank < ranks:
+        raise InputError(kind, "rank", found.rank, f"a rank in 0..{ranks - 1}, or -1 for any")
+    return found
+
+
+class Faults:
+    """The faults that are on, oldest first."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._on: list[Fault] = []
+        self._asked = 0
+
+    def add(self, fault: Fault) -> None:
+        """Switch one on."""
+        self._on.append(fault)
+
+    def clear(self) -> None:
+        """Switch all off."""
+        self._on.clear()
+
+    def listed(self) -> list[Fault]:
+        """Those that are on, each with what is left of its count."""
+        return list(self._on)
+
+    def hit(self, rank: int) -> Fault | None:
+        """The fault that the next request to this rank meets."""
+        if not self._on:
+            return None
+        self._asked += 1
+        for index, fault in enumerate(self._on):
+            if fault.fault == "slow-metrics" or fault.rank not in (-1, rank):
+                continue
+            if fault.share < 1 and _drawn(self._seed, self._asked, index) >= fault.share:
+                continue
+            return self._used(index)
+        return None
+
+    def metrics_delay_s(self) -> float:
+        """How long ``/metrics`` has to wait."""
+        for index, fault in enumerate(self._on):
+            if fault.fault == "slow-metrics":
+                return self._used(index).seconds
+        return 0.0
+
+    def _used(self, index: int) -> Fault:
+        fault = self._on[index]
+        if fault.count == 1:
+            del self._on[index]
+        elif fault.count > 1:
+            self._on[index] = replace(fault, count=fault.count - 1)
+        return fault
+
+
+def _drawn(seed: int, asked: int, index: int) -> float:
+    return float(streams.uniform(seed, "fault", asked, index))

@@ -1,0 +1,307 @@
+"""The host of the emulated ranks: it stamps events with engine time, wakes the groups, and carries tokens to answers.
+
+Engine time is wall-clock time since the start, times `speed`. A group that is woken late goes on from the time it should
+have been woken at, so that the pace is right on average; when it is late by more than a step it goes on from now, and the
+step is counted as late (``evenstep:late_steps_total``): the machine is too slow for what is asked of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evenstep.emulator import tokens
+from evenstep.emulator.answer import Answer, Out, Part
+from evenstep.emulator.asked import Asked, RefusedError
+from evenstep.emulator.faults import Fault, Faults, fault_of
+from evenstep.emulator.group import (
+    Action,
+    Arrived,
+    Cancelled,
+    Due,
+    Event,
+    Fetched,
+    Group,
+    Killed,
+    Lost,
+    Produced,
+    Pulled,
+    Revived,
+    Wake,
+)  # fmt: skip
+from evenstep.emulator.rank import Rank
+from evenstep.emulator.rank import Sequence as Work
+from evenstep.emulator.settings import EmulatorSettings
+from evenstep.emulator.transfer import Transfer
+from evenstep.emulator.wording import Wording
+
+_SALT = 0x2545F4914F6CDD1D
+
+
+@dataclass(slots=True, eq=False)
+class Timed:
+    """A group, the number of its first rank, and when it wants to be woken."""
+
+    group: Group
+    first: int
+    wish: asyncio.TimerHandle | None = None
+    late_steps: int = 0
+
+
+class Fleet:
+    """All ranks of one process.
+
+    Args:
+        settings: checked settings.
+        loop: the loop whose clock it lives by.
+        address: host and port other engines fetch KV from.
+    """
+
+    def __init__(
+        self, settings: EmulatorSettings, loop: asyncio.AbstractEventLoop, address: tuple[str, int]
+    ) -> None:
+        self.settings, self._loop = settings, loop
+        self.faults = Faults(settings.seed)
+        for text in settings.faults:
+            self.faults.add(fault_of(text, settings.ranks))
+        self.timed: list[Timed] = []
+        self._home: list[Timed] = []
+        for size in settings.sizes:
+            self.timed.append(Timed(Group(settings.shape(size), settings.step_time()), len(self._home)))
+            self._home += [self.timed[-1]] * size
+        self.transfer = Transfer(settings.seed, address, self.pulled)
+        self.ranks_changed: Callable[[], None] = lambda: None
+        self._start_s = loop.time()
+        self._created = int(time.time())
+        self._seed_state = tokens.drawn(settings.seed)
+        self._keys = 0
+        self._parts: dict[int, tuple[Answer, Part]] = {}
+        self._dirty: list[Answer] = []
+        self._fetches: set[asyncio.Task[None]] = set()
+
+    @property
+    def now_s(self) -> float:
+        """Engine seconds since the start."""
+        return (self._loop.time() - self._start_s) * self.settings.speed
+
+    @property
+    def created(self) -> int:
+        """Unix time of the start."""
+        return self._created
+
+    def rank(self, number: int) -> Rank:
+        """A rank by its number in the fleet."""
+        timed = self._home[number]
+        return timed.group.ranks[number - timed.first]
+
+    def timed_of(self, number: int) -> Timed:
+        """The group of a rank."""
+        return self._home[number]
+
+    def lightest(self, ranks: Sequence[int]) -> int:
+        """The rank that takes what names none, by vLLM's own score: four times those that wait plus those that run.
+
+        Raises:
+            ConnectionError: all are dead.
+        """
+        alive = [number for number in ranks if not self.rank(number).dead]
+        if not alive:
+            raise ConnectionError("all ranks are dead")
+        return min(alive, key=lambda n: 4 * len(self.rank(n).waiting) + len(self.rank(n).running))
+
+    def submit(self, asked: Asked, rank: int, request_id: str, out: Out) -> Answer | None:
+        """Start an answer; None where it is over at once.
+
+        Args:
+            asked: the request.
+            rank: the rank that works on it.
+            request_id: what the client calls it, or a name of ours.
+            out: where it goes.
+
+        Raises:
+            RefusedError: ``kv_transfer_params`` that do not say where the KV is.
+        """
+        source = self.transfer.source(asked) if asked.brings_kv and self.settings.role != "prefill" else None
+        first = self._keys
+        self._keys += len(asked.prompts) * asked.n
+        keys = range(first, self._keys)
+        name = f"chatcmpl-{request_id}" if asked.chat else f"cmpl-{request_id}"
+        wording = Wording(asked, self.settings.dialect, name, int(time.time()), self.settings.model)
+        answer = Answer(asked, wording, out, self, self.faults.hit(rank), rank, keys)
+        if not answer.begin():
+            return None
+        timed = self._home[rank]
+        leaves = asked.leaves_kv and self.settings.role != "decode"
+        works = [self._work(asked, part, leaves=leaves) for part in answer.parts]
+        for part, work in zip(answer.parts, works, strict=True):
+            self._parts[part.key] = (answer, part)
+            self._tell(timed, Arrived(work, rank - timed.first, source is not None))
+        if source is not None:
+            self._fetch(source, works, timed, int(asked.prompts[0].size))
+        if leaves:
+            answer.transfer = self.transfer.left(name, works[0], self.settings)
+        return answer
+
+    def gone(self, answer: Answer) -> None:
+        """The client has left."""
+        answer.over = True
+        for part in answer.parts:
+            self.stop(part.key, "abort")
+
+    def stop(self, key: int, finish: str) -> None:
+        """No more of a sequence."""
+        if key in self._parts:
+            answer, _ = self._parts.pop(key)
+            self._tell(self._home[answer.rank], Cancelled(key, finish))
+
+    def strike(self, rank: int, fault: Fault) -> None:
+        """A rank dies, and with it, sooner or later, its group."""
+        timed = self._home[rank]
+        group = range(timed.first, timed.first + len(timed.group.ranks))
+        if fault.fault == "kill-group":
+            self.kill(list(group))
+        else:
+            self.kill([rank])
+            peers = [number for number in group if number != rank]
+            self._loop.call_later(fault.peers_after_s, self._end_peers, peers)
+        if fault.down_s > 0:
+            self._loop.call_later(fault.down_s + fault.peers_after_s, self.revive, list(group))
+
+    def kill(self, ranks: Sequence[int]) -> None:
+        """Ranks die: their connections break, and new ones are not answered."""
+        for number in ranks:
+            timed = self._home[number]
+            self._tell(timed, Killed((number - timed.first,)))
+        self.ranks_changed()
+
+    def revive(self, ranks: Sequence[int] | None = None) -> None:
+        """Dead ranks, or these of them, start again."""
+        for number in range(self.settings.ranks) if ranks is None else ranks:
+            timed = self._home[number]
+            self._tell(timed, Revived((number - timed.first,)))
+        self.ranks_changed()
+
+    def pulled(self, key: int, begun: int) -> bool:
+        """Give the KV of a finished sequence away; False if it is not there, or is that of another prompt."""
+        for timed in self.timed:
+            timed.group.expire(self.now_s)
+            one = timed.group.leased(key)
+            if one is not None and one.begun == begun:
+                self._tell(timed, Pulled(key))
+                return True
+        return False
+
+    def close(self) -> None:
+        """Stop waking."""
+        for timed in self.timed:
+            if timed.wish is not None:
+                timed.wish.cancel()
+        for task in self._fetches:
+            task.cancel()
+
+    def _work(self, asked: Asked, part: Part, *, leaves: bool) -> Work:
+        prompt = asked.prompts[part.index // asked.n]
+        settings = self.settings
+        sample = part.index % asked.n
+        salt = tokens.drawn(asked.seed & (2**64 - 1)) if asked.seed is not None else 0
+        return Work(
+            key=part.key,
+            prompt=int(prompt.size),
+            max_tokens=asked.max_tokens,
+            min_tokens=asked.min_tokens,
+            ends=asked.ends,
+            stop_ids=asked.stop_ids,
+            state=tokens.state_of(prompt, self._seed_state),
+            salt=salt + sample * _SALT,
+            chain=tokens.blocks_of(prompt, settings.block_size, self._seed_state)
+            if settings.prefix_caching
+            else [],
+            leased=leaves,
+        )
+
+    def _fetch(self, source: tuple[str, int, str], works: Sequence[Work], timed: Timed, size: int) -> None:
+        async def fetch() -> None:
+            found = await self.transfer.fetch(source, works[0].begun)
+            for work in works:
+                self._tell(timed, Fetched(work.key, found))
+
+        task = self._loop.create_task(fetch())
+        self._fetches.add(task)
+        task.add_done_callback(self._fetches.discard)
+
+    def _end_peers(self, peers: Sequence[int]) -> None:
+        alive = [number for number in peers if not self.rank(number).dead]
+        for answer in {id(a): a for a, _ in self._parts.values() if a.rank in alive}.values():
+            answer.fail("the engine core died: a rank of its group is gone")
+        self.kill(alive)
+
+    def _tell(self, timed: Timed, event: Event, now_s: float | None = None) -> None:
+        self._act(timed, timed.group.handle(event, self.now_s if now_s is None else now_s))
+
+    def _due(self, timed: Timed, at_s: float) -> None:
+        timed.wish = None
+        now_s = self.now_s
+        if now_s - at_s > max(timed.group.step_s, 1e-3 * self.settings.speed):
+            timed.late_steps += 1
+            at_s = now_s
+        self._tell(timed, Due(), at_s)
+        dirty, self._dirty = self._dirty, []
+        for answer in dirty:
+            answer.flush()
+
+    def _act(self, timed: Timed, actions: list[Action]) -> None:
+        parts, dirty = self._parts, self._dirty
+        for action in actions:
+            if type(action) is Produced:
+                found = parts.get(action.key)
+                if found is None:
+                    continue  # stopped by another answer's fault in this very step
+                answer, part = found
+                if action.finish is not None:
+                    del parts[action.key]
+                answer.produced(part, action.token, action.finish)
+                dirty.append(answer)
+            elif type(action) is Wake:
+                if timed.wish is not None:
+                    timed.wish.cancel()
+                at = self._start_s + action.at_s / self.settings.speed
+                timed.wish = self._loop.call_at(at, self._due, timed, action.at_s)
+            elif type(action) is Lost:
+                self._lost(action)
+
+    def _lost(self, action: Lost) -> None:
+        found = self._parts.pop(action.key, None)
+        if found is None:
+            return
+        answer, _ = found
+        if action.reason == "kv":
+            answer.fail("the KV cache of the prompt could not be fetched")
+        else:
+            answer.die()
+
+
+def rank_of(asked: Asked, header: str | None, ranks: Sequence[int]) -> int | None:
+    """The rank a request names in its header or body; None where it names none.
+
+    Args:
+        asked: the request.
+        header: ``X-data-parallel-rank``.
+        ranks: ranks behind this port.
+
+    Raises:
+        RefusedError: no such rank here.
+    """
+    if header is None and asked.rank is None:
+        return None
+    if header is not None and not header.strip().isdecimal():
+        raise RefusedError(
+            400, f"X-data-parallel-rank is {header!r}; expected a rank.", "X-data-parallel-rank"
+        )
+    named = int(header) if header is not None else asked.rank
+    if named is None or not 0 <= named < len(ranks):
+        raise RefusedError(
+            400, f"data parallel rank {named} is not in 0..{len(ranks) - 1}.", "data_parallel_rank"
+        )
+    return ranks[named]

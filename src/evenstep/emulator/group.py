@@ -1,0 +1,344 @@
+"""A barrier group of emulated ranks as a plain state machine: events in, actions out; no clock, no sockets.
+
+All ranks of a group step together. A step lasts ``overhead(ranks) + max over ranks of (local seconds of the rank's KV
+tokens + prefill seconds of the prompt tokens it computes)``; its tokens appear at its end. The load of a rank is measured
+as in `evenstep.sim.cluster`: a request in its j-th decode step holds its prompt and j - 1 tokens. An idle group starts a
+step when something arrives; what arrives during a step joins the next.
+
+Times are engine seconds. The host stamps every event with ``now_s`` and sends `Due` when the time of the last `Wake` has
+come.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from evenstep.cost.view import StepTime
+from evenstep.emulator import tokens
+from evenstep.emulator.memory import Memory
+from evenstep.emulator.rank import Rank, Sequence
+from evenstep.request import F8
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the ranks of a group are.
+
+    Args:
+        ranks: ranks in the group.
+        slots: requests a rank runs at a time.
+        blocks: KV blocks a rank.
+        block_size: KV tokens a block.
+        token_budget: tokens a rank computes in a step at most; 0 = no limit.
+        prefill_per_token_s: seconds a prompt token adds to its rank's part of a step.
+        mean_output_tokens: answers that may end by themselves do so after so many tokens on average; 0 = never.
+        lease_s: seconds that the KV of a prefilled prompt waits to be fetched.
+        prefix_caching: whether ranks keep prompt blocks for later requests.
+    """
+
+    ranks: int
+    slots: int
+    blocks: int
+    block_size: int = 16
+    token_budget: int = 0
+    prefill_per_token_s: float = 0.0
+    mean_output_tokens: float = 0.0
+    lease_s: float = 30.0
+    prefix_caching: bool = False
+
+
+class Arrived(NamedTuple):
+    """A sequence reached a rank; with `awaits` its KV has to be fetched first."""
+
+    sequence: Sequence
+    rank: int
+    awaits: bool = False
+
+
+class Fetched(NamedTuple):
+    """The KV of a sequence that awaited it is here, or, with `found` False, could not be had."""
+
+    key: int
+    found: bool
+
+
+class Pulled(NamedTuple):
+    """Another engine has fetched what a finished sequence left; its blocks are free."""
+
+    key: int
+
+
+class Cancelled(NamedTuple):
+    """Nobody wants more of a sequence: the client is gone (abort), or a stop text is complete (stop)."""
+
+    key: int
+    finish: str = "abort"
+
+
+class Killed(NamedTuple):
+    """Ranks die, with all they have."""
+
+    ranks: tuple[int, ...]
+
+
+class Revived(NamedTuple):
+    """Dead ranks start again, empty."""
+
+    ranks: tuple[int, ...]
+
+
+class Due(NamedTuple):
+    """The time of the last `Wake` has come."""
+
+
+class Produced(NamedTuple):
+    """A sequence has one token more; with a `finish` (stop, length) it was the last."""
+
+    key: int
+    token: int
+    finish: str | None
+
+
+class Lost(NamedTuple):
+    """A sequence is gone: its rank is dead, or its KV could not be fetched."""
+
+    key: int
+    reason: str
+
+
+class Wake(NamedTuple):
+    """Send `Due` at this engine time; it takes the place of an earlier wish."""
+
+    at_s: float
+
+
+Event: TypeAlias = Arrived | Fetched | Pulled | Cancelled | Killed | Revived | Due
+Action: TypeAlias = Produced | Lost | Wake
+
+
+class Group:
+    """Ranks that share a barrier."""
+
+    def __init__(self, shape: Shape, step_time: StepTime) -> None:
+        self.shape, self._step_time = shape, step_time
+        self.ranks = [
+            Rank(
+                shape.slots,
+                Memory(shape.blocks, shape.block_size, sharing=shape.prefix_caching),
+                shape.token_budget,
+            )
+            for _ in range(shape.ranks)
+        ]
+        self._overhead_s = step_time.overhead_seconds(shape.ranks)
+        self._end_bits = int(2**64 / shape.mean_output_tokens) if shape.mean_output_tokens >= 1 else 0
+        self._live: dict[int, Sequence] = {}
+        self._awaiting: set[int] = set()
+        self._leases: dict[int, tuple[Sequence, float]] = {}
+        self._wake_s = math.inf
+        self._stepping = False
+        self.steps = 0
+        self.step_s = 0.0
+        self.stepped_s = 0.0
+
+    def handle(self, event: Event, now_s: float) -> list[Action]:
+        """What follows from an event.
+
+        Args:
+            event: what happened.
+            now_s: engine seconds, never less than before.
+        """
+        self.expire(now_s)
+        match event:
+            case Due():
+                return self._boundary(now_s)
+            case Arrived():
+                return self._arrived(event, now_s)
+            case Fetched():
+                return self._fetched(event, now_s)
+            case Cancelled():
+                self._cancelled(event)
+            case Pulled():
+                self._drop_lease(event.key)
+            case Killed():
+                return self._killed(event.ranks)
+            case Revived():
+                for rank in event.ranks:
+                    self.ranks[rank].dead = False
+        return self._wakes(now_s)
+
+    def expire(self, now_s: float) -> None:
+        """Drop the leases that have run out; they are kept in order of their ends."""
+        while self._leases:
+            key, (one, end_s) = next(iter(self._leases.items()))
+            if end_s > now_s:
+                return
+            self.ranks[one.rank].counts.expired_leases += 1
+            self._drop_lease(key)
+
+    def leased(self, key: int) -> Sequence | None:
+        """The finished sequence of this name whose KV waits to be fetched."""
+        return self._leases[key][0] if key in self._leases else None
+
+    def awaiting(self, rank: int) -> int:
+        """Sequences of a rank whose KV is on its way."""
+        return sum(self._live[key].rank == rank for key in self._awaiting)
+
+    def empty(self) -> bool:
+        """Whether nothing waits, runs, is fetched or is leased."""
+        return not (self._live or self._leases or any(r.memory.used for r in self.ranks))
+
+    def check(self) -> None:
+        """See that every sequence is in one place and all memory is accounted for.
+
+        Raises:
+            RuntimeError: where it is not; a bug of ours.
+        """
+        placed = sorted(one.key for rank in self.ranks for one in (*rank.waiting, *rank.running))
+        if sorted([*placed, *self._awaiting]) != sorted(self._live):
+            raise RuntimeError("a sequence is in two places or in none")
+        for number, rank in enumerate(self.ranks):
+            rank.check()
+            leases = [one for one, _ in self._leases.values() if one.rank == number]
+            owners = [*rank.running, *leases]
+            held = {block for one in owners for block in one.held}
+            if sum(one.private for one in owners) + len(held) != rank.memory.used:
+                raise RuntimeError(f"memory of rank {number} does not add up")
+
+    def _arrived(self, event: Arrived, now_s: float) -> list[Action]:
+        one, rank = event.sequence, self.ranks[event.rank]
+        if rank.dead:
+            return [Lost(one.key, "dead")]
+        one.rank, one.arrived_s = event.rank, now_s
+        self._live[one.key] = one
+        if event.awaits:
+            self._awaiting.add(one.key)
+        else:
+            rank.waiting.append(one)
+        return self._wakes(now_s)
+
+    def _fetched(self, event: Fetched, now_s: float) -> list[Action]:
+        if event.key not in self._awaiting:
+            return []  # cancelled meanwhile
+        self._awaiting.remove(event.key)
+        one = self._live[event.key]
+        if not event.found:
+            del self._live[event.key]
+            return [Lost(event.key, "kv")]
+        one.fetched = one.prompt
+        self.ranks[one.rank].waiting.append(one)
+        return self._wakes(now_s)
+
+    def _cancelled(self, event: Cancelled) -> None:
+        key = event.key
+        one = self._live.pop(key, None)
+        if one is None:
+            return
+        self.ranks[one.rank].counts.finished[event.finish] += 1
+        if key in self._awaiting:
+            self._awaiting.remove(key)
+        else:
+            self.ranks[one.rank].remove(one)
+
+    def _killed(self, ranks: tuple[int, ...]) -> list[Action]:
+        lost: list[Action] = []
+        for number in ranks:
+            rank = self.ranks[number]
+            rank.dead = True
+            for key in [key for key, one in self._live.items() if one.rank == number]:
+                self._live.pop(key).gone = True
+                self._awaiting.discard(key)
+                lost.append(Lost(key, "dead"))
+            self._leases = {k: v for k, v in self._leases.items() if v[0].rank != number}
+            rank.waiting.clear()
+            rank.running.clear()
+            rank.scheduled = []
+            rank.memory.clear()
+        return lost
+
+    def _boundary(self, now_s: float) -> list[Action]:
+        if now_s < self._wake_s:
+            return []  # an older wish
+        actions = self._complete(now_s) if self._stepping else []
+        self._stepping, self._wake_s = False, math.inf
+        for rank in self.ranks:
+            rank.schedule()
+        if any(rank.scheduled for rank in self.ranks):
+            self._stepping = True
+            self.step_s = self._seconds()
+            self._wake_s = now_s + self.step_s
+            actions.append(Wake(self._wake_s))
+        elif self._leases and any(rank.waiting for rank in self.ranks):
+            self._wake_s = next(iter(self._leases.values()))[1]  # memory comes free then
+            actions.append(Wake(self._wake_s))
+        return actions
+
+    def _seconds(self) -> float:
+        """Length of the step that starts, and each rank's part of it."""
+        load: F8 = np.array([float(rank.load) for rank in self.ranks])
+        running = np.array([len(rank.scheduled) for rank in self.ranks])
+        longest = np.array([float(rank.longest) for rank in self.ranks])
+        local = self._step_time.local_seconds(load, running, longest).tolist()
+        for number, rank in enumerate(self.ranks):
+            local[number] += self.shape.prefill_per_token_s * rank.prefill_tokens
+            rank.counts.busy_s += local[number]
+        return self._overhead_s + max(local)
+
+    def _complete(self, now_s: float) -> list[Action]:
+        actions: list[Action] = []
+        self.steps += 1
+        self.stepped_s += self.step_s
+        for rank in self.ranks:
+            left = False
+            for one in rank.scheduled:
+                if one.gone:
+                    continue
+                if one.published < len(one.chain):
+                    rank.publish(one)
+                if one.resident < one.total:
+                    continue  # more of its prompt is to come
+                token, finish = self._next_token(one)
+                rank.counts.produced_tokens += 1
+                actions.append(Produced(one.key, token, finish))
+                if finish is not None:
+                    left = True
+                    self._finished(rank, one, finish, now_s)
+            if left:
+                rank.running = [one for one in rank.running if not one.gone]
+        return actions
+
+    def _next_token(self, one: Sequence) -> tuple[int, str | None]:
+        produced = one.total - one.prompt
+        bits = tokens.drawn(one.state, one.salt * (produced + 1))
+        token = tokens.word(bits)
+        if one.ends and bits < self._end_bits and produced >= one.min_tokens:
+            token = tokens.END
+        one.state = tokens.after(one.state, token)
+        one.total += 1
+        if token == tokens.END or (token in one.stop_ids and produced >= one.min_tokens):
+            return token, "stop"
+        return token, "length" if produced + 1 >= one.max_tokens else None
+
+    def _finished(self, rank: Rank, one: Sequence, finish: str, now_s: float) -> None:
+        rank.counts.finished[finish] += 1
+        del self._live[one.key]
+        one.gone = True
+        if one.leased:
+            self._leases[one.key] = (one, now_s + self.shape.lease_s)
+        else:
+            rank.release(one)
+
+    def _drop_lease(self, key: int) -> None:
+        if key in self._leases:
+            one, _ = self._leases.pop(key)
+            self.ranks[one.rank].release(one)
+
+    def _wakes(self, now_s: float) -> list[Action]:
+        """A wish to start a step now, if the group is idle and something waits."""
+        if self._stepping or self._wake_s <= now_s or not any(rank.waiting for rank in self.ranks):
+            return []
+        self._wake_s = now_s
+        return [Wake(now_s)]

@@ -1,0 +1,96 @@
+"""KV memory of one rank in blocks: private ones, and prompt blocks that several requests share.
+
+Every block is in one of three states: free, held by a request, or idle (a shared block nobody holds, kept until room is
+needed; least recently used goes first). Only held blocks count as used, as in vLLM.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+
+class Memory:
+    """Blocks of one rank.
+
+    Args:
+        blocks: blocks in all.
+        block_size: KV tokens a block.
+        sharing: whether prompt blocks are kept for later requests (prefix caching).
+    """
+
+    def __init__(self, blocks: int, block_size: int, *, sharing: bool = False) -> None:
+        self.blocks, self.block_size, self.sharing = blocks, block_size, sharing
+        self._free = blocks
+        self._holders: dict[int, int] = {}
+        self._idle: OrderedDict[int, None] = OrderedDict()
+
+    @property
+    def available(self) -> int:
+        """Blocks that can be taken."""
+        return self._free + len(self._idle)
+
+    @property
+    def used(self) -> int:
+        """Blocks that requests hold."""
+        return self.blocks - self.available
+
+    def blocks_for(self, tokens: int) -> int:
+        """Blocks that so many tokens fill."""
+        return -(-tokens // self.block_size)
+
+    def take(self, blocks: int) -> bool:
+        """Take private blocks, giving up idle ones where needed; False, and nothing taken, if there are not as many."""
+        if blocks > self._free:
+            if blocks > self.available:
+                return False
+            while self._free < blocks:
+                self._idle.popitem(last=False)
+                self._free += 1
+        self._free -= blocks
+        return True
+
+    def give(self, blocks: int) -> None:
+        """Give private blocks back."""
+        self._free += blocks
+
+    def found(self, chain: list[int]) -> int:
+        """How many leading blocks of a prompt are there."""
+        if not self.sharing:
+            return 0
+        for index, block in enumerate(chain):
+            if block not in self._holders and block not in self._idle:
+                return index
+        return len(chain)
+
+    def hold(self, chain: list[int]) -> None:
+        """Hold shared blocks that `found` has found."""
+        for block in chain:
+            self._idle.pop(block, None)
+            self._holders[block] = self._holders.get(block, 0) + 1
+
+    def publish(self, block: int) -> bool:
+        """Make one private block shared, held by its owner; False if there is such a block already."""
+        if not self.sharing or block in self._holders or block in self._idle:
+            return False
+        self._holders[block] = 1
+        return True
+
+    def leave(self, chain: list[int]) -> None:
+        """Stop holding shared blocks; those nobody holds any more become idle, the last of a prompt oldest."""
+        for block in reversed(chain):
+            left = self._holders[block] - 1
+            if left:
+                self._holders[block] = left
+            else:
+                del self._holders[block]
+                self._idle[block] = None
+
+    def clear(self) -> None:
+        """Forget everything, as a restart does."""
+        self._free = self.blocks
+        self._holders.clear()
+        self._idle.clear()
+
+    def shared(self) -> dict[int, int]:
+        """Holders of each shared block that is held."""
+        return dict(self._holders)

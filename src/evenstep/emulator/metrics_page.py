@@ -1,0 +1,112 @@
+"""``/metrics`` of emulated engines: the names vLLM and SGLang use, and what only an emulator can know.
+
+Usage is block-granular and leaves out vLLM's null block, as there: resident KV tokens are
+``usage * (num_gpu_blocks - 1) * block_size``. Under ``evenstep:`` stand the truths of each rank that a mirror of it can be
+checked against: KV tokens of the step that runs, busy seconds, and the steps and seconds of its group.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from evenstep.emulator.fleet import Fleet
+
+
+def metrics_page(fleet: Fleet, ranks: Sequence[int]) -> bytes:
+    """The page of these ranks, in the dialect of the fleet."""
+    page = _Page()
+    lines = _sglang if fleet.settings.dialect == "sglang" else _vllm
+    for number in ranks:
+        fleet.timed_of(number).group.expire(fleet.now_s)
+        lines(page, fleet, number)
+        _own(page, fleet, number)
+    page.add("counter", "process_cpu_seconds_total", time.process_time())
+    return page.text()
+
+
+class _Page:
+    def __init__(self) -> None:
+        self._families: dict[str, list[str]] = {}
+
+    def add(self, kind: str, name: str, value: float, **labels: str) -> None:
+        shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+        head = f"# HELP {name} {name.partition(':')[2].replace('_', ' ')}\n# TYPE {name} {kind}"
+        self._families.setdefault(head, []).append(
+            f"{name}{{{shown}}} {value:.12g}" if shown else f"{name} {value:.12g}"
+        )
+
+    def text(self) -> bytes:
+        return "".join(
+            f"{head}\n" + "\n".join(lines) + "\n" for head, lines in self._families.items()
+        ).encode()
+
+
+def _vllm(page: _Page, fleet: Fleet, number: int) -> None:
+    rank, group = fleet.rank(number), fleet.timed_of(number)
+    who = {"engine": str(number), "model_name": fleet.settings.model}
+    counts = rank.counts
+    awaiting = group.group.awaiting(number - group.first)
+    memory = rank.memory
+    page.add("gauge", "vllm:num_requests_running", len(rank.running), **who)
+    page.add("gauge", "vllm:num_requests_waiting", len(rank.waiting) + awaiting, **who)
+    page.add("gauge", "vllm:num_requests_waiting_by_reason", len(rank.waiting), **who, reason="capacity")
+    page.add("gauge", "vllm:num_requests_waiting_by_reason", awaiting, **who, reason="deferred")
+    page.add("gauge", "vllm:kv_cache_usage_perc", memory.used / memory.blocks, **who)
+    page.add("counter", "vllm:num_preemptions_total", counts.evictions, **who)
+    prompt = counts.local_tokens + counts.cached_tokens + counts.fetched_tokens
+    page.add("counter", "vllm:prompt_tokens_total", prompt, **who)
+    for source, value in (
+        ("local_compute", counts.local_tokens),
+        ("local_cache_hit", counts.cached_tokens),
+        ("external_kv_transfer", counts.fetched_tokens),
+    ):
+        page.add("counter", "vllm:prompt_tokens_by_source_total", value, **who, source=source)
+    page.add("counter", "vllm:generation_tokens_total", counts.produced_tokens, **who)
+    for reason, value in counts.finished.items():
+        page.add("counter", "vllm:request_success_total", value, **who, finished_reason=reason)
+    page.add("counter", "vllm:nixl_num_kv_expired_reqs_total", counts.expired_leases, **who)
+    blocks, size = memory.blocks + 1, memory.block_size
+    config = {"num_gpu_blocks": blocks, "block_size": size, "kv_cache_size_tokens": blocks * size}
+    caching = {"enable_prefix_caching": str(fleet.settings.prefix_caching)}
+    shown = {key: str(value) for key, value in config.items()}
+    page.add("gauge", "vllm:cache_config_info", 1, **shown, **caching, engine=str(number))
+
+
+def _sglang(page: _Page, fleet: Fleet, number: int) -> None:
+    rank, memory = fleet.rank(number), fleet.rank(number).memory
+    who = {
+        "model_name": fleet.settings.model,
+        "engine_type": "unified",
+        "tp_rank": "0",
+        "dp_rank": str(number),
+    }
+    counts = rank.counts
+    total = memory.blocks * memory.block_size
+    page.add("gauge", "sglang:num_running_reqs", len(rank.running), **who)
+    page.add("gauge", "sglang:num_queue_reqs", len(rank.waiting), **who)
+    page.add("gauge", "sglang:num_used_tokens", memory.used * memory.block_size, **who)
+    page.add("gauge", "sglang:max_total_num_tokens", total, **who)
+    page.add("gauge", "sglang:token_usage", memory.used / memory.blocks, **who)
+    prompt = counts.local_tokens + counts.cached_tokens + counts.fetched_tokens
+    page.add("counter", "sglang:prompt_tokens_total", prompt, **who)
+    page.add("counter", "sglang:cached_tokens_total", counts.cached_tokens, **who)
+    page.add("counter", "sglang:generation_tokens_total", counts.produced_tokens, **who)
+    page.add("counter", "sglang:num_requests_total", sum(counts.finished.values()), **who)
+    page.add("counter", "sglang:num_aborted_requests_total", counts.finished["abort"], **who)
+    page.add("gauge", "sglang:num_retracted_reqs", counts.evictions, **who)
+
+
+def _own(page: _Page, fleet: Fleet, number: int) -> None:
+    rank, timed = fleet.rank(number), fleet.timed_of(number)
+    who = {"rank": str(number), "group": str(fleet.timed.index(timed))}
+    page.add("gauge", "evenstep:resident_kv_tokens", sum(one.resident for one in rank.running), **who)
+    page.add("gauge", "evenstep:step_seconds", timed.group.step_s, **who)
+    page.add("counter", "evenstep:steps_total", timed.group.steps, **who)
+    page.add("counter", "evenstep:step_seconds_total", timed.group.stepped_s, **who)
+    page.add("counter", "evenstep:busy_seconds_total", rank.counts.busy_s, **who)
+    page.add("counter", "evenstep:late_steps_total", timed.late_steps, **who)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

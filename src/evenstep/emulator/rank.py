@@ -1,0 +1,223 @@
+"""One rank of an emulated engine: its queue, its slots, its memory, and what a step of it computes.
+
+The order is vLLM's. Requests that run come first, oldest first: each decodes one token, or goes on with its prompt.
+Where memory is short, the newest running request gives up its blocks and goes to the head of the queue; what it
+produced is kept and computed again with its prompt. If nobody was evicted, the queue is admitted in order of arrival
+while slots, token budget and memory for the whole prompt allow. Prompts are cut where the step's token budget ends
+(chunked prefill); the step that computes the last of a prompt produces the first token.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+
+from evenstep.emulator.memory import Memory
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """One answer being made.
+
+    Args:
+        key: its name towards the host.
+        prompt: prompt tokens.
+        max_tokens: tokens it produces at most.
+        min_tokens: tokens before which it does not end by itself.
+        ends: whether the model may end it.
+        stop_ids: tokens that end it.
+        state: the model's state after the prompt and all that was produced.
+        salt: of its draws; 0 = greedy.
+        chain: states of the prompt's full blocks, where prefixes are shared.
+        leased: its blocks stay after its end, for another engine to fetch.
+        fetched: prompt tokens whose KV comes from another engine.
+        arrived_s: engine time of its arrival.
+        begun: the model's state after the prompt, which names the KV another engine may fetch.
+        total: prompt and produced tokens.
+        resident: tokens whose KV is there.
+    """
+
+    key: int
+    prompt: int
+    max_tokens: int
+    min_tokens: int = 0
+    ends: bool = False
+    stop_ids: frozenset[int] = frozenset()
+    state: int = 0
+    salt: int = 0
+    chain: list[int] = field(default_factory=list[int])
+    leased: bool = False
+    fetched: int = 0
+    arrived_s: float = 0.0
+    begun: int = 0
+    total: int = 0
+    resident: int = 0
+    cached: int = 0
+    private: int = 0
+    held: list[int] = field(default_factory=list[int])
+    published: int = 0
+    evictions: int = 0
+    rank: int = 0
+    gone: bool = False
+
+    def __post_init__(self) -> None:
+        self.total, self.begun = self.prompt, self.state
+
+    @property
+    def produced(self) -> int:
+        """Tokens produced so far."""
+        return self.total - self.prompt
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a rank did since it started."""
+
+    local_tokens: int = 0
+    cached_tokens: int = 0
+    fetched_tokens: int = 0
+    produced_tokens: int = 0
+    evictions: int = 0
+    expired_leases: int = 0
+    busy_s: float = 0.0
+    finished: dict[str, int] = field(default_factory=lambda: {"stop": 0, "length": 0, "abort": 0})
+
+
+class Rank:
+    """One rank.
+
+    Args:
+        slots: requests it runs at a time.
+        memory: its KV memory.
+        token_budget: tokens it computes in a step at most; 0 = no limit, whole prompts at once.
+    """
+
+    def __init__(self, slots: int, memory: Memory, token_budget: int) -> None:
+        self.slots, self.memory = slots, memory
+        self.token_budget = token_budget or sys.maxsize
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []
+        self.scheduled: list[Sequence] = []
+        self.load = 0
+        self.longest = 0
+        self.prefill_tokens = 0
+        self.counts = Counts()
+        self.dead = False
+
+    def schedule(self) -> None:
+        """Decide what the next step computes: `scheduled`, `load` (KV tokens at its end), `longest`, `prefill_tokens`."""
+        self.scheduled, self.prefill_tokens = [], 0
+        budget, evicted = self._continue(self.token_budget)
+        if not evicted:
+            self._admit(budget)
+        resident = [one.resident for one in self.running]
+        self.load, self.longest = sum(resident), max(resident, default=0)
+
+    def release(self, one: Sequence) -> None:
+        """Free all that a sequence holds."""
+        self.memory.give(one.private)
+        self.memory.leave(one.held)
+        one.private, one.held, one.published, one.resident = 0, [], 0, 0
+
+    def remove(self, one: Sequence) -> None:
+        """Take a sequence out, whether it waits or runs."""
+        one.gone = True
+        (self.running if one in self.running else self.waiting).remove(one)
+        self.release(one)
+
+    def check(self) -> None:
+        """See that slots and memory add up.
+
+        Raises:
+            RuntimeError: where they do not; a bug of ours.
+        """
+        held: dict[int, int] = {}
+        for one in self.running:
+            for block in one.held:
+                held[block] = held.get(block, 0) + 1
+            if (one.private + len(one.held)) * self.memory.block_size < one.resident:
+                raise RuntimeError(f"sequence {one.key} has fewer blocks than tokens")
+        private = sum(one.private for one in self.running)
+        if len(self.running) > self.slots or any(one.private or one.held for one in self.waiting):
+            raise RuntimeError("slots are exceeded, or a waiting sequence holds memory")
+        if not 0 <= private + len(held) <= self.memory.used <= self.memory.blocks:
+            raise RuntimeError("blocks do not add up")
+
+    def _continue(self, budget: int) -> tuple[int, bool]:
+        """Tokens for those that run; the budget that is left, and whether somebody was evicted."""
+        index, evicted, running = 0, False, self.running
+        size = self.memory.block_size
+        while index < len(running) and budget > 0:
+            one = running[index]
+            tokens = min(one.total - one.resident, budget)
+            if (one.private + len(one.held)) * size < one.resident + tokens:
+                evicted |= self._make_room(one, tokens)
+                if one.private + len(one.held) == 0:
+                    break  # it was the newest itself
+            self._computes(one, tokens)
+            budget -= tokens
+            index += 1
+        return budget, evicted
+
+    def _make_room(self, one: Sequence, tokens: int) -> bool:
+        """Take the blocks that more tokens need, evicting the newest until there are enough; whether any was."""
+        need = self.memory.blocks_for(one.resident + tokens) - one.private - len(one.held)
+        evicted = False
+        while not self.memory.take(need):
+            evicted = True
+            victim = self.running.pop()
+            self.release(victim)
+            victim.evictions += 1
+            victim.fetched = 0
+            self.counts.evictions += 1
+            self.waiting.appendleft(victim)
+            if victim is one:
+                return True
+        one.private += need
+        return evicted
+
+    def _admit(self, budget: int) -> None:
+        memory = self.memory
+        while self.waiting and len(self.running) < self.slots and budget > 0:
+            one = self.waiting[0]
+            shared = one.chain[: min(memory.found(one.chain), (one.total - 1) // memory.block_size)]
+            memory.hold(shared)
+            if memory.blocks_for(one.total) - len(shared) > memory.available:
+                memory.leave(shared)
+                break
+            ready = max(len(shared) * memory.block_size, min(one.fetched, one.total - 1))
+            tokens = min(one.total - ready, budget)
+            need = memory.blocks_for(ready + tokens) - len(shared)
+            memory.take(need)
+            one.private, one.held, one.published, one.resident = need, shared, len(shared), ready
+            self.waiting.popleft()
+            self.running.append(one)
+            self._count_sources(one, len(shared) * memory.block_size, ready)
+            self._computes(one, tokens)
+            budget -= tokens
+
+    def _count_sources(self, one: Sequence, cached: int, ready: int) -> None:
+        if one.evictions == 0:
+            one.cached = cached
+        fetched = ready - cached
+        if one.fetched:
+            fetched += 1  # the last token's KV came too, and is computed once more
+        self.counts.cached_tokens += cached
+        self.counts.fetched_tokens += fetched
+        self.counts.local_tokens += one.total - cached - fetched
+
+    def _computes(self, one: Sequence, tokens: int) -> None:
+        if one.total == one.prompt or tokens > 1:
+            self.prefill_tokens += tokens
+        one.resident += tokens
+        self.scheduled.append(one)
+
+    def publish(self, one: Sequence) -> None:
+        """Share the prompt blocks that are full by now."""
+        full = min(one.resident // self.memory.block_size, len(one.chain))
+        while one.published < full:
+            if self.memory.publish(one.chain[one.published]):
+                one.held.append(one.chain[one.published])
+                one.private -= 1
+            one.published += 1

@@ -1,0 +1,202 @@
+"""Listening, and ending: the sockets of emulated engines, and the process around them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+
+from evenstep.emulator.settings import EmulatorSettings
+from evenstep.errors import InputError
+
+_BACKLOG = 4096
+_FILES = 65536
+
+
+class Emulator:
+    """Emulated engines that listen; `open` in a running loop, `close` when done.
+
+    Args:
+        settings: checked settings.
+    """
+
+    def __init__(self, settings: EmulatorSettings) -> None:
+        _need_parser()
+        from evenstep.emulator.connection import Connection
+        from evenstep.emulator.service import PortService
+
+        self.settings = settings
+        self._connection, self._service = Connection, PortService
+        self._alive: set[Connection] = set()
+        self._servers: dict[int, asyncio.Server] = {}
+        self._changes: set[asyncio.Task[None]] = set()
+        #: Ranks behind each port, by its position; known once open.
+        self.ports: list[tuple[int, tuple[int, ...]]] = []
+
+    async def open(self) -> None:
+        """Start listening.
+
+        Raises:
+            InputError: a port that is taken, or an address that is not this machine's.
+        """
+        from evenstep.emulator.fleet import Fleet
+
+        settings = self.settings
+        sockets: list[socket.socket] = []
+        try:
+            for offset in range(settings.ranks if settings.port_per_rank else 1):
+                sockets.append(_bound(settings.host, settings.port + offset if settings.port else 0))
+        except InputError:
+            for bound in sockets:
+                bound.close()
+            raise
+        numbers = [int(bound.getsockname()[1]) for bound in sockets]
+        every = tuple(range(settings.ranks))
+        behind = [(rank,) for rank in every] if settings.port_per_rank else [every]
+        self.ports = list(zip(numbers, behind, strict=True))
+        self.fleet = Fleet(settings, asyncio.get_running_loop(), (settings.host, numbers[0]))
+        self.fleet.ranks_changed = self._ranks_changed
+        for index, bound in enumerate(sockets):
+            await self._listen(index, bound)
+
+    async def close(self) -> None:
+        """Stop listening, and close every connection."""
+        self.fleet.close()
+        for server in self._servers.values():
+            server.close()
+        for connection in list(self._alive):
+            connection.abort()
+        for server in self._servers.values():
+            await server.wait_closed()
+
+    async def _listen(self, index: int, bound: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        service = self._service(self.fleet, self.ports[index][1])
+        self._servers[index] = await loop.create_server(
+            lambda: self._connection(service, self._alive), sock=bound, backlog=_BACKLOG
+        )
+
+    def _ranks_changed(self) -> None:
+        """With a port for each rank, the port of a dead rank refuses connections. One port for all goes on listening, so
+        that its ranks can be revived; it closes every connection while all are dead."""
+        if not self.settings.port_per_rank:
+            return
+        for index, (_, ranks) in enumerate(self.ports):
+            dead = all(self.fleet.rank(number).dead for number in ranks)
+            if dead and index in self._servers:
+                self._servers.pop(index).close()
+            elif not dead and index not in self._servers:
+                bound = _bound(self.settings.host, self.ports[index][0])
+                task = asyncio.get_running_loop().create_task(self._listen(index, bound))
+                self._changes.add(task)
+                task.add_done_callback(self._changes.discard)
+
+
+def serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
+    """Listen until the process is told to end by SIGINT or SIGTERM.
+
+    Args:
+        settings: checked settings.
+        say: takes the lines that tell what listens where.
+    """
+    _allow_files()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(settings, say))
+
+
+async def _serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
+    emulator = Emulator(settings)
+    await emulator.open()
+    for line in introduction(emulator):
+        say(line)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, ended.set)
+        except NotImplementedError:  # Windows; Ctrl-C ends the loop there
+            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(ended.set))
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    await ended.wait()
+    await emulator.close()
+
+
+def introduction(emulator: Emulator) -> list[str]:
+    """What listens where, in lines."""
+    settings = emulator.settings
+    sizes = ", ".join(map(str, settings.sizes))
+    groups = f"{len(settings.sizes)} barrier group{'s' * (len(settings.sizes) > 1)} of {sizes}"
+    ranks = f"{settings.ranks} emulated {settings.dialect} rank{'s' * (settings.ranks > 1)} in {groups}"
+    held = f"{settings.slots} slots and {settings.blocks * settings.block_size:,} KV tokens each"
+    lines = [f"{ranks}: {held}, model {settings.model}, role {settings.role}"]
+    for port, ranks in emulator.ports:
+        behind = (
+            f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks 0-{ranks[-1]}, by header X-data-parallel-rank"
+        )
+        lines.append(f"http://{_shown(settings.host)}:{port}  {behind}")
+    lines.append(
+        f"faults: POST http://{_shown(settings.host)}:{emulator.ports[0][0]}/emulator/fault; Ctrl-C ends"
+    )
+    return lines
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A listening address.
+
+    Raises:
+        InputError: it is taken, or not ours.
+    """
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise InputError(
+            "evenstep emulate", "--host", host, "an address of this machine", f"{error.strerror}."
+        ) from None
+    try:
+        if sys.platform != "win32":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        said = "a free port" if port else "an address of this machine"
+        hint = f"{error.strerror}. Give another --port, or 0 for any free one."
+        raise InputError("evenstep emulate", "--port", f"{host}:{port}", said, hint) from None
+    return bound
+
+
+def _need_parser() -> None:
+    if find_spec("httptools") is None:
+        hint = "Install it with: pip install 'evenstep[gateway]'."
+        raise InputError("evenstep emulate", "httptools", "missing", "the package httptools", hint)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    if find_spec("uvloop") is None:
+        return asyncio.new_event_loop
+    import uvloop  # type: ignore[import-not-found,unused-ignore]
+
+    return uvloop.new_event_loop
+
+
+def _allow_files() -> None:
+    """Let the process hold as many sockets as the system lets it, up to what streams need."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,159 @@
+"""What the emulator answers: the engine's endpoints, and its own under ``/emulator``."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import orjson
+
+from evenstep import __version__
+from evenstep.emulator.asked import RefusedError, asked
+from evenstep.emulator.connection import Connection, Received
+from evenstep.emulator.faults import fault_of
+from evenstep.emulator.fleet import Fleet, rank_of
+from evenstep.emulator.metrics_page import metrics_page
+from evenstep.emulator.wording import error_body, models_body
+from evenstep.errors import InputError
+
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+#: The release of each engine whose words these are.
+_SPEAKS = {"vllm": "0.32.0", "sglang": "0.5.9"}
+_GENERATES = {"/v1/completions": False, "/v1/chat/completions": True}
+
+
+class PortService:
+    """What one port answers.
+
+    Args:
+        fleet: the ranks.
+        ranks: those behind this port.
+    """
+
+    def __init__(self, fleet: Fleet, ranks: Sequence[int]) -> None:
+        self._fleet, self._ranks = fleet, ranks
+
+    def serve(self, request: Received, out: Connection) -> Callable[[], None] | None:
+        """Answer a request, now or as time goes on."""
+        path = request.path
+        try:
+            if all(self._fleet.rank(n).dead for n in self._ranks) and not path.startswith("/emulator/"):
+                raise ConnectionError("dead")
+            if path in _GENERATES:
+                return self._generate(request, out, chat=_GENERATES[path])
+            if path.startswith("/emulator/"):
+                self._own(request, out, path)
+                return None
+            return self._other(request, out, path)
+        except RefusedError as error:
+            out.reply(error.status, error_body(error.status, error.message, error.param))
+        except InputError as error:
+            out.reply(400, error_body(400, str(error), error.field))
+        except ConnectionError:
+            out.abort()
+        return None
+
+    def _generate(self, request: Received, out: Connection, *, chat: bool) -> Callable[[], None] | None:
+        _method(request, "POST")
+        fleet = self._fleet
+        settings = fleet.settings
+        read = asked(
+            request.body,
+            chat=chat,
+            model=settings.model,
+            longest=settings.longest,
+            each_alone=settings.dialect == "sglang",
+        )
+        named = rank_of(read, request.headers.get("x-data-parallel-rank"), self._ranks)
+        rank = fleet.lightest(self._ranks) if named is None else named
+        if fleet.rank(rank).dead:
+            raise ConnectionError("dead")
+        name = request.headers.get("x-request-id") or uuid.uuid4().hex
+        answer = fleet.submit(read, rank, name, out)
+        return None if answer is None else lambda: fleet.gone(answer)
+
+    def _other(self, request: Received, out: Connection, path: str) -> Callable[[], None] | None:
+        fleet, settings = self._fleet, self._fleet.settings
+        dead = any(fleet.rank(number).dead for number in self._ranks)
+        match path:
+            case "/health" | "/ping" | "/health_generate":
+                out.reply(503 if dead else 200, b"")
+            case "/v1/models":
+                out.reply(200, models_body(settings.model, settings.longest, fleet.created))
+            case "/version":
+                out.reply(
+                    200, orjson.dumps({"version": f"{_SPEAKS[settings.dialect]}+evenstep.{__version__}"})
+                )
+            case "/load":
+                load = sum(len(fleet.rank(n).running) + len(fleet.rank(n).waiting) for n in self._ranks)
+                out.reply(200, orjson.dumps({"server_load": load}))
+            case "/metrics":
+                delay_s = fleet.faults.metrics_delay_s()
+                if delay_s > 0:
+                    waits = asyncio.get_running_loop().call_later(delay_s, self._metrics, out)
+                    return waits.cancel
+                self._metrics(out)
+            case _:
+                raise RefusedError(404, f"There is nothing at {path}.")
+        return None
+
+    def _metrics(self, out: Connection) -> None:
+        out.reply(200, metrics_page(self._fleet, self._ranks), _TEXT)
+
+    def _own(self, request: Received, out: Connection, path: str) -> None:
+        fleet = self._fleet
+        match path, request.method:
+            case "/emulator/fault", "POST":
+                self._fault(_object(request))
+                out.reply(200, _listed(fleet))
+            case "/emulator/fault", "GET":
+                out.reply(200, _listed(fleet))
+            case "/emulator/fault", "DELETE":
+                fleet.faults.clear()
+                fleet.revive()
+                out.reply(200, _listed(fleet))
+            case "/emulator/pull", "POST":
+                given = _object(request)
+                name, prompt = str(given.get("remote_request_id")), str(given.get("prompt"))
+                found = fleet.transfer.give(name, int(prompt, 16) if _is_hex(prompt) else -1)
+                out.reply(200 if found else 404, b"{}" if found else error_body(404, "That KV is not here."))
+            case _:
+                raise RefusedError(404, f"There is nothing at {request.method} {path}.")
+
+    def _fault(self, given: dict[str, Any]) -> None:
+        """Switch a fault on; a killing one without tokens to wait for strikes at once."""
+        fault = fault_of(given, self._fleet.settings.ranks)
+        if (
+            fault.fault in ("kill-rank", "kill-group")
+            and fault.rank >= 0
+            and given.get("after_tokens") is None
+        ):
+            self._fleet.strike(fault.rank, fault)
+        else:
+            self._fleet.faults.add(fault)
+
+
+def _listed(fleet: Fleet) -> bytes:
+    dead = [number for number in range(fleet.settings.ranks) if fleet.rank(number).dead]
+    on = [dataclasses.asdict(fault) for fault in fleet.faults.listed()]
+    return orjson.dumps({"faults": on, "dead_ranks": dead})
+
+
+def _method(request: Received, method: str) -> None:
+    if request.method != method:
+        raise RefusedError(405, f"{request.path} takes {method}.")
+
+
+def _object(request: Received) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(request.body, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RefusedError(400, f"The body is not a JSON object: {error}") from None
+
+
+def _is_hex(text: str) -> bool:
+    return 0 < len(text) <= 16 and all(letter in "0123456789abcdef" for letter in text)

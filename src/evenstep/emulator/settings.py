@@ -1,0 +1,158 @@
+"""The settings of `evenstep emulate`: fields are flags and keys of a YAML file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from evenstep.config import Settled
+from evenstep.cost.view import StepTime
+from evenstep.emulator.group import Shape
+from evenstep.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatorSettings:
+    """Emulated engines.
+
+    Args:
+        ranks: data-parallel ranks in all.
+        groups: sizes of the barrier groups, e.g. 4,4; one group of all ranks when left out.
+        slots: requests a rank runs at a time, B.
+        host: address to listen at.
+        port: port to listen at; 0 = any free one.
+        port_per_rank: one port a rank, from --port upwards, in place of one port with the header X-data-parallel-rank.
+        dialect: whose words: vllm or sglang.
+        model: name of the served model.
+        role: both, prefill (its answers leave KV for another engine) or decode (it fetches it).
+        overhead_s: seconds of a step whatever the load, C.
+        per_token_s: seconds of a step a resident KV token of the heaviest rank, t_l.
+        sync_s: seconds of synchronisation added to C.
+        law: step-time law in place of these three, e.g. piecewise:knots=0:0/40000:0.003/110000:0.012.
+        prefill_per_token_s: seconds a prompt token adds to its rank's part of a step.
+        token_budget: tokens a rank computes in a step at most, decodes first, long prompts in chunks; 0 = no limit.
+        kv_tokens: KV tokens a rank holds.
+        block_size: KV tokens a block.
+        max_model_len: tokens of prompt and answer; what a rank holds when left out.
+        prefix_caching: keep the blocks of prompts for later requests.
+        mean_output_tokens: answers that may end by themselves do so after so many tokens on average; 0 = never.
+        lease_s: seconds that prefilled KV waits to be fetched.
+        speed: how many times faster than the wall clock engine time runs.
+        faults: what goes wrong from the start, e.g. status:status=503,count=3.
+        seed: another model: other answers to the same prompts; also draws which requests a fault hits.
+    """
+
+    ranks: int = 1
+    groups: list[int] = field(default_factory=list[int])
+    slots: int = 72
+    host: str = "127.0.0.1"
+    port: int = 8100
+    port_per_rank: bool = False
+    dialect: Literal["vllm", "sglang"] = "vllm"
+    model: str = "emulated"
+    role: Literal["both", "prefill", "decode"] = "both"
+    overhead_s: float = 0.0049
+    per_token_s: float = 1.1e-7
+    sync_s: float | str = field(default=0.0, metadata={"shape": "X|N:X/N:X"})
+    law: str | None = field(default=None, metadata={"shape": "NAME[:KEY=VALUE,...]"})
+    prefill_per_token_s: float = 2e-5
+    token_budget: int = 8192
+    kv_tokens: int = 524_288
+    block_size: int = 16
+    max_model_len: int | None = None
+    prefix_caching: bool = False
+    mean_output_tokens: float = 256.0
+    lease_s: float = 30.0
+    speed: float = 1.0
+    faults: list[str] = field(default_factory=list[str], metadata={"shape": "KIND[:KEY=VALUE,...]"})
+    seed: int = 0
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of the groups."""
+        return tuple(self.groups) or (self.ranks,)
+
+    @property
+    def blocks(self) -> int:
+        """KV blocks a rank."""
+        return self.kv_tokens // self.block_size
+
+    @property
+    def longest(self) -> int:
+        """Tokens of prompt and answer that a request may have."""
+        held = self.blocks * self.block_size
+        return held if self.max_model_len is None else min(held, self.max_model_len)
+
+    def shape(self, ranks: int) -> Shape:
+        """A group of so many ranks."""
+        return Shape(
+            ranks=ranks,
+            slots=self.slots,
+            blocks=self.blocks,
+            block_size=self.block_size,
+            token_budget=self.token_budget,
+            prefill_per_token_s=self.prefill_per_token_s,
+            mean_output_tokens=self.mean_output_tokens,
+            lease_s=self.lease_s,
+            prefix_caching=self.prefix_caching,
+        )
+
+    def step_time(self) -> StepTime:
+        """The step-time law."""
+        from evenstep import names
+        from evenstep.cost.linear import Linear
+
+        if self.law is None:
+            return Linear(self.overhead_s, self.per_token_s, self.sync_s)
+        law = names.build("cost", names.parse(self.law))
+        if not isinstance(law, StepTime):
+            hint = "It needs local_seconds, table and overhead_seconds."
+            raise InputError("law", "law", self.law, "a step-time law", hint)
+        return law
+
+
+_AT_LEAST = {
+    "ranks": 1, "slots": 1, "port": 0, "overhead_s": 0, "per_token_s": 0, "prefill_per_token_s": 0, "token_budget": 0,
+    "kv_tokens": 1, "block_size": 1, "max_model_len": 1, "mean_output_tokens": 0, "lease_s": 0, "seed": 0,
+}  # fmt: skip
+
+
+def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
+    """The settings, seen to be in range and to fit together.
+
+    Raises:
+        InputError: naming the field as its layer writes it.
+    """
+    from evenstep.emulator.faults import fault_of
+
+    value = settled.value
+    for name, low in _AT_LEAST.items():
+        number = getattr(value, name)
+        if number is not None and not (math.isfinite(number) and number >= low):
+            raise _refusal(settled, name, f"a number >= {low}")
+    if not (math.isfinite(value.speed) and value.speed > 0):
+        raise _refusal(settled, "speed", "a finite number > 0")
+    if value.port > 65535 or (value.port_per_rank and value.port + value.ranks - 1 > 65535):
+        raise _refusal(settled, "port", "ports up to 65535")
+    if value.groups and (min(value.groups) < 1 or sum(value.groups) != value.ranks):
+        raise _refusal(settled, "groups", f"sizes >= 1 that add up to {value.ranks} ranks")
+    if value.blocks < 1:
+        raise _refusal(settled, "kv_tokens", f"at least one block of {value.block_size} tokens")
+    if 0 < value.mean_output_tokens < 1:
+        raise _refusal(settled, "mean_output_tokens", "0, or a number >= 1")
+    if not value.model:
+        raise _refusal(settled, "model", "a name")
+    for name in ("overhead_s", "per_token_s", "sync_s"):
+        if value.law is not None and settled.origin[name] != "default":
+            raise _refusal(settled, name, "none beside a law", "Give it to the law.")
+    value.step_time()
+    for text in value.faults:
+        fault_of(text, value.ranks)
+    return value
+
+
+def _refusal(settled: Settled[Any], name: str, expected: str, hint: str = "") -> InputError:
+    origin = settled.origin[name]
+    shown = "--" + name.replace("_", "-") if origin == "command line" else name
+    return InputError(origin, shown, getattr(settled.value, name), expected, hint)

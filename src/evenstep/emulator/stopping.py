@@ -1,0 +1,43 @@
+"""Stop texts: what of an answer may be shown while one of them may still be coming."""
+
+from __future__ import annotations
+
+
+class Stopping:
+    """Watches one answer for its stop texts.
+
+    Args:
+        stops: texts, none empty; the one that is complete first ends the answer.
+    """
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        self._stops = stops
+        self._held = ""
+
+    def feed(self, text: str) -> tuple[str, str | None]:
+        """What may be shown now, and the stop text that ends the answer, if one is complete.
+
+        What could be the beginning of a stop text is held back; nothing of a stop text itself is ever shown.
+        """
+        self._held += text
+        places = [(self._held.find(stop), -len(stop), stop) for stop in self._stops if stop in self._held]
+        if places:
+            place, _, stop = min(places)
+            shown, self._held = self._held[:place], ""
+            return shown, stop
+        keep = max(_overlap(self._held, stop) for stop in self._stops)
+        shown, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+        return shown, None
+
+    def rest(self) -> str:
+        """What was held back, when the answer ends for another reason."""
+        rest, self._held = self._held, ""
+        return rest
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest end of a text that begins a stop text."""
+    for size in range(min(len(text), len(stop) - 1), 0, -1):
+        if text.endswith(stop[:size]):
+            return size
+    return 0

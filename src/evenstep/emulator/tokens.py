@@ -1,0 +1,106 @@
+"""The emulated model: a vocabulary of pseudo words, a tokenizer that is stable under continuation, and a next token.
+
+The next token is a pure function of all tokens before it, as greedy decoding is: a prompt continued with what was
+produced goes on with the same tokens. Every word is four characters, " bab", so that text of produced tokens
+tokenises back to them. Other text is cut into pieces of up to four characters, about as many as real tokenizers make;
+a piece becomes an id by its checksum and has no text of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstep.errors import InputError
+from evenstep.request import I8
+
+END = 2
+FIRST_WORD = 3
+_CONSONANTS, _VOWELS = "bdfghjklmnprstvwxyzc", "aeiou"
+_WORDS = [f" {a}{b}{c}" for a in _CONSONANTS for b in _VOWELS for c in _CONSONANTS]
+WORDS = len(_WORDS)
+_FIRST_PIECE = FIRST_WORD + WORDS
+VOCABULARY = 32_000
+#: Text of each id below the pieces: nothing for the three special ones, then the words.
+TEXT: tuple[str, ...] = ("", "", "", *_WORDS)
+_ID = {word: FIRST_WORD + index for index, word in enumerate(_WORDS)}
+_PIECE = re.compile(r" ?\S{1,4}|\s")
+_BASE = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+
+
+def tokenise(text: str) -> list[int]:
+    """Ids of a text. Appending words to a text appends their ids, and changes none before them."""
+    pieces = _PIECE.findall(text)
+    known = _ID.get
+    return [known(piece) or _FIRST_PIECE + _checksum(piece) for piece in pieces]
+
+
+def text_of(ids: Iterable[int]) -> str:
+    """Text of produced ids; those of pieces show as ``<id>``."""
+    return "".join(TEXT[i] if i < _FIRST_PIECE else f" <{i}>" for i in ids)
+
+
+def ids_of(values: Sequence[int], where: str) -> I8:
+    """Ids as an array.
+
+    Raises:
+        InputError: an id outside the vocabulary.
+    """
+    ids = np.asarray(values, np.int64)
+    if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= VOCABULARY):
+        bad = next(i for i in values if not 0 <= i < VOCABULARY)
+        raise InputError(where, "token id", bad, f"an id in 0..{VOCABULARY - 1}")
+    return ids
+
+
+def state_of(ids: I8, start: int = 0) -> int:
+    """The model's state after these tokens, from a state before them; 64 bits."""
+    powers = _powers(1 << max(10, int(ids.size).bit_length()))[: ids.size]
+    tail = int(np.dot(powers[::-1], ids.astype(np.uint64) + np.uint64(1)))
+    first = int(powers[-1]) * _BASE if ids.size else 1
+    return (start * first + tail) & _MASK
+
+
+def after(state: int, token: int) -> int:
+    """The state after one token more."""
+    return (state * _BASE + token + 1) & _MASK
+
+
+def drawn(state: int, salt: int = 0) -> int:
+    """64 well mixed bits of a state (splitmix64's finaliser); a salt other than 0 makes another choice of them."""
+    x = (state ^ salt) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
+def word(bits: int) -> int:
+    """The word that drawn bits stand for."""
+    return FIRST_WORD + bits % WORDS
+
+
+def blocks_of(ids: I8, block_size: int, start: int) -> list[int]:
+    """States at the end of each full block: two prompts share a block where these are equal."""
+    states: list[int] = []
+    state = start
+    for low in range(0, ids.size - block_size + 1, block_size):
+        state = state_of(ids[low : low + block_size], state)
+        states.append(state)
+    return states
+
+
+@cache
+def _powers(count: int) -> NDArray[np.uint64]:
+    powers = np.full(count, _BASE, np.uint64)
+    powers[0] = 1
+    return np.multiply.accumulate(powers)
+
+
+def _checksum(piece: str) -> int:
+    return zlib.crc32(piece.encode("utf-8", "surrogatepass")) % (VOCABULARY - _FIRST_PIECE)

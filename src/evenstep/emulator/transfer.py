@@ -1,0 +1,99 @@
+"""Hand-over of KV between a prefill and a decode engine, in the words of vLLM's NIXL connector.
+
+The prefill leg's answer says where the KV is; the decode leg brings that object unchanged. The decode engine then fetches
+it: within a process at once, from another emulator by ``POST /emulator/pull``, which frees the prefiller's blocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from evenstep.emulator.asked import Asked, RefusedError
+from evenstep.emulator.rank import Sequence
+from evenstep.emulator.settings import EmulatorSettings
+
+_TIMEOUT_S = 10.0
+
+
+class Transfer:
+    """Both ends of the hand-over.
+
+    Args:
+        seed: of the engine, part of its id.
+        address: host and port it can be reached at.
+        give: ``give(key, begun)`` gives away KV of this process.
+    """
+
+    def __init__(self, seed: int, address: tuple[str, int], give: Callable[[int, int], bool]) -> None:
+        self._address, self._give = address, give
+        self.engine_id = f"emulated-{address[1]}-{seed}"
+
+    def left(self, name: str, one: Sequence, settings: EmulatorSettings) -> dict[str, Any]:
+        """``kv_transfer_params`` of a prefill leg's answer."""
+        blocks = -(-one.prompt // settings.block_size)
+        return {
+            "do_remote_prefill": True,
+            "do_remote_decode": False,
+            "remote_block_ids": [list(range(1, blocks + 1))],
+            "remote_engine_id": self.engine_id,
+            "remote_request_id": f"{name}-{one.key}-{one.begun:016x}",
+            "remote_host": self._address[0],
+            "remote_port": self._address[1],
+            "tp_size": 1,
+            "remote_num_tokens": one.prompt,
+            "remote_blocks_expiry_time": time.time() + settings.lease_s / settings.speed,
+            "transfer_mode": "pull",
+        }
+
+    def source(self, asked: Asked) -> tuple[str, int, str]:
+        """Host, port and name of the KV that a decode leg brings.
+
+        Raises:
+            RefusedError: the object is not one that a prefill leg's answer has.
+        """
+        given = asked.transfer
+        host, port, name = (given.get(f"remote_{key}") for key in ("host", "port", "request_id"))
+        if not (isinstance(host, str) and isinstance(port, int) and isinstance(name, str)):
+            said = "kv_transfer_params asks for a remote prefill, and has no remote_host, remote_port or remote_request_id."
+            raise RefusedError(400, said, "kv_transfer_params")
+        if not isinstance(given.get("remote_block_ids"), list) or given.get("remote_num_tokens") is None:
+            said = "kv_transfer_params lacks remote_block_ids or remote_num_tokens; bring the prefill leg's object."
+            raise RefusedError(400, said, "kv_transfer_params")
+        return host, port, name
+
+    async def fetch(self, source: tuple[str, int, str], begun: int) -> bool:
+        """Fetch KV; False if it is not there any more, or not of this prompt."""
+        host, port, name = source
+        if (host, port) == self._address:
+            return self.give(name, begun)
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                return await _pull(
+                    host, port, orjson.dumps({"remote_request_id": name, "prompt": f"{begun:016x}"})
+                )
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            return False
+
+    def give(self, name: str, begun: int) -> bool:
+        """Give KV away by the name that `left` gave it; False if it is not there, or not of this prompt."""
+        parts = name.rsplit("-", 2)
+        if len(parts) != 3 or not parts[1].isdecimal() or parts[2] != f"{begun:016x}":
+            return False
+        return self._give(int(parts[1]), begun)
+
+
+async def _pull(host: str, port: int, body: bytes) -> bool:
+    """One request to another emulator; both ends are ours, so the status line is all there is to read."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        head = f"POST /emulator/pull HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        line = await reader.readline()
+        return line.split(b" ")[1:2] == [b"200"]
+    finally:
+        writer.close()

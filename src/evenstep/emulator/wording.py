@@ -1,0 +1,209 @@
+"""The bytes of an engine's answers: events of a stream, whole answers, error objects. Values in, bytes out.
+
+Events are filled into templates made once a request: an event a token is what an emulator spends its time on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import orjson
+
+from evenstep.emulator import tokens
+from evenstep.emulator.asked import Asked
+
+Dialect: TypeAlias = Literal["vllm", "sglang"]
+DONE = b"data: [DONE]\n\n"
+#: What the model would say about each token it chose; engines give a number here, and clients only pass it on.
+LOGPROB = -0.25
+_TEXT = tuple(text.encode() for text in tokens.TEXT)
+_TYPES = {
+    400: "BadRequestError",
+    404: "NotFoundError",
+    413: "RequestEntityTooLarge",
+    500: "InternalServerError",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer of several, or what is new of it.
+
+    Args:
+        index: which.
+        ids: produced ids.
+        text: their text, without a stop text.
+        finish: stop, length or, while it goes on, None.
+        stop_reason: the stop text or token, or ``recomputed``.
+        prompt: ids of its prompt, when they are to be told.
+    """
+
+    index: int
+    ids: Sequence[int]
+    text: str
+    finish: str | None = None
+    stop_reason: str | int | None = None
+    prompt: Sequence[int] | None = None
+
+
+class Wording:
+    """How one request is answered.
+
+    Args:
+        asked: the request.
+        dialect: whose words.
+        answer_id: its id, ``cmpl-...`` or ``chatcmpl-...``.
+        created: Unix time in seconds.
+        model: the served model's name.
+    """
+
+    def __init__(self, asked: Asked, dialect: Dialect, answer_id: str, created: int, model: str) -> None:
+        self._asked, self._dialect = asked, dialect
+        self._stop_key = "stop_reason" if dialect == "vllm" else "matched_stop"
+        kind = "chat.completion" if asked.chat else "text_completion"
+        self._head = {"id": answer_id, "object": kind, "created": created, "model": model}
+        chunk_kind = "chat.completion.chunk" if asked.chat else kind
+        head = orjson.dumps({**self._head, "object": chunk_kind})[:-1].replace(b"%", b"%%")
+        content = b'"delta":{"content":"%b"}' if asked.chat else b'"text":"%b"'
+        self._template = (
+            b"data: " + head + b',"choices":[{"index":%d,' + content + b',"logprobs":%b,"finish_reason":%b,"'
+            + self._stop_key.encode() + b'":%b%b}]%b}\n\n'
+        )  # fmt: skip
+        self._plain = head.replace(b"%%", b"%")
+        self._each = asked.usage_each
+        says_null = asked.usage_last or (dialect == "sglang" and not asked.chat)
+        self._quiet = b',"usage":null' if says_null else b""
+        self._ids = asked.return_ids and dialect == "vllm"
+        self._prompt_tokens = asked.prompt_tokens
+
+    def event(self, choice: Choice, completion_tokens: int) -> bytes:
+        """An event with what is new of one answer.
+
+        Args:
+            choice: what is new.
+            completion_tokens: tokens produced so far by all answers.
+        """
+        extra = b""
+        if self._ids:
+            extra = b',"token_ids":[%b]' % ",".join(map(str, choice.ids)).encode()
+            if choice.prompt is not None and not self._asked.chat:
+                extra += b',"prompt_token_ids":' + orjson.dumps(list(choice.prompt))
+        return self._template % (
+            choice.index,
+            _TEXT[choice.ids[0]] if len(choice.ids) == 1 and not self._asked.stop else _escaped(choice.text),
+            orjson.dumps(self._logprobs(choice.ids)) if self._asked.logprobs else b"null",
+            b"null" if choice.finish is None else b'"%b"' % choice.finish.encode(),
+            b"null" if choice.stop_reason is None else orjson.dumps(choice.stop_reason),
+            extra,
+            self._usage_bytes(completion_tokens) if self._each else self._quiet,
+        )
+
+    def role_event(self, index: int, prompt: Sequence[int]) -> bytes:
+        """The first event of a chat: a role, and no token."""
+        value = {
+            "index": index,
+            "delta": {"role": "assistant", "content": ""},
+            "logprobs": None,
+            "finish_reason": None,
+        }
+        tail = b',"prompt_token_ids":' + orjson.dumps(list(prompt)) if self._ids else b""
+        usage = self._usage_bytes(0) if self._each else self._quiet
+        return (
+            b"data: " + self._plain + b',"choices":[' + orjson.dumps(value) + b"]" + tail + usage + b"}\n\n"
+        )
+
+    def finish_event(self, choice: Choice, completion_tokens: int) -> bytes:
+        """The end of a chat in SGLang's words: an event of its own, after the last token's."""
+        value = {"index": choice.index, "delta": {}, "logprobs": None, "finish_reason": choice.finish}
+        value[self._stop_key] = choice.stop_reason
+        usage = self._usage_bytes(completion_tokens) if self._each else self._quiet
+        return b"data: " + self._plain + b',"choices":[' + orjson.dumps(value) + b"]" + usage + b"}\n\n"
+
+    @property
+    def ends_apart(self) -> bool:
+        """Whether the end of an answer is an event of its own."""
+        return self._asked.chat and self._dialect == "sglang"
+
+    def usage_event(self, completion_tokens: int, cached_tokens: int) -> bytes:
+        """The last event of a stream that was asked for usage: no choices."""
+        usage = orjson.dumps(self.usage(completion_tokens, cached_tokens))
+        return b"data: " + self._plain + b',"choices":[],"usage":' + usage + b"}\n\n"
+
+    def whole(self, choices: Sequence[Choice], cached_tokens: int, transfer: dict[str, Any] | None) -> bytes:
+        """The JSON of an answer that is no stream."""
+        completion_tokens = sum(len(choice.ids) for choice in choices)
+        value: dict[str, Any] = {**self._head, "choices": [self._whole_choice(choice) for choice in choices]}
+        value["usage"] = self.usage(completion_tokens, cached_tokens)
+        if self._ids and self._asked.chat and choices[0].prompt is not None:
+            value["prompt_token_ids"] = list(choices[0].prompt)
+        if self._dialect == "vllm":
+            value["kv_transfer_params"] = transfer
+        return orjson.dumps(value)
+
+    def usage(self, completion_tokens: int, cached_tokens: int) -> dict[str, Any]:
+        """A usage object."""
+        found: dict[str, Any] = {
+            "prompt_tokens": self._prompt_tokens,
+            "total_tokens": self._prompt_tokens + completion_tokens,
+            "completion_tokens": completion_tokens,
+        }
+        if cached_tokens:
+            found["prompt_tokens_details"] = {"cached_tokens": cached_tokens}
+        return found
+
+    def _whole_choice(self, choice: Choice) -> dict[str, Any]:
+        value: dict[str, Any] = {"index": choice.index}
+        if self._asked.chat:
+            value["message"] = {"role": "assistant", "content": choice.text}
+        else:
+            value["text"] = choice.text
+        value["logprobs"] = self._logprobs(choice.ids) if self._asked.logprobs else None
+        value |= {"finish_reason": choice.finish, self._stop_key: choice.stop_reason}
+        if self._ids:
+            value["token_ids"] = list(choice.ids)
+            if not self._asked.chat and choice.prompt is not None:
+                value["prompt_token_ids"] = list(choice.prompt)
+        return value
+
+    def _usage_bytes(self, completion_tokens: int) -> bytes:
+        return b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}' % (
+            self._prompt_tokens,
+            self._prompt_tokens + completion_tokens,
+            completion_tokens,
+        )
+
+    def _logprobs(self, ids: Sequence[int]) -> dict[str, Any]:
+        texts = [tokens.TEXT[i] for i in ids]
+        if not self._asked.chat:
+            offsets = [sum(map(len, texts[:i])) for i in range(len(texts))]
+            values = [LOGPROB] * len(texts)
+            top = [{text: LOGPROB} for text in texts]
+            return {"tokens": texts, "token_logprobs": values, "text_offset": offsets, "top_logprobs": top}
+        content = [
+            {"token": text, "logprob": LOGPROB, "bytes": list(text.encode()), "top_logprobs": []}
+            for text in texts
+        ]
+        return {"content": content}
+
+
+def error_body(status: int, message: str, param: str | None = None) -> bytes:
+    """An OpenAI error object."""
+    kind = _TYPES.get(status, "BadRequestError" if status < 500 else "ServiceUnavailableError")
+    return orjson.dumps({"error": {"message": message, "type": kind, "param": param, "code": status}})
+
+
+def error_event(message: str) -> bytes:
+    """An error in mid-stream."""
+    return b"data: " + error_body(500, message) + b"\n\n"
+
+
+def models_body(model: str, longest: int, created: int) -> bytes:
+    """The answer of ``/v1/models``."""
+    one = {"id": model, "object": "model", "created": created, "owned_by": "evenstep", "root": model}
+    return orjson.dumps({"object": "list", "data": [{**one, "parent": None, "max_model_len": longest}]})
+
+
+def _escaped(text: str) -> bytes:
+    return orjson.dumps(text)[1:-1]

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from evenstep.emulator.faults import MEANING, Fault, Faults, Kind, fault_of
+from evenstep.errors import InputError
+
+
+def test_every_kind_has_its_meaning():
+    assert sorted(MEANING) == sorted(get_args(Kind))
+
+
+def test_a_fault_is_read_from_text_and_from_an_object():
+    wanted = Fault("die", rank=1, count=3, after_tokens=5)
+    assert fault_of("die:after-tokens=5,count=3,rank=1", 2) == wanted
+    assert fault_of({"fault": "die", "after_tokens": 5, "count": 3, "rank": 1}, 2) == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("dei", "Did you mean die"),
+        ("die:after=3", "Did you mean after_tokens"),
+        ("die:rank=2", "rank is 2; expected a rank in 0..1"),
+        ("die:share=2", "share is 2.0"),
+        ("status:status=200", "status is 200"),
+        ({"fault": "status", "location": "a\r\nb"}, "location is"),
+        ("stall:count=-1", "count is -1"),
+        ({"fault": "die", "count": "many"}, "count is 'many'"),
+        ({}, "fault is 'missing'"),
+    ],
+)
+def test_a_bad_fault_is_named(given, said):
+    with pytest.raises(InputError) as error:
+        fault_of(given, 2)
+    assert said in str(error.value)
+
+
+def test_a_fault_is_over_when_it_has_hit_as_often_as_said_and_only_its_rank():
+    faults = Faults(seed=0)
+    faults.add(Fault("die", rank=1, count=2))
+    assert [faults.hit(rank) is not None for rank in (0, 1, 0, 1, 1)] == [False, True, False, True, False]
+    assert faults.listed() == []
+
+
+def test_a_share_of_requests_is_hit_the_same_ones_for_the_same_seed():
+    def hits(seed):
+        faults = Faults(seed)
+        faults.add(Fault("die", share=0.25, count=0))
+        return [faults.hit(0) is not None for _ in range(1000)]
+
+    assert 200 < sum(hits(1)) < 300
+    assert hits(1) == hits(1) != hits(2)
+
+
+def test_slow_metrics_hit_metrics_only():
+    faults = Faults(seed=0)
+    faults.add(Fault("slow-metrics", seconds=3.0, count=2))
+    assert faults.hit(0) is None
+    assert [faults.metrics_delay_s() for _ in range(3)] == [3.0, 3.0, 0.0]
+    faults.add(Fault("die"))
+    faults.clear()
+    assert faults.hit(0) is None

@@ -1,0 +1,174 @@
+"""Ranks and groups behind the sockets: pace, placement, death and return."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import numpy as np
+import pytest
+from tests.emulator.running import drained, events, running, url
+
+from evenstep.emulator.asked import RefusedError, asked
+from evenstep.emulator.fleet import rank_of
+
+LONG = {"prompt": "x", "max_tokens": 100_000, "stream": True, "ignore_eos": True}
+
+
+async def stream(session, rank, body=LONG):
+    """An open stream on a rank, its first token read."""
+    answer = await session.post("/v1/completions", json=body, headers={"X-data-parallel-rank": str(rank)})
+    await answer.content.readuntil(b"data: ")
+    return answer
+
+
+def test_what_names_no_rank_goes_where_least_waits_and_runs():
+    async def story():
+        async with (
+            running(ranks=3, slots=1, speed=1.0) as emulator,
+            aiohttp.ClientSession(url(emulator)) as session,
+        ):
+            first = await stream(session, 0)
+            for _ in range(2):
+                await session.post("/v1/completions", json=LONG)
+            fleet = emulator.fleet
+            assert [len(fleet.rank(n).running) + len(fleet.rank(n).waiting) for n in range(3)] == [
+                1,
+                1,
+                1,
+            ]
+            first.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "ranks", "wanted"),
+    [
+        (None, {}, (0, 1), None),
+        ("1", {}, (0, 1), 1),
+        ("0", {}, (5,), 5),
+        (None, {"data_parallel_rank": 1}, (0, 1), 1),
+        ("0", {"data_parallel_rank": 1}, (0, 1), 0),
+    ],
+)
+def test_the_rank_a_request_names(header, body, ranks, wanted):
+    import json
+
+    read = asked(json.dumps({"prompt": "x", **body}).encode(), chat=False, model="m", longest=99)
+    assert rank_of(read, header, ranks) == wanted
+    with pytest.raises(RefusedError):
+        rank_of(read, "2", (0, 1))
+
+
+def test_a_killed_rank_breaks_its_streams_and_its_group_follows_with_an_error_event():
+    async def story():
+        async with (
+            running(ranks=3, groups=[2, 1], speed=1.0) as emulator,
+            aiohttp.ClientSession(url(emulator)) as session,
+        ):
+            dying, peer, other = [await stream(session, rank) for rank in range(3)]
+            body = {"fault": "kill-rank", "rank": 0, "peers_after_s": 0.02}
+            answer = await session.post("/emulator/fault", json=body)
+            assert (await answer.json())["dead_ranks"] == [0]
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await dying.content.read()
+            found = events(b"data: " + await peer.content.read())
+            assert "rank of its group is gone" in found[-2]["error"]["message"]
+            assert found[-1] == "[DONE]"
+            await other.content.readuntil(b"data: ")
+            assert (await session.get("/health")).status == 503
+            with pytest.raises(aiohttp.ClientConnectionError):
+                await stream(session, 0)
+            await session.delete("/emulator/fault")
+            assert (await session.get("/health")).status == 200
+            (await stream(session, 0)).close()
+            other.close()
+            await drained(emulator)
+
+    asyncio.run(story())
+
+
+def test_a_dead_rank_with_a_port_of_its_own_refuses_connections_and_comes_back():
+    async def story():
+        async with (
+            running(ranks=2, groups=[1, 1], port_per_rank=True) as emulator,
+            aiohttp.ClientSession(url(emulator, 0)) as session,
+        ):
+            body = {"fault": "kill-group", "rank": 1, "down_s": 0.1, "peers_after_s": 0}
+            await session.post("/emulator/fault", json=body)
+            with pytest.raises(aiohttp.ClientConnectorError):
+                await session.get(url(emulator, 1) + "/health")
+            for _ in range(200):
+                await asyncio.sleep(0.01)
+                if not emulator.fleet.rank(1).dead:
+                    break
+            await asyncio.sleep(0.01)
+            assert (await session.get(url(emulator, 1) + "/health")).status == 200
+
+    asyncio.run(story())
+
+
+def test_a_fault_in_mid_stream_kills_the_group():
+    async def story():
+        async with (
+            running(ranks=2, faults=["kill-group:rank=1,after-tokens=3"]) as emulator,
+            aiohttp.ClientSession(url(emulator)) as session,
+        ):
+            answer = await session.post("/v1/completions", json=LONG, headers={"X-data-parallel-rank": "1"})
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await answer.read()
+            with pytest.raises(aiohttp.ClientConnectionError):
+                await session.get("/health")
+
+    asyncio.run(story())
+
+
+def test_all_streams_of_a_group_keep_the_pace_of_its_heaviest_rank():
+    """Engine time is compared with engine time: the seconds of the group's steps, not those of this machine."""
+
+    async def story():
+        async with running(ranks=2, overhead_s=0.01, per_token_s=0.001, speed=100.0) as emulator:
+            async with aiohttp.ClientSession(url(emulator)) as session:
+                body = {"max_tokens": 4, "ignore_eos": True}
+                jobs = [
+                    session.post(
+                        "/v1/completions",
+                        json={**body, "prompt": [5] * tokens},
+                        headers={"X-data-parallel-rank": str(rank)},
+                    )
+                    for rank, tokens in ((0, 1), (1, 500))
+                ]
+                await asyncio.gather(*jobs)
+            group = emulator.fleet.timed[0].group
+            busy = np.array([rank.counts.busy_s for rank in group.ranks])
+            assert group.stepped_s == pytest.approx(0.01 * group.steps + busy[1], rel=0.05)
+            assert busy[0] < 0.05
+            assert busy[1] > 2.0
+
+    asyncio.run(story())
+
+
+def test_seeded_answers_differ_by_seed_and_several_answers_differ_from_each_other():
+    async def story():
+        async with running() as emulator, aiohttp.ClientSession(url(emulator)) as session:
+
+            async def texts(**more):
+                body = {"prompt": "x", "max_tokens": 8, "ignore_eos": True, **more}
+                answer = await session.post("/v1/completions", json=body)
+                return [choice["text"] for choice in (await answer.json())["choices"]]
+
+            assert await texts(seed=1) == await texts(seed=1) != await texts(seed=2)
+            assert await texts(seed=1, temperature=0) == await texts()
+            assert len(set(await texts(n=3))) == 3
+
+    asyncio.run(story())
+
+
+def test_another_seed_of_the_emulator_is_another_model():
+    async def story(seed):
+        async with running(seed=seed) as emulator, aiohttp.ClientSession(url(emulator)) as session:
+            answer = await session.post("/v1/completions", json={"prompt": "x", "max_tokens": 8})
+            return (await answer.json())["choices"][0]["text"]
+
+    assert asyncio.run(story(0)) == asyncio.run(story(0)) != asyncio.run(story(1))

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import asyncio
+import re
+
+import aiohttp
+import pytest
+from tests.emulator.running import running, url
+
+BODY = {"prompt": [7] * 100, "max_tokens": 1000, "stream": True, "ignore_eos": True}
+
+
+def value(page, name, **labels):
+    """The value of the one sample of this name with these labels."""
+    found = []
+    for line in page.splitlines():
+        match = re.fullmatch(r"([\w:]+)(?:\{(.*)\})? (\S+)", line)
+        if match and match[1] == name and all(f'{k}="{v}"' in (match[2] or "") for k, v in labels.items()):
+            found.append(float(match[3]))
+    assert len(found) == 1, (name, labels, found)
+    return found[0]
+
+
+async def page_of(emulator):
+    async with aiohttp.ClientSession(url(emulator)) as session:
+        answer = await session.post("/v1/completions", json=BODY, headers={"X-data-parallel-rank": "1"})
+        await answer.content.readuntil(b"data: ")
+        page = await (await session.get("/metrics")).text()
+        answer.close()
+        return page
+
+
+def test_resident_tokens_can_be_read_from_the_usage_as_with_vllm():
+    async def story():
+        async with running(ranks=2, slots=1, speed=0.2, kv_tokens=3200, block_size=16) as emulator:
+            page = await page_of(emulator)
+            usage = value(page, "vllm:kv_cache_usage_perc", engine="1")
+            info = next(line for line in page.splitlines() if line.startswith("vllm:cache_config_info{"))
+            blocks = int(re.search(r'num_gpu_blocks="(\d+)"', info)[1])
+            size = int(re.search(r'block_size="(\d+)"', info)[1])
+            resident = value(page, "evenstep:resident_kv_tokens", rank="1")
+            assert 101 <= resident <= usage * (blocks - 1) * size < resident + size
+            assert value(page, "vllm:num_requests_running", engine="1") == 1
+            assert value(page, "vllm:num_requests_running", engine="0") == 0
+            assert (
+                value(page, "vllm:prompt_tokens_by_source_total", engine="1", source="local_compute") == 100
+            )
+            assert value(page, "process_cpu_seconds_total") > 0
+
+    asyncio.run(story())
+
+
+def test_the_names_of_sglang():
+    async def story():
+        async with running(ranks=2, speed=0.2, dialect="sglang", kv_tokens=3200) as emulator:
+            page = await page_of(emulator)
+            used = value(page, "sglang:num_used_tokens", dp_rank="1")
+            total = value(page, "sglang:max_total_num_tokens", dp_rank="1")
+            assert value(page, "sglang:token_usage", dp_rank="1") == pytest.approx(used / total)
+            assert (used, total) == (112, 3200)
+            assert value(page, "sglang:num_running_reqs", dp_rank="1") == 1
+
+    asyncio.run(story())
+
+
+def test_every_sample_stands_below_the_type_of_its_family():
+    async def story():
+        async with (
+            running(ranks=2, model='a "b"\\c', speed=10.0) as emulator,
+            aiohttp.ClientSession(url(emulator)) as session,
+        ):
+            page = await (await session.get("/metrics")).text()
+        family = None
+        for line in page.splitlines():
+            if line.startswith("# TYPE "):
+                family = line.split()[2]
+            elif not line.startswith("#"):
+                assert re.match(r"[\w:]+", line)[0] == family
+        assert 'model_name="a \\"b\\"\\\\c"' in page
+
+    asyncio.run(story())

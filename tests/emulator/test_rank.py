@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from evenstep.emulator.memory import Memory
+from evenstep.emulator.rank import Rank, Sequence
+
+
+def rank(slots=4, blocks=8, block_size=4, budget=0, *, sharing=False):
+    return Rank(slots, Memory(blocks, block_size, sharing=sharing), budget)
+
+
+def work(key, prompt, **more):
+    return Sequence(key=key, prompt=prompt, max_tokens=50, **more)
+
+
+def step(one):
+    """Schedule, and let every sequence whose prompt is done produce a token; the keys that did."""
+    one.schedule()
+    one.check()
+    produced = [s.key for s in one.scheduled if s.resident == s.total]
+    for s in one.scheduled:
+        one.publish(s)
+        s.total += s.resident == s.total
+    return produced
+
+
+def test_the_queue_is_admitted_in_order_while_slots_last():
+    one = rank(slots=2)
+    one.waiting += [work(1, 3), work(2, 5), work(3, 1)]
+    assert step(one) == [1, 2]
+    assert (one.load, one.prefill_tokens, one.longest) == (8, 8, 5)
+    assert step(one) == [1, 2]
+    assert (one.load, one.prefill_tokens) == (10, 0)
+
+
+def test_a_long_prompt_is_cut_where_the_budget_ends_and_decodes_come_first():
+    one = rank(budget=6)
+    one.waiting += [work(1, 2), work(2, 7)]
+    assert step(one) == [1]
+    assert (one.load, one.prefill_tokens) == (6, 6)
+    assert step(one) == [1, 2]
+    assert (one.load, one.prefill_tokens) == (3 + 7, 3)
+
+
+def test_the_newest_gives_up_its_blocks_and_is_computed_again_with_what_it_produced():
+    one = rank(blocks=4)
+    one.waiting += [work(1, 7), work(2, 7)]
+    assert [step(one) for _ in range(2)] == [[1, 2], [1, 2]]
+    assert step(one) == [1]  # nine tokens each need three blocks
+    assert [(s.key, s.total, s.resident, s.evictions) for s in one.waiting] == [(2, 9, 0, 1)]
+    assert one.memory.used == 3
+    one.remove(one.running[0])
+    assert step(one) == [2]
+    assert (one.prefill_tokens, one.counts.evictions, one.counts.local_tokens) == (9, 1, 7 + 7 + 9)
+
+
+def test_the_oldest_evicts_itself_when_it_is_alone_and_others_hold_the_memory():
+    one = rank(blocks=3)
+    one.memory.take(1)  # leased to another engine
+    one.waiting.append(work(1, 7))
+    assert step(one) == [1]
+    assert step(one) == [1]
+    assert step(one) == []
+    assert (len(one.running), one.waiting[0].key) == (0, 1)
+
+
+def test_a_prompt_waits_until_the_whole_of_it_fits():
+    one = rank(blocks=4, budget=4)
+    one.waiting += [work(1, 9), work(2, 8)]
+    assert step(one) == []
+    assert [s.key for s in one.running] == [1]
+
+
+def test_what_another_engine_prefilled_is_not_computed_but_for_its_last_token():
+    one = rank()
+    one.waiting.append(work(1, 8, fetched=8))
+    assert step(one) == [1]
+    assert (one.load, one.prefill_tokens, one.counts.fetched_tokens, one.counts.local_tokens) == (8, 1, 8, 0)
+
+
+def test_a_prompt_seen_before_is_found_in_the_cache():
+    one = rank(sharing=True)
+    first = work(1, 10, chain=[101, 102])
+    one.waiting.append(first)
+    step(one)
+    one.waiting.append(work(2, 10, chain=[101, 102]))
+    assert step(one) == [1, 2]
+    assert (one.prefill_tokens, one.counts.cached_tokens, one.memory.used) == (2, 8, 4)
+    one.remove(first)
+    assert one.memory.shared() == {101: 1, 102: 1}
+
+
+def test_a_prompt_that_is_cached_whole_still_computes_its_last_block():
+    one = rank(sharing=True)
+    for key in (1, 2):
+        one.waiting.append(work(key, 8, chain=[101, 102]))
+        step(one)
+    assert one.counts.cached_tokens == 4

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from tests.emulator.running import FAST, running
+
+from evenstep.emulator.server import Emulator, introduction
+from evenstep.emulator.settings import EmulatorSettings
+from evenstep.errors import InputError
+
+STARTS = "from evenstep.cli.main import main; import sys; sys.exit(main())"
+
+
+def test_it_says_what_listens_where():
+    async def story():
+        async with running(ranks=4, groups=[2, 2], slots=3, kv_tokens=1000) as emulator:
+            lines = introduction(emulator)
+            assert lines[0] == (
+                "4 emulated vllm ranks in 2 barrier groups of 2, 2: 3 slots and 992 KV tokens each, "
+                "model emulated, role both"
+            )
+            assert (
+                lines[1]
+                == f"http://127.0.0.1:{emulator.ports[0][0]}  ranks 0-3, by header X-data-parallel-rank"
+            )
+        async with running(ranks=2, port_per_rank=True) as emulator:
+            assert [line.split("  ")[1] for line in introduction(emulator)[1:3]] == ["rank 0", "rank 1"]
+
+    asyncio.run(story())
+
+
+def test_a_port_that_is_taken_is_one_clear_error_and_leaves_no_port_open():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        async def story():
+            settings = EmulatorSettings(**{**FAST, "port": port})
+            with pytest.raises(InputError, match=rf"--port is '127.0.0.1:{port}'; expected a free port"):
+                await Emulator(settings).open()
+
+        asyncio.run(story())
+
+
+def test_an_address_of_another_machine_is_one_clear_error():
+    async def story():
+        with pytest.raises(InputError, match="expected an address of this machine"):
+            await Emulator(EmulatorSettings(**{**FAST, "host": "192.0.2.1"})).open()
+        with pytest.raises(InputError, match="--host is 'no such name'"):
+            await Emulator(EmulatorSettings(**{**FAST, "host": "no such name"})).open()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_cleanly_with_a_stream_open(number):
+    engine = subprocess.Popen(
+        [sys.executable, "-c", STARTS, "emulate", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        engine.stdout.readline()
+        port = int(engine.stdout.readline().split(b":")[2].split()[0])
+        assert b"/emulator/fault; Ctrl-C ends" in engine.stdout.readline()
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            body = b'{"prompt": "x", "max_tokens": 1000, "stream": true}'
+            client.sendall(
+                b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+            )
+            assert client.recv(20)
+            os.kill(engine.pid, number)
+            said = engine.communicate(timeout=20)
+        assert (engine.returncode, said) == (0, (b"", b""))
+    finally:
+        engine.kill()

@@ -1,0 +1,128 @@
+"""Prefill on one emulator, decode on another."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from tests.emulator.running import events, running, url
+
+PROMPT = {
+    "prompt": "a prompt that is long enough for several blocks of it",
+    "ignore_eos": True,
+    "return_token_ids": True,
+}
+LEG = {"max_tokens": 1, "kv_transfer_params": {"do_remote_decode": True, "do_remote_prefill": False}}
+
+
+@asynccontextmanager
+async def split():
+    async with (
+        running(role="prefill", block_size=4) as prefill,
+        running(role="decode", block_size=4) as decode,
+        aiohttp.ClientSession() as session,
+    ):
+        yield prefill, decode, session
+
+
+async def completion(session, where, **body):
+    answer = await session.post(f"{where}/v1/completions", json={**PROMPT, **body})
+    return answer.status, await answer.json()
+
+
+def counts(emulator):
+    found = emulator.fleet.rank(0).counts
+    return found.local_tokens, found.fetched_tokens
+
+
+def test_the_decode_leg_gives_what_one_engine_gives_and_computes_no_prompt():
+    async def story():
+        async with split() as (prefill, decode, session):
+            _, first = await completion(session, url(prefill), **LEG)
+            blocks = first["kv_transfer_params"]["remote_block_ids"][0]
+            size = first["usage"]["prompt_tokens"]
+            assert prefill.fleet.rank(0).memory.used == len(blocks) == -(-size // 4)
+            given = {"kv_transfer_params": first["kv_transfer_params"], "max_tokens": 9}
+            _, second = await completion(session, url(decode), **given)
+            assert prefill.fleet.rank(0).memory.used == 0
+            assert (counts(prefill), counts(decode)) == ((size, 0), (0, size))
+            _, alone = await completion(session, url(decode), max_tokens=9)
+            assert second["choices"][0]["token_ids"] == alone["choices"][0]["token_ids"]
+            assert second["choices"][0]["token_ids"][0] == first["choices"][0]["token_ids"][0]
+
+    asyncio.run(story())
+
+
+def test_kv_is_fetched_once_and_only_for_its_own_prompt():
+    async def story():
+        async with split() as (prefill, decode, session):
+            _, first = await completion(session, url(prefill), **LEG)
+            given = {"kv_transfer_params": first["kv_transfer_params"]}
+            status, said = await completion(session, url(decode), **{**given, "prompt": "another prompt"})
+            assert (status, "could not be fetched" in said["error"]["message"]) == (500, True)
+            assert prefill.fleet.rank(0).memory.used > 0
+            assert (await completion(session, url(decode), **given))[0] == 200
+            assert (await completion(session, url(decode), **given))[0] == 500
+            stream = await session.post(
+                f"{url(decode)}/v1/completions", json={**PROMPT, **given, "stream": True}
+            )
+            assert "could not be fetched" in events(await stream.read())[0]["error"]["message"]
+
+    asyncio.run(story())
+
+
+def test_both_legs_in_one_process_and_a_chat():
+    async def story():
+        async with (
+            running(ranks=2, groups=[1, 1]) as emulator,
+            aiohttp.ClientSession(url(emulator)) as session,
+        ):
+            body = {"messages": [{"role": "user", "content": "hello"}], "ignore_eos": True}
+            first = await (await session.post("/v1/chat/completions", json={**body, **LEG})).json()
+            given = {"kv_transfer_params": first["kv_transfer_params"], "max_tokens": 5}
+            headers = {"X-data-parallel-rank": "1"}
+            second = await (
+                await session.post("/v1/chat/completions", json={**body, **given}, headers=headers)
+            ).json()
+            assert second["usage"]["completion_tokens"] == 5
+            assert emulator.fleet.rank(1).counts.fetched_tokens == first["usage"]["prompt_tokens"]
+            assert emulator.fleet.rank(0).memory.used == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "missing", ["remote_host", "remote_port", "remote_request_id", "remote_block_ids", "remote_num_tokens"]
+)
+def test_an_object_that_is_not_whole_is_refused(missing):
+    async def story():
+        async with split() as (prefill, decode, session):
+            _, first = await completion(session, url(prefill), **LEG)
+            given = {k: v for k, v in first["kv_transfer_params"].items() if k != missing}
+            status, said = await completion(session, url(decode), kv_transfer_params=given)
+            assert (status, said["error"]["param"]) == (400, "kv_transfer_params")
+
+    asyncio.run(story())
+
+
+def test_a_prefiller_that_is_gone_fails_the_decode_leg():
+    async def story():
+        async with running(role="decode") as decode, aiohttp.ClientSession() as session:
+            async with running(role="prefill") as prefill:
+                _, first = await completion(session, url(prefill), **LEG)
+            given = {"kv_transfer_params": first["kv_transfer_params"]}
+            assert (await completion(session, url(decode), **given))[0] == 500
+
+    asyncio.run(story())
+
+
+def test_a_name_that_is_none_gives_nothing():
+    async def story():
+        async with running() as emulator:
+            assert not emulator.fleet.transfer.give("cmpl-x", 5)
+            assert not emulator.fleet.transfer.give("cmpl-x-7-0000000000000005", 5)
+            assert not emulator.fleet.transfer.give("cmpl-x-7-0000000000000005", 6)
+
+    asyncio.run(story())

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from evenstep.emulator.asked import asked
+from evenstep.emulator.wording import Choice, Wording, error_body, error_event, models_body
+
+WORD = 3  # " bab"
+
+
+def wording(dialect="vllm", *, chat=False, answer_id="cmpl-1", **body):
+    base = {"messages": [{"role": "user", "content": "hi"}]} if chat else {"prompt": "hi"}
+    read = asked(json.dumps({**base, **body}).encode(), chat=chat, model="m", longest=999, each_alone=True)
+    return Wording(read, dialect, answer_id, 17, "m")
+
+
+def read(event):
+    assert event.startswith(b"data: ")
+    assert event.endswith(b"\n\n")
+    return json.loads(event[6:])
+
+
+def test_a_token_of_a_completion_is_one_event():
+    assert read(wording().event(Choice(0, [WORD], ""), 1)) == {
+        "id": "cmpl-1",
+        "object": "text_completion",
+        "created": 17,
+        "model": "m",
+        "choices": [
+            {"index": 0, "text": " bab", "logprobs": None, "finish_reason": None, "stop_reason": None}
+        ],
+    }
+
+
+def test_a_token_of_a_chat_is_a_delta_after_a_role():
+    made = wording(chat=True, return_token_ids=True)
+    first, second = read(made.role_event(0, [7])), read(made.event(Choice(0, [WORD], ""), 1))
+    assert first["object"] == second["object"] == "chat.completion.chunk"
+    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert first["prompt_token_ids"] == [7]
+    assert second["choices"][0]["delta"] == {"content": " bab"}
+
+
+def test_usage_and_ids_are_there_when_asked_for():
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    made = wording(stream_options=options, return_token_ids=True)
+    found = read(made.event(Choice(0, [WORD, WORD], " bab bab", "length", None, [7]), 5))
+    assert found["usage"] == {"prompt_tokens": 1, "total_tokens": 6, "completion_tokens": 5}
+    assert found["choices"][0]["token_ids"] == [WORD, WORD]
+    assert found["choices"][0]["prompt_token_ids"] == [7]
+    assert found["choices"][0]["text"] == " bab bab"
+    last = read(made.usage_event(5, 4))
+    assert last["choices"] == []
+    assert last["usage"]["prompt_tokens_details"] == {"cached_tokens": 4}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "chat", "last", "shown"),
+    [
+        ("vllm", False, False, "absent"),
+        ("vllm", False, True, None),
+        ("sglang", False, False, None),
+        ("sglang", True, False, "absent"),
+    ],
+)
+def test_usage_that_is_not_told_is_absent_or_null_as_the_engine_has_it(dialect, chat, last, shown):
+    made = wording(dialect, chat=chat, stream_options={"include_usage": last})
+    assert read(made.event(Choice(0, [WORD], ""), 1)).get("usage", "absent") == shown
+
+
+def test_sglang_names_stops_its_own_way_and_ends_a_chat_apart():
+    made = wording("sglang", chat=True, return_token_ids=True)
+    assert made.ends_apart
+    found = read(made.finish_event(Choice(0, [], "", "stop", "END"), 3))["choices"][0]
+    assert (found["delta"], found["finish_reason"], found["matched_stop"]) == ({}, "stop", "END")
+    assert "token_ids" not in read(made.event(Choice(0, [WORD], ""), 1))["choices"][0]
+
+
+def test_a_whole_answer_has_all_choices_and_what_they_cost():
+    made = wording(n=2, return_token_ids=True)
+    choices = [Choice(i, [WORD] * (i + 1), " bab" * (i + 1), "length", None, [7]) for i in (0, 1)]
+    found = json.loads(made.whole(choices, 0, {"do_remote_prefill": True}))
+    assert [c["text"] for c in found["choices"]] == [" bab", " bab bab"]
+    assert found["choices"][1]["token_ids"] == [WORD, WORD]
+    assert found["usage"]["completion_tokens"] == 3
+    assert found["kv_transfer_params"] == {"do_remote_prefill": True}
+    said = json.loads(wording(chat=True).whole([choices[0]], 0, None))["choices"][0]["message"]
+    assert said == {"role": "assistant", "content": " bab"}
+
+
+@pytest.mark.parametrize(("chat", "asks"), [(False, 1), (True, True)])
+def test_log_probabilities_have_one_number_a_token(chat, asks):
+    made = wording(chat=chat, logprobs=asks)
+    found = read(made.event(Choice(0, [WORD, WORD + 1], " bab bad"), 2))["choices"][0]["logprobs"]
+    if chat:
+        assert [one["token"] for one in found["content"]] == [" bab", " bad"]
+    else:
+        assert (found["tokens"], found["text_offset"]) == ([" bab", " bad"], [0, 4])
+
+
+def test_names_with_signs_of_templates_and_json_survive():
+    made = wording(answer_id='cmpl-100%d"\\')
+    assert read(made.event(Choice(0, [WORD], ""), 1))["id"] == 'cmpl-100%d"\\'
+    assert read(made.usage_event(1, 0))["id"] == 'cmpl-100%d"\\'
+
+
+def test_errors_are_openai_objects():
+    found = json.loads(error_body(404, "no such model", "model"))["error"]
+    assert found == {"message": "no such model", "type": "NotFoundError", "param": "model", "code": 404}
+    assert read(error_event("gone"))["error"]["code"] == 500
+    assert json.loads(models_body("m", 5, 17))["data"][0]["max_model_len"] == 5
