@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.engines.chunks import is_error, is_given, read_chunk, read_head
+from evenstep.engines.chunks import is_given, read_chunk, read_head
 from evenstep.errors import EngineError
 
 CHAT = (
@@ -26,7 +26,7 @@ def test_what_counts_is_read():
     assert choice.token_ids == [5, 6]
     assert (chunk.usage.prompt_tokens, chunk.usage.completion_tokens) == (7, 2)
     assert chunk.usage.prompt_tokens_details.cached_tokens == 4
-    assert not is_error(chunk)
+    assert chunk.error is None
     head = read_head(CHAT)
     assert (bytes(head.id), bytes(head.created), bytes(head.model)) == (
         b'"chatcmpl-7"',
@@ -51,13 +51,6 @@ def test_what_counts_is_read():
 def test_what_is_no_chunk_is_the_engines_error(data):
     with pytest.raises(EngineError, match="cannot be read"):
         read_chunk(data)
-
-
-def test_errors_inside_a_stream_are_seen_in_both_forms():
-    assert is_error(read_chunk(b'{"error":{"message":"m","code":500}}'))
-    assert is_error(read_chunk(b'{"object":"error","message":"m","code":500}'))
-    assert is_error(read_chunk(b'{"error":"out of memory"}'))
-    assert not is_error(read_chunk(b'{"error":null,"choices":[]}'))
 
 
 def test_tools_and_reasoning_are_more_than_text():

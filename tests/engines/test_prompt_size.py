@@ -13,6 +13,7 @@ def test_an_unknown_model_has_the_prior():
     assert PromptSizes().bytes_per_token("m") == PRIOR_BYTES_PER_TOKEN
     assert PromptSizes().estimate("m", 400) == 100
     assert PromptSizes().estimate("m", 0) == 1
+    assert PromptSizes(prior=1.0).estimate("m", 100) == 100
 
 
 @given(st.floats(0.5, 12))

@@ -137,6 +137,8 @@ def plain(client=NOTHING, engine=NOTHING, dialect=None, **more) -> ReplyStream:
         (b"data: [DONE]\n\n", "without a finish_reason"),
         (b'data: {"detail":"x"}\n\n', "no choices"),
         (b'data: {"error":{"message":"boom","code":500}}\n\n', "reported an error"),
+        (b'data: {"object":"error","message":"boom","code":500}\n\n', "reported an error"),
+        (b'data: {"error":"out of memory","choices":[]}\n\n', "reported an error"),
         (completion(choice={"index": 3}), "choice 3"),
         (completion(choice={"finish_reason": "abort"}), "abort"),
         (b"data: " + b"x" * 3000 + b"\n\n", "longer than 2000"),

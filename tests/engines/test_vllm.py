@@ -1,11 +1,22 @@
-"""vLLM's metrics page and dialect, on lines as 0.32 writes them."""
+"""vLLM's streams, answers and metrics page: bytes recorded of vLLM 0.32.0 on a CPU, and lines in its form.
+
+The streams of `recorded/vllm-0.32.0.json` are of a tiny model with random weights; ``client`` is what the engine said
+to the request, ``engine`` what it said when usage and ids were asked for too; only the time of creation is made 1.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 
+from evenstep.engines.answers import read_answer
+from evenstep.engines.bodies import upstream
+from evenstep.engines.refusals import of_engine
+from evenstep.engines.reply import ReplyStream
+from evenstep.engines.requests import read_request
 from evenstep.engines.vllm import VLLM
 from evenstep.errors import EngineError
 
@@ -74,3 +85,53 @@ def test_the_dialect_goes_by_the_version(version, off, chat_from_ids):
     assert (dialect.completion_usage_off, dialect.chat_usage_off) == (off, "absent")
     assert dialect.chat_from_ids == chat_from_ids
     assert dialect.handover == "kv_transfer_params"
+
+
+HERE = Path(__file__).parent / "recorded"
+RECORDED = json.loads((HERE / "vllm-0.32.0.json").read_text(encoding="utf-8"))
+STREAMS = [name for name, kept in RECORDED.items() if isinstance(kept, dict)]
+FINGERPRINT = b'"vllm-0.32.0-ffcbdebd"'
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("size", [1, 7, 100, 1 << 20])
+def test_a_recorded_stream_without_our_questions_is_what_the_engine_said_without_them(name, size):
+    kept = RECORDED[name]
+    request = read_request(name.split()[0], json.dumps(kept["request"]).encode())
+    adapter = VLLM("0.32.0")
+    _, asked = upstream(request, adapter.dialect, token_ids=True)
+    known = FINGERPRINT if request.slots > 1 else b""
+    reply = ReplyStream(
+        adapter.dialect,
+        chat=request.chat,
+        client=request.asked,
+        engine=asked,
+        choices=request.slots,
+        fingerprint=known,
+    )
+    sent, said = kept["engine"].encode(), kept["client"].encode()
+    got = b"".join(reply.feed(sent[i : i + size]) for i in range(0, len(sent), size)) + reply.end()
+    if request.slots == 1:
+        assert got == said
+    else:  # the order of the choices is the engine's, and differs from run to run
+        assert sorted(got.split(b"\n\n")) == sorted(said.split(b"\n\n"))
+    assert reply.done and reply.produced == 6 * request.slots
+    assert reply.prompt_tokens == (24 if request.chat else 6)
+    assert (reply.fingerprint == FINGERPRINT) or request.asked.usage
+
+
+@pytest.mark.parametrize(("kind", "prompt_tokens"), [("completions", 6), ("chat", 24)])
+def test_recorded_answers_are_counted(kind, prompt_tokens):
+    answer = read_answer(RECORDED[f"{kind} answer"].encode())
+    assert (answer.prompt_tokens, answer.produced) == (prompt_tokens, 1)
+
+
+def test_a_recorded_refusal_keeps_its_words():
+    refusal = of_engine(RECORDED["chat refused"].encode(), 400)
+    assert refusal.status == 400 and refusal.message == "n must be 1 when using greedy sampling, got 2."
+
+
+def test_the_recorded_metrics_page_is_read():
+    (only,) = VLLM().samples((HERE / "vllm-0.32.0-metrics.txt").read_bytes())
+    assert (only.rank, only.running, only.block_size, only.kv_capacity) == (0, 0, 32, 2016)
+    assert only.kv_tokens == 0 and only.generated_tokens > 0

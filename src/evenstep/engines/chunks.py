@@ -68,7 +68,10 @@ class Choice(msgspec.Struct, gc=False):
 
 
 class Chunk(msgspec.Struct, gc=False):
-    """One chunk. ``choices`` is None where the key is not there."""
+    """One chunk, or an error in its place: ``error`` is there, or ``object`` is ``error``.
+
+    ``choices`` is None where the key is not there.
+    """
 
     choices: list[Choice] | None = None
     usage: Usage | None = None
@@ -105,11 +108,6 @@ def read_chunk(data: bytes) -> Chunk:
 def read_head(data: bytes) -> Head:
     """Id, time and model of a chunk that `read_chunk` has read, each as its bytes."""
     return _HEAD.decode(data)
-
-
-def is_error(chunk: Chunk) -> bool:
-    """Whether an event inside a stream reports a failure: ``{"error": ...}`` or an object of kind ``error``."""
-    return chunk.error is not None or chunk.object == "error"
 
 
 def is_given(value: msgspec.Raw) -> bool:

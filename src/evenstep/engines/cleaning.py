@@ -31,7 +31,14 @@ def without_ids(data: bytes, off: Off) -> bytes:
 
     In a string their quotes would be escaped, so what matches is a key with a list of numbers.
     """
+    at = data.find(b'token_ids":[')
+    if at < 0 and b'token_ids"' not in data:
+        return data
     if off == "null":
+        if (
+            at > 0 and data[at - 1] == 34 and data.find(b'token_ids":[', at + 12) < 0
+        ):  # one list, written tightly
+            return data[: at + 11] + b"null" + data[data.index(b"]", at) + 1 :]
         return _IDS.sub(_nulled, data)
     return _IDS.sub(b"", data)
 
@@ -43,7 +50,7 @@ def without_prompt_ids(data: bytes) -> bytes:
 
 def framed(raw: bytes, old: bytes, new: bytes) -> bytes:
     """An event with other data, in the frame it came in where that is possible."""
-    if raw[6:-2] == old:
+    if len(raw) == len(old) + 8 and raw.startswith(b"data: ") and raw.endswith(b"\n\n"):
         return b"data: " + new + b"\n\n"
     if raw.count(old) == 1:
         return raw.replace(old, new)

@@ -1,4 +1,4 @@
-"""How many tokens a prompt has before an engine has told: from its bytes, by what earlier prompts of the model had."""
+"""How many tokens a prompt has before an engine has told: from its size, by what earlier prompts of the model had."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ class PromptSizes:
     Args:
         keep: share of the past that stays with every prompt, in (0, 1).
         models: so many are remembered; those used longest ago go first.
+        prior: bytes per token of a model nothing is known of; 1 where sizes are counted by a `TokenizerFile`.
     """
 
-    def __init__(self, keep: float = 0.99, models: int = 1024) -> None:
-        self._keep, self._models = keep, models
+    def __init__(self, keep: float = 0.99, models: int = 1024, prior: float = PRIOR_BYTES_PER_TOKEN) -> None:
+        self._keep, self._models, self._prior = keep, models, prior
         self._seen: OrderedDict[str, tuple[float, float]] = (
             OrderedDict()
         )  # model -> weighted bytes, weighted tokens
@@ -27,7 +28,7 @@ class PromptSizes:
     def bytes_per_token(self, model: str) -> float:
         """Bytes of one token of this model's prompts."""
         total, tokens = self._seen.get(model, (0.0, 0.0))
-        return (total + PRIOR_BYTES_PER_TOKEN * _PRIOR_TOKENS) / (tokens + _PRIOR_TOKENS)
+        return (total + self._prior * _PRIOR_TOKENS) / (tokens + _PRIOR_TOKENS)
 
     def estimate(self, model: str, prompt_bytes: int) -> int:
         """Tokens of a prompt of so many bytes, at least 1."""

@@ -9,7 +9,7 @@ error object inside it, a chunk that is no JSON, and a finish_reason that says t
 from __future__ import annotations
 
 from evenstep.engines import cleaning
-from evenstep.engines.chunks import DONE, Choice, Chunk, Usage, is_error, is_given, read_chunk, read_head
+from evenstep.engines.chunks import DONE, Choice, Chunk, Usage, is_given, read_chunk, read_head
 from evenstep.engines.sse import EventReader
 from evenstep.engines.usage import SoFar, rewritten
 from evenstep.engines.view import Asked, Dialect, Off
@@ -65,6 +65,7 @@ class ReplyStream:
         self._drop_final = engine.usage and not client.usage
         self._drop_usage = engine.continuous and not client.continuous
         self._drop_ids = engine.token_ids and not client.token_ids
+        self._changes = self._drop_usage or self._drop_ids or before is not None or keep
         self._ids_seen = client.token_ids
         self._usage_off: Off = dialect.chat_usage_off if chat else dialect.completion_usage_off
         self._counted = [0] * (choices * prompts)
@@ -135,57 +136,62 @@ class ReplyStream:
             chunk = read_chunk(data)
         except EngineError as error:
             return self._fail(error)
-        if is_error(chunk):
+        if chunk.error is not None or chunk.object == "error":
             self.error_body = data
             return self._fail(EngineError("engine: it reported an error inside its stream."))
-        if not chunk.choices:
+        choices = chunk.choices
+        if not choices:
             return self._without_choices(raw, data, chunk)
-        if not self._count(chunk, chunk.choices):
+        if not self._count(chunk, choices):
             return b""
-        if self._keep and not self._request_id:
-            head = read_head(data)
-            self._request_id, self._created = bytes(head.id), bytes(head.created)
-        new = self._cleaned(data, chunk, chunk.choices)
-        if not new:
-            return b""
-        out = raw if new is data else cleaning.framed(raw, data, new)
-        if self._drop_final and chunk.choices[0].finish_reason is not None:
-            return self._stamped(out)
-        return out
+        if self._changes:
+            new = self._cleaned(data, chunk, choices)
+            if new is not data:
+                raw = cleaning.framed(raw, data, new) if new else b""
+        if self._drop_final and choices[0].finish_reason is not None:
+            return self._stamped(raw)
+        return raw
 
     def _count(self, chunk: Chunk, choices: list[Choice]) -> bool:
         """Counts a chunk; False where it must not go on."""
-        usage = chunk.usage
-        if usage is not None and self._prompts == 1 and self.prompt_tokens < 0:
+        usage, counted = chunk.usage, self._counted
+        if self.prompt_tokens < 0 and usage is not None and self._prompts == 1:
             self.prompt_tokens = usage.prompt_tokens - (self._before.produced if self._before else 0)
         for choice in choices:
             index = choice.index
-            if not 0 <= index < len(self._counted):
+            if not 0 <= index < len(counted):
                 self._fail(
                     EngineError(f"engine: a chunk is of choice {index}; expected one that was asked for.")
                 )
                 return False
-            reason = choice.finish_reason
-            if "recomputed" in (choice.stop_reason, reason):
-                self.recomputed = self._over = True
-                return False
-            if reason in _GAVE_UP:
-                self._fail(EngineError(f"engine: a choice ended with finish_reason {reason!r}."))
+            ends = choice.finish_reason is not None or choice.stop_reason is not None
+            if ends and not self._judge(choice):
                 return False
             if usage is not None and len(choices) == 1:
-                news = (usage.completion_tokens or 0) - self._counted[index]
+                news = (usage.completion_tokens or 0) - counted[index]
             elif choice.token_ids is not None:
                 news = len(choice.token_ids)
             else:
                 news = self._estimate(choice)
             if news > 0:
-                self._counted[index] += news
+                counted[index] += news
                 self.produced += news
-            if reason is not None:
-                self._open.discard(index)
-                self.finished = not self._open
             if self._keep and index == 0:
                 self._remember(chunk, choice)
+        return True
+
+    def _judge(self, choice: Choice) -> bool:
+        """A choice has ended: whether as it should."""
+        reason = choice.finish_reason
+        if "recomputed" in (choice.stop_reason, reason):
+            self.recomputed = self._over = True
+            return False
+        if reason in _GAVE_UP:
+            self._fail(EngineError(f"engine: a choice ended with finish_reason {reason!r}."))
+            return False
+        if reason is not None:
+            self._open.discard(choice.index)
+            self.finished = not self._open
         return True
 
     def _estimate(self, choice: Choice) -> int:
@@ -212,14 +218,16 @@ class ReplyStream:
 
     def _cleaned(self, data: bytes, chunk: Chunk, choices: list[Choice]) -> bytes:
         """The chunk as the client would have got it; empty where it would have got none."""
+        if self._keep and not self._request_id:
+            head = read_head(data)
+            self._request_id, self._created = bytes(head.id), bytes(head.created)
         new = data
         if self._drop_usage and chunk.usage is not None:
             new = cleaning.without_usage(new, self._usage_off)
         if self._drop_ids:
-            if self._chat and _is_silent(data, choices):
+            if self._chat and b'"delta":{}' in data and _is_silent(choices):
                 return b""
-            if b'token_ids":[' in new or b'token_ids": [' in new:
-                new = cleaning.without_ids(new, self._dialect.token_ids_off)
+            new = cleaning.without_ids(new, self._dialect.token_ids_off)
         if self._before is not None:
             if self._chat and all(_is_role(choice) for choice in choices):
                 return b""
@@ -280,14 +288,10 @@ class ReplyStream:
         return b""
 
 
-def _is_silent(data: bytes, choices: list[Choice]) -> bool:
-    """A chat chunk that is there only to carry token ids: no text, no end."""
-    return (
-        b'"delta":{}' in data
-        and choices[0].finish_reason is None
-        and not is_given(choices[0].logprobs)
-        and choices[0].token_ids is not None
-    )
+def _is_silent(choices: list[Choice]) -> bool:
+    """A chat chunk with an empty delta that is there only to carry token ids."""
+    choice = choices[0]
+    return choice.finish_reason is None and choice.token_ids is not None and not is_given(choice.logprobs)
 
 
 def _is_role(choice: Choice) -> bool:

@@ -1,0 +1,57 @@
+"""Exact counts by a tokenizer file made on the spot: one token a word."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import pytest
+
+from evenstep.engines.requests import read_request
+from evenstep.engines.tokenizer_file import TokenizerFile
+from evenstep.errors import InputError
+
+installed = importlib.util.find_spec("tokenizers") is not None
+needs = pytest.mark.skipif(not installed, reason="the package tokenizers is an extra")
+
+
+@pytest.fixture
+def words(tmp_path):
+    vocabulary = {"[UNK]": 0, "a": 1, "b": 2}
+    file = tmp_path / "tokenizer.json"
+    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}
+    file.write_text(json.dumps({"version": "1.0", "pre_tokenizer": {"type": "Whitespace"}, "model": model}))
+    return file
+
+
+@needs
+@pytest.mark.parametrize(("prompt", "tokens"), [("a b c", 3), (["a b", "c"], 3), ([7, 8], 2), ("", 0)])
+def test_prompts_are_counted_exactly(words, prompt, tokens):
+    body = json.dumps({"model": "m", "prompt": prompt}).encode()
+    assert TokenizerFile(words).count(read_request("completions", body)) == tokens
+
+
+@needs
+def test_of_a_chat_the_texts_are_counted(words):
+    parts = [{"type": "text", "text": "a b"}, {"type": "image_url", "image_url": {"url": "x"}}]
+    messages = [
+        {"role": "system", "content": "a"},
+        {"role": "user", "content": parts},
+        {"role": "assistant", "content": None},
+    ]
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    assert TokenizerFile(words).count(read_request("chat", body)) == 3
+
+
+@needs
+def test_a_file_without_a_tokenizer_is_named(tmp_path):
+    (tmp_path / "t.json").write_text("{}")
+    for name in ("t.json", "none.json"):
+        with pytest.raises(InputError, match=name):
+            TokenizerFile(tmp_path / name)
+
+
+@pytest.mark.skipif(installed, reason="only where the package is missing")
+def test_a_missing_package_says_how_to_get_it(words):
+    with pytest.raises(InputError, match=r"evenstep\[tokenizers\]"):
+        TokenizerFile(words)
