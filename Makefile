@@ -18,7 +18,7 @@ help:
 	@echo "make check     lint, format, types, imports, spelling, docs, file sizes"
 	@echo "make bench     the speed ratios of benchmarks/"
 	@echo "make docs      the documentation, into build/site"
-	@echo "make leaderboard  rank every policy on every workload anew: page, data and picture; 10 minutes on two cores"
+	@echo "make leaderboard  rank every policy on every workload anew: page, data and picture; five to ten minutes on two cores"
 	@echo "make pictures  redraw the pictures of README and docs"
 	@echo "make reference rewrite the reference of commands and the JSON Schemas"
 	@echo "make lock      rewrite requirements/dev.lock (needs uv)"
