@@ -16,6 +16,9 @@ from evenstep.routing.view import FREE_SLOTS
 
 HORIZON, DISCOUNT, TIE_WEIGHT, STARTS, EXACT, WINDOW, MOVES, AGE_LIMIT = range(8)
 
+#: Times the best plan is fitted to another level, as long as that gains.
+ROUNDS = 2
+
 
 def scratch(workers, waiting, horizon, parameters):
     """Working space: (int64, float64) words for G workers, W waiting requests and H steps ahead."""
@@ -71,7 +74,7 @@ def route_into(
     )  # fmt: skip
     ends_known = set_requests(waiting_f, first, n, requests, ranks)
     solve(
-        int(parameters[STARTS]), int(parameters[MOVES]), forced, ends_known,
+        int(parameters[STARTS]), int(parameters[MOVES]), ROUNDS, forced, ends_known,
         steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,
     )  # fmt: skip
     return np.nan

@@ -20,8 +20,8 @@ LEVELS, LEVELS_A_SLOT = 20, 4
 ROUNDS = 2
 
 
-def decide(moment: Moment, starts: int, moves: int) -> I8:
-    """int64[waiting], worker of each request or `HOLD`; `starts` and `moves` as in `BFIO`."""
+def decide(moment: Moment, starts: int, moves: int, rounds: int = ROUNDS) -> I8:
+    """int64[waiting], worker of each request or `HOLD`; `starts` and `moves` as in `BFIO`, `rounds` of levels at most."""
     answer = np.full(moment.waiting, HOLD, np.int64)
     if moment.count == 0:
         return answer
@@ -36,7 +36,7 @@ def decide(moment: Moment, starts: int, moves: int) -> I8:
         if more or (len(plan.slots) == len(best[1]) and value < best[0]):
             best, best_envelope = (value, list(plan.slots), pinned), plan.envelope.copy()
     levels_help = len(best[1]) < moment.size.size and moves > 0 and not plan.tries_all
-    for _ in range(ROUNDS if levels_help else 0):
+    for _ in range(rounds if levels_help else 0):
         if not plan.fit_best_level(best[1], best[2], best_envelope):
             break
         plan.search(best[2], moves)

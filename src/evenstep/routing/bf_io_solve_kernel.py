@@ -15,9 +15,6 @@ from evenstep.routing.bf_io_plan_kernel import HIT, REQUEST, WORKER, answer, fil
 from evenstep.routing.bf_io_search_kernel import search
 from evenstep.routing.view import SINCE_S
 
-#: Times the best plan is fitted to another level, as long as that gains.
-ROUNDS = 2
-
 
 @borrowing_inlined
 def count_overdue(first, count, now_s, overdue_s, waiting_f):
@@ -30,10 +27,10 @@ def count_overdue(first, count, now_s, overdue_s, waiting_f):
 
 @borrowing
 def solve(
-    starts, moves, forced, tries_all,
+    starts, moves, rounds, forced, tries_all,
     steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,
 ):  # fmt: skip
-    """Search from each starting order, then from shifted levels; write the best plan."""
+    """Search from each starting order, then from shifted levels, `rounds` times at most; write the best plan."""
     best_value, best_filled, best_pinned = np.inf, -1, 0
     for start in range(starts):
         pinned, filled = fill(
@@ -50,7 +47,7 @@ def solve(
         if filled > best_filled or (filled == best_filled and value < best_value):
             best_value, best_filled, best_pinned = value, filled, pinned
             keep(filled, envelopes, slots)
-    rounds = ROUNDS if best_filled < requests.shape[1] and moves > 0 and not tries_all else 0
+    rounds = rounds if best_filled < requests.shape[1] and moves > 0 and not tries_all else 0
     for _ in range(rounds):
         if not fit_best_level(
             best_pinned, best_filled, steps, requests, ranks, places, tokens, loads, groups, envelopes, slots

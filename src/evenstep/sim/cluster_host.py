@@ -313,6 +313,8 @@ class _Asked:
                 f" expected ({due.size}, {kept.shape[1]}), finite, with 1 in column 0"
             )
         kept[due] = curve
+        self.predictions += due.size
+        self.accepted += due.size  # a curve passes no gate
 
     def _active(self, state: State, slots: I8, worker: I8) -> Active:
         trace, row = self.trace, slots[:, at.ROW]

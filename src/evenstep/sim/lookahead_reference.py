@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +50,9 @@ class Lookahead:
         self, predictor: Predictor, horizon: int, trace: Trace, loads: Loads, expects: bool = False
     ) -> None:
         self._predictor, self._horizon, self._trace, self._loads = predictor, horizon, trace, loads
-        known = isinstance(predictor, SurvivalCurve) and type(predictor) is not Oracle
-        self._curve = predictor.curve if expects and known else None
+        self._curve: Callable[[Active, int], F8] | None = None
+        if expects and isinstance(predictor, SurvivalCurve) and not isinstance(predictor, Oracle):
+            self._curve = predictor.curve
         self._sees_truth = is_oracle(predictor) and self._curve is None
         self._refresh_every: int = getattr(predictor, "refresh_every", 16)
         self._gate: float = getattr(predictor, "gate", 0.5)
