@@ -68,7 +68,7 @@ def test_no_client_picks_a_rank_or_an_engines_memory():
 
 
 def test_the_prefill_leg_makes_one_token_and_no_stream():
-    body, _ = sent(chat(max_completion_tokens=9, min_tokens=4, n=1), token_ids=True)
+    body, _ = sent(chat(max_completion_tokens=9, min_tokens=4, n=3), token_ids=True)
     leg = json.loads(prefill_leg(body))
     original = json.loads(chat())
     assert leg == original | {

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.strategies import chunk_streams, pieces
 
 from evenstep.engines.reply import ReplyStream
+from evenstep.engines.usage import SoFar
 from evenstep.engines.view import Asked, Dialect
 
 ALL = Asked(usage=True, continuous=True, token_ids=True)
@@ -88,13 +89,12 @@ def test_a_stream_continued_elsewhere_reads_as_one(stream, client, data):
         steps.append((choice, ids, text, reason))
     rest = type(stream)(stream.chat, stream.prompt_ids + before.ids, tuple(steps), 1, stream.fingerprint)
     sent = b"".join(rest.events(engine)).replace(b'-7f"', b'-other"').replace(b"1763766000", b"1763766009")
-    second = opened(stream, client, engine, before=before if cut else None)
+    second = opened(stream, client, engine, before=before)
     got += b"".join(second.feed(part) for part in data.draw(pieces(sent))) + second.end()
     assert second.done and second.produced == stream.tokens
-    if cut:
-        assert second.prompt_tokens == len(stream.prompt_ids)
-        assert _said(got) == _said(b"".join(stream.events(client)))
-        assert b"other" not in got and b"1763766009" not in got
+    assert second.prompt_tokens == len(stream.prompt_ids)
+    assert _said(got) == _said(b"".join(stream.events(client)))
+    assert not cut or (b"other" not in got and b"1763766009" not in got)
 
 
 def _said(sent: bytes) -> list[object]:
@@ -220,6 +220,15 @@ def test_text_the_client_does_not_have_is_not_part_of_what_it_has():
     told.feed(completion(choice={"token_ids": [1]}))
     told.feed(completion(choice={"token_ids": [2, 3], "text": ""}))
     assert (told.so_far().ids, told.so_far().produced) == ((1, 2, 3), 3)
+
+
+def test_a_prompt_the_first_engine_did_not_size_is_what_the_second_counts_without_what_was_produced():
+    before = SoFar(b'"cmpl-1"', b"1", -1, 3, (9, 8), (1, 2, 3), "abc", True)
+    reply = plain(client=USAGE, engine=USAGE, before=before)
+    usage = {"prompt_tokens": 5, "completion_tokens": 1}
+    told = json.loads(reply.feed(completion(usage=usage))[6:])["usage"]
+    assert (reply.prompt_tokens, reply.produced) == (2, 4)
+    assert told == {"prompt_tokens": 2, "completion_tokens": 4, "total_tokens": 6}
 
 
 def test_tools_make_an_answer_more_than_text():

@@ -64,6 +64,7 @@ def test_every_byte_beside_the_change_stays():
         b'{"a":1,"b":2,"a":1}',
         b'{"b":1,"a":1,"\\u0061":1}',
         b'{"a":{},"a":{"b":1}}',
+        b'{"a":1,"b":2,"a":[{"y":1,"b":2},1,1]}',  # what a walk by lengths alone would take for whole
     ],
 )
 def test_a_key_twice_is_an_error_that_names_it(text):

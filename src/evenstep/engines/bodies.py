@@ -42,7 +42,9 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
             changes["stream_options"] = _stream_options(request, asked)
         if asked.token_ids and not request.asked.token_ids:
             changes["return_token_ids"] = b"true"
-    return (splice.replaced(request.body, changes) if changes else request.body), asked
+    if not changes:
+        return request.body, asked
+    return splice.replaced(request.body, changes, spans=request.fields), asked
 
 
 def prefill_leg(body: bytes) -> bytes:
@@ -66,7 +68,7 @@ def prefill_leg(body: bytes) -> bytes:
     for name in ("stream_options", "return_token_ids"):
         if name in fields:
             changes[name] = None
-    return splice.replaced(body, changes)
+    return splice.replaced(body, changes, spans=fields)
 
 
 def decode_leg(body: bytes, handover: bytes) -> bytes:
@@ -79,14 +81,15 @@ def decode_leg(body: bytes, handover: bytes) -> bytes:
     Raises:
         EngineError: the prefill engine handed over something else.
     """
-    more = _prompt_ids(body, splice.members(body))
+    fields = splice.members(body)
+    more = _prompt_ids(body, fields)
     end = handover.rstrip()
     if not end.startswith(b"{") or not end.endswith(b"}"):
         raise EngineError("engine: its prefill answer has no kv_transfer_params; expected an object.")
     if more:
         more = more if end[1:-1].strip() else more[1:]
         handover = end[:-1] + more + b"}"
-    return splice.replaced(body, {"kv_transfer_params": handover})
+    return splice.replaced(body, {"kv_transfer_params": handover}, spans=fields)
 
 
 def _stream_options(request: GenerationRequest, asked: Asked) -> bytes:

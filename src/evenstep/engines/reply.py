@@ -28,8 +28,8 @@ class ReplyStream:
         client: what the client asked for.
         engine: what the engine was asked for.
         choices, prompts: how many the request has; every choice of every prompt has an index of its own.
-        before: what other engines had produced of this answer; None for a fresh one.
-        keep: keep ids and text, so that the answer can be continued (`so_far`).
+        before: what other engines had brought of this answer (`so_far`), if only its first chunk; None for a fresh one.
+        keep: keep id, ids and text, so that another engine can go on, before or after the first token (`so_far`).
         fingerprint: the engine's ``system_fingerprint`` as JSON where an earlier stream of it told (`fingerprint`).
         bytes_per_token: for estimates; 0 counts one token an event.
         limit: bytes of the largest event.
@@ -228,7 +228,7 @@ class ReplyStream:
             if self._chat and b'"delta":{}' in data and _is_silent(choices):
                 return b""
             new = cleaning.without_ids(new, self._dialect.token_ids_off)
-        if self._before is not None:
+        if self._before is not None and self._before.request_id:
             if self._chat and all(_is_role(choice) for choice in choices):
                 return b""
             new = rewritten(new, self._before)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -20,6 +21,7 @@ SESSION_HEADERS = ("x-evenstep-session", "x-session-id")
 Kind = Literal["chat", "completions", "other"]
 _PATHS: dict[str, Kind] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
 _WHERE = "request"
+_FIRST = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +77,9 @@ class _StreamOptions(msgspec.Struct):
     continuous_usage_stats: bool | None = False
 
 
+_NO_OPTIONS = _StreamOptions()
+
+
 def kind_of(method: str, target: str) -> Kind:
     """Whether a request generates tokens, and how; everything else is passed on and not counted."""
     return _PATHS.get(target.partition("?")[0], "other") if method == "POST" else "other"
@@ -108,83 +113,103 @@ def read_request(
         except UnicodeDecodeError as error:
             raise InputError(_WHERE, "body", f"byte {error.start}", "UTF-8") from None
     fields = splice.members(body, _WHERE)
-    read = _Reader(body, fields)
-    model = read.text("model")
-    if not model:
+    given = _given(body, fields)
+    if not given.model:
         raise InputError(_WHERE, "model", "missing", "the name of a model")
-    prompt = read.raw("messages" if kind == "chat" else "prompt")
-    prompts, prompt_tokens = _messages(prompt) if kind == "chat" else _prompts(prompt)
-    n = read.count("n", 1, least=1)
-    best_of = n if kind == "chat" else read.count("best_of", n, least=1)
+    chat = kind == "chat"
+    span = fields.get("messages" if chat else "prompt", (0, 0, 0))
+    prompt = body[span[1] : span[2]]
+    prompts, prompt_tokens = _messages(prompt) if chat else _prompts(prompt)
+    n = _count("n", given.n, 1, least=1)
+    best_of = n if chat else _count("best_of", given.best_of, n, least=1)
     if best_of < n:
         raise InputError(_WHERE, "best_of", best_of, f"an integer >= n, {n}")
     slots = best_of * prompts
     if slots > max_slots:
         raise InputError(_WHERE, "n", slots, f"at most {max_slots} sequences in one request")
-    max_tokens = read.count("max_completion_tokens", -1, least=1) if kind == "chat" else -1
-    if max_tokens < 0:
-        least = 1 if kind == "chat" else 0  # completions may ask for the echo of a prompt alone
-        max_tokens = read.count(
-            "max_tokens", -1 if kind == "chat" else DEFAULT_COMPLETION_TOKENS, least=least
-        )
-    options = read.convert("stream_options", _StreamOptions, "an object") or _StreamOptions()
+    if chat:
+        max_tokens = _count("max_tokens", given.max_tokens, -1, least=1)
+        max_tokens = _count("max_completion_tokens", given.max_completion_tokens, max_tokens, least=1)
+    else:  # a completion may ask for the echo of its prompt alone
+        max_tokens = _count("max_tokens", given.max_tokens, DEFAULT_COMPLETION_TOKENS, least=0)
+    options = given.stream_options or _NO_OPTIONS
     usage = bool(options.include_usage)
-    sent = headers or {}
+    session = ""
+    if headers:
+        session = next((headers[name] for name in session_headers if headers.get(name)), "")
     return GenerationRequest(
         kind=kind,
         body=body,
         fields=fields,
-        model=model,
-        stream=read.flag("stream"),
+        model=given.model,
+        stream=bool(given.stream),
         prompts=prompts,
         n=n,
         slots=slots,
         max_tokens=max_tokens,
-        min_tokens=read.count("min_tokens", 0, least=0),
+        min_tokens=_count("min_tokens", given.min_tokens, 0, least=0),
         prompt=prompt,
         prompt_tokens=prompt_tokens,
-        user=read.text("user"),
-        session=next((sent[name] for name in session_headers if sent.get(name)), ""),
-        asked=Asked(usage, usage and bool(options.continuous_usage_stats), read.flag("return_token_ids")),
+        user=given.user or "",
+        session=session,
+        asked=Asked(usage, usage and bool(options.continuous_usage_stats), bool(given.return_token_ids)),
     )
 
 
-class _Reader:
-    """Fields of a body with their types; null is as good as absent."""
+class _Given(msgspec.Struct, gc=False):
+    """The fields that are read; null is as good as absent."""
 
-    def __init__(self, body: bytes, fields: Mapping[str, splice.Span]) -> None:
-        self._body, self._fields = body, fields
+    model: str | None = None
+    stream: bool | None = None
+    n: int | None = None
+    best_of: int | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    min_tokens: int | None = None
+    user: str | None = None
+    stream_options: _StreamOptions | None = None
+    return_token_ids: bool | None = None
 
-    def raw(self, name: str) -> bytes:
-        span = self._fields.get(name)
-        return b"" if span is None else self._body[span[1] : span[2]]
 
-    def convert(self, name: str, kind: Any, expected: str) -> Any:
-        raw = self.raw(name)
-        if not raw or raw == b"null":
-            return None
-        try:
-            return msgspec.json.decode(raw, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise InputError(_WHERE, name, raw[:40].decode("utf-8", "replace"), expected) from None
+_GIVEN = msgspec.json.Decoder(_Given)
+_EXPECTED = {
+    "model": "text",
+    "stream": "true or false",
+    "n": "an integer >= 1",
+    "best_of": "an integer >= 1",
+    "max_tokens": "an integer >= 1",
+    "max_completion_tokens": "an integer >= 1",
+    "min_tokens": "an integer >= 0",
+    "user": "text",
+    "stream_options": "an object of true and false",
+    "return_token_ids": "true or false",
+}
+_FIELD = re.compile(r"`\$\.(\w+)")
 
-    def text(self, name: str) -> str:
-        return self.convert(name, str, "text") or ""
 
-    def flag(self, name: str) -> bool:
-        return bool(self.convert(name, bool, "true or false"))
+def _given(body: bytes, fields: Mapping[str, splice.Span]) -> _Given:
+    """The small members of a body, without a second look at its prompt."""
+    wanted = [body[key:stop] for name, (key, _, stop) in fields.items() if name in _EXPECTED]
+    try:
+        return _GIVEN.decode(b"{%b}" % b",".join(wanted))
+    except (msgspec.MsgspecError, RecursionError) as error:
+        found = _FIELD.search(str(error))
+        name = found[1] if found else "body"
+        _, start, stop = fields.get(name, (0, 0, len(body)))
+        value = body[start : min(stop, start + 40)].decode("utf-8", "replace")
+        raise InputError(_WHERE, name, value, _EXPECTED.get(name, "JSON as the protocol has it")) from None
 
-    def count(self, name: str, default: int, least: int) -> int:
-        found = self.convert(name, int, f"an integer >= {least}")
-        if found is None:
-            return default
-        if not least <= found < 2**31:
-            raise InputError(_WHERE, name, found, f"an integer >= {least}")
-        return found
+
+def _count(name: str, found: int | None, default: int, least: int) -> int:
+    if found is None:
+        return default
+    if not least <= found < 2**31:
+        raise InputError(_WHERE, name, found, f"an integer >= {least}")
+    return found
 
 
 def _messages(raw: bytes) -> tuple[int, int]:
-    if not raw.startswith(b"[") or not raw[1:].lstrip(b" \t\r\n").startswith(b"{"):
+    if _first_inside(raw) != b"{":
         raise InputError(
             _WHERE, "messages", raw[:40].decode("utf-8", "replace") or "missing", "a list of messages"
         )
@@ -195,14 +220,20 @@ def _prompts(raw: bytes) -> tuple[int, int]:
     """How many prompts there are, and their tokens where they are ids."""
     if raw.startswith(b'"'):
         return 1, -1
-    start = raw[1:].lstrip(b" \t\r\n")[:1]
-    if raw.startswith(b"[") and start.isdigit():
+    first = _first_inside(raw)
+    if first.isdigit():
         return 1, raw.count(b",") + 1
-    if raw.startswith(b"[") and start == b'"':
+    if first == b'"':
         return len(splice.items(raw)), -1
-    if raw.startswith(b"[") and start == b"[":
+    if first == b"[":
         rows = splice.items(raw)
-        if all(row[1:].lstrip(b" \t\r\n")[:1].isdigit() for row in rows):
+        if all(_first_inside(row).isdigit() for row in rows):
             return len(rows), raw.count(b",") + 1
     shown = raw[:40].decode("utf-8", "replace") or "missing"
     raise InputError(_WHERE, "prompt", shown, "text, a list of token ids, or a list of prompts")
+
+
+def _first_inside(raw: bytes) -> bytes:
+    """The first byte inside an array; nothing where it is no array."""
+    found = _FIRST.match(raw)
+    return found[1] if found else b""

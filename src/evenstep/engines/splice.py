@@ -15,7 +15,7 @@ Span = tuple[int, int, int]
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _SPACE = re.compile(rb"[ \t\r\n]*+")
-_KEY = re.compile(rb'"(?:[^"\\]|\\.)*+"[ \t\r\n]*+:[ \t\r\n]*+')
+_KEY = re.compile(rb'("(?:[^"\\]|\\.)*+")[ \t\r\n]*+:[ \t\r\n]*+')
 
 
 def members(text: bytes, where: str = "request") -> dict[str, Span]:
@@ -34,17 +34,17 @@ def members(text: bytes, where: str = "request") -> dict[str, Span]:
         value = text[:40].decode("utf-8", "replace")
         raise InputError(where, "body", value, "a JSON object", f"{_said(error)}.") from None
     found: dict[str, Span] = {}
-    name = ""
-    at = _SPACE.match(text).end() + 1  # type: ignore[union-attr]  # matches at least nothing
+    name, at = "", _past_space(text, 0) + 1
     for name, value in values.items():
-        at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
-        key = _KEY.match(text, at)
-        stop = 0 if key is None else key.end() + len(value)
-        if key is None or text[key.end() : stop] != bytes(value) or _name(key.group()) != name:
+        at = _past_space(text, at)
+        start = _value_of(text, at, name)
+        raw = bytes(value)
+        if not start or not text.startswith(raw, start):
             raise InputError(where, name, "there twice", "each key once")
-        found[name] = (at, key.end(), stop)
-        at = _SPACE.match(text, stop).end() + 1  # type: ignore[union-attr]
-    if values and text[at - 1 : at] != b"}":
+        stop = start + len(raw)
+        found[name] = (at, start, stop)
+        at = _past_space(text, stop) + 1
+    if values and text[at - 1] != 125:
         raise InputError(where, name, "there twice", "each key once")
     return found
 
@@ -54,15 +54,27 @@ def items(text: bytes) -> list[bytes]:
     return [bytes(item) for item in _ITEMS.decode(text)]
 
 
-def replaced(text: bytes, changes: Mapping[str, bytes | None], where: str = "request") -> bytes:
+def replaced(
+    text: bytes,
+    changes: Mapping[str, bytes | None],
+    where: str = "request",
+    spans: Mapping[str, Span] | None = None,
+) -> bytes:
     """An object with some members set or, where None, removed; every other byte as it was.
 
     A new member is added behind the last. A member goes with the comma in front of it (the first: behind it).
 
+    Args:
+        text: one JSON object.
+        changes: JSON of the new values, by key.
+        where: what the text is, for messages.
+        spans: of `members`, where they are known.
+
     Raises:
         InputError: as `members`.
     """
-    spans = members(text, where)
+    if spans is None:
+        spans = members(text, where)
     names = list(spans)
     kept = [name for name in names if changes.get(name, b"") is not None]
     cuts: list[tuple[int, int, bytes]] = []
@@ -90,8 +102,22 @@ def replaced(text: bytes, changes: Mapping[str, bytes | None], where: str = "req
     return b"".join(out)
 
 
-def _name(key: bytes) -> str:
-    return msgspec.json.decode(key[: key.rindex(b'"') + 1], type=str)
+def _past_space(text: bytes, at: int) -> int:
+    byte = text[at]
+    if byte not in b" \t\r\n":
+        return at
+    return at + 1 if text[at + 1] not in b" \t\r\n" else _SPACE.match(text, at).end()  # type: ignore[union-attr]
+
+
+def _value_of(text: bytes, at: int, name: str) -> int:
+    """Where the value of the key written at a place starts; 0 where another key is written there."""
+    key = f'"{name}":'.encode()
+    if text.startswith(key, at):
+        return _past_space(text, at + len(key))
+    found = _KEY.match(text, at)
+    if found is None or msgspec.json.decode(found[1], type=str) != name:
+        return 0
+    return found.end()
 
 
 def _said(error: Exception) -> str:
