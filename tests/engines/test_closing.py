@@ -11,7 +11,7 @@ from evenstep.engines.reply import ReplyStream
 from evenstep.engines.usage import SoFar
 from evenstep.engines.view import Asked, Dialect
 
-BEFORE = SoFar(b'"cmpl-1"', b"17", 5, 3, (), (), "abc", True)
+BEFORE = SoFar(b'"cmpl-1"', b"17", 5, 3, b"", (), "abc", True)
 
 
 @pytest.mark.parametrize("chat", [True, False])

@@ -13,8 +13,8 @@ from evenstep.engines.usage import SoFar
 from evenstep.engines.view import Dialect
 
 BY_IDS = Dialect(chat_from_ids=True)
-BEFORE = SoFar(b'"1"', b"1", 2, 3, (1, 2), (3, 4, 5), "abc", True)
-TEXT_ONLY = SoFar(b'"1"', b"1", 2, 3, (), (), "é\n", True)
+BEFORE = SoFar(b'"1"', b"1", 2, 3, b"[1, 2]", (3, 4, 5), "abc", True)
+TEXT_ONLY = SoFar(b'"1"', b"1", 2, 3, b"", (), "é\n", True)
 
 
 def completions(**more):
@@ -80,7 +80,7 @@ def test_an_answer_with_all_its_tokens_is_spent():
 
 
 def test_nothing_produced_is_the_same_request_again():
-    nothing = SoFar(b"", b"", -1, 0, (), (), "", True)
+    nothing = SoFar(b"", b"", -1, 0, b"", (), "", True)
     request = completions(n=2)
     body = upstream(request, BY_IDS)[0]
     assert continuation(request, body, nothing, BY_IDS).body is body
@@ -114,5 +114,5 @@ def test_what_can_be_joined_is(more):
 
 
 def test_more_than_text_cannot_be_joined():
-    before = SoFar(b'"1"', b"1", 2, 3, (1, 2), (3,), "a", False)
+    before = SoFar(b'"1"', b"1", 2, 3, b"[1,2]", (3,), "a", False)
     assert "more than text" in go_on(chat(), before).why_not

@@ -215,7 +215,7 @@ def test_text_the_client_does_not_have_is_not_part_of_what_it_has():
     reply.feed(completion(choice={"token_ids": [1], "prompt_token_ids": [9, 8]}))
     reply.feed(completion(choice={"token_ids": [2, 3], "text": ""}))
     before = reply.so_far()
-    assert (before.ids, before.produced, before.prompt_ids, before.text) == ((1,), 1, (9, 8), "a")
+    assert (before.ids, before.produced, before.prompt_ids, before.text) == ((1,), 1, b"[9, 8]", "a")
     told = plain(client=Asked(token_ids=True), engine=ALL, keep=True)
     told.feed(completion(choice={"token_ids": [1]}))
     told.feed(completion(choice={"token_ids": [2, 3], "text": ""}))
@@ -223,7 +223,7 @@ def test_text_the_client_does_not_have_is_not_part_of_what_it_has():
 
 
 def test_a_prompt_the_first_engine_did_not_size_is_what_the_second_counts_without_what_was_produced():
-    before = SoFar(b'"cmpl-1"', b"1", -1, 3, (9, 8), (1, 2, 3), "abc", True)
+    before = SoFar(b'"cmpl-1"', b"1", -1, 3, b"[9,8]", (1, 2, 3), "abc", True)
     reply = plain(client=USAGE, engine=USAGE, before=before)
     usage = {"prompt_tokens": 5, "completion_tokens": 1}
     told = json.loads(reply.feed(completion(usage=usage))[6:])["usage"]

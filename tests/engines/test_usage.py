@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenstep.engines.usage import SoFar, joined, rewritten
 
-BEFORE = SoFar(b'"cmpl-1"', b"17", 5, 3, (), (), "abc", True)
+BEFORE = SoFar(b'"cmpl-1"', b"17", 5, 3, b"", (), "abc", True)
 
 
 def test_what_was_produced_before_is_output_and_not_prompt():
@@ -15,7 +15,7 @@ def test_what_was_produced_before_is_output_and_not_prompt():
 
 
 def test_a_prompt_nobody_told_is_what_is_left():
-    unknown = SoFar(b"", b"", -1, 3, (), (), "abc", True)
+    unknown = SoFar(b"", b"", -1, 3, b"", (), "abc", True)
     assert joined(b'{"prompt_tokens":8,"completion_tokens":null}', unknown) == (
         b'{"prompt_tokens":5,"completion_tokens":3,"total_tokens":8}'
     )
@@ -24,5 +24,5 @@ def test_a_prompt_nobody_told_is_what_is_left():
 def test_a_chunk_gets_the_id_and_the_time_the_client_knows():
     chunk = b'{"id":"cmpl-9","object":"o","created":20,"choices":[],"usage":null}'
     assert rewritten(chunk, BEFORE) == b'{"id":"cmpl-1","object":"o","created":17,"choices":[],"usage":null}'
-    fresh = SoFar(b"", b"", -1, 0, (), (), "", True)
+    fresh = SoFar(b"", b"", -1, 0, b"", (), "", True)
     assert rewritten(chunk, fresh) == chunk

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from evenstep.engines import splice
 from evenstep.engines.requests import GenerationRequest
 from evenstep.engines.view import Asked, Dialect
@@ -104,5 +102,6 @@ def _prompt_ids(body: bytes, fields: dict[str, splice.Span]) -> bytes:
     span = fields.get("kv_transfer_params")
     if span is None:
         return b""
-    ids = msgspec.json.decode(body[span[1] : span[2]]).get("prompt_token_ids")
-    return b"" if ids is None else b',"prompt_token_ids":' + msgspec.json.encode(ids)
+    value = body[span[1] : span[2]]
+    ids = splice.members(value).get("prompt_token_ids")
+    return b"" if ids is None else b',"prompt_token_ids":' + value[ids[1] : ids[2]]

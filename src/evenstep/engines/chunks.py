@@ -56,7 +56,7 @@ class Choice(msgspec.Struct, gc=False):
     finish_reason: str | None = None
     stop_reason: int | str | None = None
     token_ids: list[int] | None = None
-    prompt_token_ids: list[int] | None = None
+    prompt_token_ids: msgspec.Raw = _NOTHING
     logprobs: msgspec.Raw = _NOTHING
 
     @property
@@ -75,7 +75,7 @@ class Chunk(msgspec.Struct, gc=False):
 
     choices: list[Choice] | None = None
     usage: Usage | None = None
-    prompt_token_ids: list[int] | None = None
+    prompt_token_ids: msgspec.Raw = _NOTHING
     error: Any = None
     object: str | None = None
 

@@ -70,10 +70,9 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
     stop = _set(request, "stop")
     by_ids = bool(before.prompt_ids and before.ids) and not stop
     if by_ids and request.chat and dialect.chat_from_ids:
-        ids = msgspec.json.encode((*before.prompt_ids, *before.ids))
-        changes["kv_transfer_params"] = b'{"prompt_token_ids":' + ids + b"}"
+        changes["kv_transfer_params"] = b'{"prompt_token_ids":' + _all_ids(before) + b"}"
     elif by_ids and not request.chat:
-        changes["prompt"] = msgspec.json.encode((*before.prompt_ids, *before.ids))
+        changes["prompt"] = _all_ids(before)
     elif not request.chat and request.prompt.startswith(b'"') and before.text:
         changes["prompt"] = msgspec.json.encode(msgspec.json.decode(request.prompt, type=str) + before.text)
         return Continuation(splice.replaced(body, changes), False, "")
@@ -88,7 +87,7 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
 
 def can_break(request: GenerationRequest) -> bool:
     """Whether a broken answer could be continued at all, as far as the request alone tells: then ids are worth asking."""
-    nothing = SoFar(b"", b"", -1, 0, (), (), "", True)
+    nothing = SoFar(b"", b"", -1, 0, b"", (), "", True)
     return not _hindrance(request, nothing)
 
 
@@ -137,6 +136,11 @@ def _limits(request: GenerationRequest, produced: int) -> dict[str, bytes | None
     if request.min_tokens:
         changes["min_tokens"] = b"%d" % max(0, request.min_tokens - produced)
     return changes
+
+
+def _all_ids(before: SoFar) -> bytes:
+    """The ids of prompt and answer as one JSON list; neither is empty."""
+    return before.prompt_ids.rstrip()[:-1] + b"," + msgspec.json.encode(before.ids)[1:]
 
 
 def _given(request: GenerationRequest, name: str) -> Any:

@@ -73,7 +73,7 @@ class ReplyStream:
         self._prompts, self._keep = prompts, keep
         self._plain = before.plain if before else True
         self._ids = list(before.ids) if before else []
-        self._prompt_ids = before.prompt_ids if before else ()
+        self._prompt_ids = before.prompt_ids if before else b""
         self._texts = [before.text] if before else []
         self._settled = len(self._ids)
         self._settled_tokens = self.produced
@@ -205,9 +205,9 @@ class ReplyStream:
         return max(self._events, known) - sum(self._counted)
 
     def _remember(self, chunk: Chunk, choice: Choice) -> None:
-        prompt_ids = chunk.prompt_token_ids or choice.prompt_token_ids
-        if prompt_ids and not self._prompt_ids:
-            self._prompt_ids = tuple(prompt_ids)
+        if not self._prompt_ids:
+            told = chunk.prompt_token_ids if self._chat else choice.prompt_token_ids
+            self._prompt_ids = bytes(told) if is_given(told) else b""
         if choice.token_ids:
             self._ids += choice.token_ids
         if choice.delta is not None and choice.delta.others:

@@ -17,7 +17,8 @@ class SoFar:
         request_id, created: the JSON values the client has seen; empty where no chunk has come.
         prompt_tokens: of the client's prompt; -1 where the engine has not said.
         produced: output tokens the client has, or -- if it gets text only -- whose text it has.
-        prompt_ids, ids: token ids of the prompt and of what was produced; empty where they were not told.
+        prompt_ids: token ids of the prompt, as the JSON list the engine sent; empty where it did not tell.
+        ids: token ids of what was produced; empty where they were not told.
         text: text of what was produced.
         plain: nothing but text has come (no tool call, no reasoning).
     """
@@ -26,7 +27,7 @@ class SoFar:
     created: bytes
     prompt_tokens: int
     produced: int
-    prompt_ids: tuple[int, ...]
+    prompt_ids: bytes
     ids: tuple[int, ...]
     text: str
     plain: bool
