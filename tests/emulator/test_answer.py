@@ -12,6 +12,10 @@ from evenstep.emulator.asked import asked
 from evenstep.emulator.faults import Fault
 from evenstep.emulator.tokens import END
 from evenstep.emulator.wording import Wording
+from evenstep.engines.reply import ReplyStream
+from evenstep.engines.sglang import SGLang
+from evenstep.engines.view import Asked
+from evenstep.engines.vllm import VLLM
 
 
 class Out:
@@ -104,19 +108,19 @@ def test_an_answer_that_is_no_stream_comes_whole():
 
 
 def test_a_stop_text_ends_the_answer_and_is_not_shown():
-    made, out, host = answer(stop=["d ba"])
+    made, out, host = answer(stop=["ad b"])
     made.begin()
     feed(made, 3, 4)
-    assert texts(out)[-1] == " ba"
+    assert texts(out)[-1] == " b"
     feed(made, 5)
-    assert "".join(texts(out)) == " bab ba"
+    assert "".join(texts(out)) == " bab b"
     last = events(out.sent)[-2]["choices"][0]
-    assert (last["finish_reason"], last["stop_reason"], host.stopped) == ("stop", "d ba", [(100, "stop")])
+    assert (last["finish_reason"], last["stop_reason"], host.stopped) == ("stop", "ad b", [(100, "stop")])
     assert out.ended
 
 
 def test_what_a_stop_text_held_back_is_shown_when_the_answer_ends_otherwise():
-    made, out, _ = answer(stop=["d ba"])
+    made, out, _ = answer(stop=["ad b"])
     made.begin()
     feed(made, 3, 4, finish="length")
     assert "".join(texts(out)) == " bab bad"
@@ -151,8 +155,8 @@ def test_several_answers_share_one_stream_and_one_write_a_step():
     found = [e["choices"][0] for e in events(out.sent)[:-1]]
     assert [(c["index"], c["delta"].get("role"), c["delta"]["content"]) for c in found] == [
         (0, "assistant", ""),
-        (0, None, " bab"),
         (1, "assistant", ""),
+        (0, None, " bab"),
         (1, None, " bab"),
         (0, None, " bad"),
     ]
@@ -280,3 +284,51 @@ def test_recomputed_is_a_finish_with_its_own_stop_reason():
     last = events(out.sent)[1]["choices"][0]
     assert (last["text"], last["finish_reason"], last["stop_reason"]) == ("", "stop", "recomputed")
     assert (out.ended, host.stopped) == (True, [(100, "stop")])
+
+
+def test_usage_in_each_event_is_that_of_its_own_answer_and_at_the_end_that_of_all():
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    made, out, _ = answer(n=2, stream_options=options)
+    made.begin()
+    for part, count in zip(made.parts, (2, 3), strict=True):
+        for left in reversed(range(count)):
+            made.produced(part, 3, None if left else "length")
+            made.flush()
+    assert [e["usage"]["completion_tokens"] for e in events(out.sent)[:-1]] == [1, 2, 1, 2, 3, 5]
+
+
+def test_a_silent_answer_breaks_when_its_engine_dies():
+    made, out, _ = answer(Fault("stall"))
+    made.begin()
+    made.fail("gone")
+    assert (out.aborted, out.sent) == (True, b"")
+
+
+@pytest.mark.parametrize("adapter", [VLLM("0.32.0"), SGLang()], ids=["vllm", "sglang"])
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize("more", [{}, {"n": 2}, {"stop": ["ad b"]}, {"logprobs": 1}], ids=str)
+def test_what_a_gateway_asks_for_beside_the_client_can_be_taken_out_again_to_the_byte(adapter, chat, more):
+    """The emulator and `evenstep.engines` agree on how an engine speaks."""
+    dialect = "vllm" if isinstance(adapter, VLLM) else "sglang"
+    if chat and "logprobs" in more:
+        more = {"logprobs": True}
+
+    def stream(asks):
+        body = {"stream_options": {"include_usage": asks.usage, "continuous_usage_stats": asks.continuous}}
+        made, out, _ = answer(chat=chat, dialect=dialect, **body, return_token_ids=asks.token_ids, **more)
+        made.begin()
+        for step, token in enumerate((3, 4, 5, 7, END)):
+            for part in made.parts:
+                made.produced(part, token, "stop" if step == 4 else None)
+            made.flush()
+        assert out.ended
+        return out.sent
+
+    ours = Asked(usage=True, continuous=True, token_ids=dialect == "vllm")
+    for client in (Asked(), Asked(usage=True), Asked(usage=True, continuous=True)):
+        reply = ReplyStream(
+            adapter.dialect, chat=chat, client=client, engine=ours, choices=more.get("n", 1), keep=True
+        )
+        assert reply.feed(stream(ours)) + reply.end() == stream(client)
+        assert (reply.done, reply.failure, reply.estimated) == (True, None, False)
+        assert reply.produced == (3 if "stop" in more else 5 * more.get("n", 1))

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from evenstep.emulator.faults import MEANING, Fault, Faults, Kind, fault_of
+from evenstep.emulator.faults import Fault, Faults, Kind, fault_of
 from evenstep.errors import InputError
 
 
-def test_every_kind_has_its_meaning():
-    assert sorted(MEANING) == sorted(get_args(Kind))
+def test_every_kind_and_every_option_has_its_line_in_the_reference():
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "emulator.md").read_text(encoding="utf-8")
+    words = [*get_args(Kind), *(field.name for field in dataclasses.fields(Fault))]
+    assert [word for word in words if f"`{word}`" not in text] == []
 
 
 def test_a_fault_is_read_from_text_and_from_an_object():

@@ -9,6 +9,7 @@ from tests.strategies import emulator_storms
 
 from evenstep import names
 from evenstep.cost.linear import Linear
+from evenstep.cost.per_worker import PerWorker
 from evenstep.emulator import tokens
 from evenstep.emulator.group import (
     Arrived,
@@ -97,6 +98,13 @@ def test_prompt_tokens_add_their_seconds_to_the_rank_that_computes_them():
     one.handle(Arrived(work(1, 12, 2), rank=0), 0.0)
     assert one.handle(Due(), 0.0) == [Wake(1.0 + 8 * 0.5 + 8 * 0.25)]
     assert one.handle(Due(), 7.0) == [Wake(7.0 + 1.0 + 12 * 0.5 + 4 * 0.25)]
+
+
+def test_a_law_that_differs_by_rank_sees_the_number_of_the_rank_in_the_fleet():
+    law = PerWorker(speed=(1.0, 1.0, 0.5, 0.25), overhead_s=1.0, per_token_s=0.5)
+    one = Group(Shape(ranks=2, slots=2, blocks=32, block_size=4, first=2), law)
+    one.handle(Arrived(work(1, 4, 2), rank=1), 0.0)
+    assert one.handle(Due(), 0.0) == [Wake(1.0 + 4 * 0.5 / 0.25)]
 
 
 def test_a_cancelled_request_leaves_at_once_and_produces_nothing_more():

@@ -7,6 +7,9 @@ import aiohttp
 import pytest
 from tests.emulator.running import running, url
 
+from evenstep.engines.sglang import SGLang
+from evenstep.engines.vllm import VLLM
+
 BODY = {"prompt": [7] * 100, "max_tokens": 1000, "stream": True, "ignore_eos": True}
 
 
@@ -45,6 +48,9 @@ def test_resident_tokens_can_be_read_from_the_usage_as_with_vllm():
             assert (
                 value(page, "vllm:prompt_tokens_by_source_total", engine="1", source="local_compute") == 100
             )
+            sample = VLLM().samples(page.encode())[1]
+            assert (sample.running, sample.kv_capacity, sample.block_size) == (1, 3200, 16)
+            assert resident <= sample.kv_tokens < resident + size
             assert value(page, "process_cpu_seconds_total") > 0
 
     asyncio.run(story())
@@ -59,6 +65,8 @@ def test_the_names_of_sglang():
             assert value(page, "sglang:token_usage", dp_rank="1") == pytest.approx(used / total)
             assert (used, total) == (112, 3200)
             assert value(page, "sglang:num_running_reqs", dp_rank="1") == 1
+            sample = SGLang().samples(page.encode())[1]
+            assert (sample.running, sample.kv_tokens, sample.kv_capacity) == (1, 112, 3200)
 
     asyncio.run(story())
 

@@ -220,3 +220,41 @@ def test_the_dialect_of_sglang():
             )
 
     asyncio.run(story())
+
+
+def test_a_storm_of_faults_and_of_clients_that_leave_ends_with_nothing_left_behind():
+    """Every stream that is neither left nor struck is whole; what is struck never looks whole."""
+    faults = [
+        f"{kind}:share=0.08,count=0,after_tokens=2"
+        for kind in ("die", "cut", "error-event", "recomputed", "stall", "malformed")
+    ]
+
+    async def one(session, number):
+        body = {
+            "prompt": f"storm {number}",
+            "max_tokens": 6,
+            "stream": True,
+            "ignore_eos": True,
+            "n": 1 + number % 2,
+        }
+        timeout = aiohttp.ClientTimeout(0.003 * (1 + number % 9) if number % 3 == 0 else 0.4)
+        try:
+            async with session.post("/v1/completions", json=body, timeout=timeout) as answer:
+                data = await answer.read()
+        except (TimeoutError, aiohttp.ClientError):
+            return "broken"
+        if b"[DONE]" not in data:
+            return "cut"
+        if b'"error"' in data or b"malformed" in data or b"recomputed" in data:
+            return "said"
+        tokens = [e["choices"][0]["index"] for e in events(data)[:-1]]
+        assert sorted(tokens) == sorted([*range(body["n"])] * 6)
+        return "whole"
+
+    async def story():
+        async with running(ranks=2, slots=8, kv_tokens=400, faults=faults, max_model_len=64) as emulator:
+            async with aiohttp.ClientSession(url(emulator)) as session:
+                found = await asyncio.gather(*(one(session, number) for number in range(150)))
+            assert {"broken", "cut", "said", "whole"} == set(found)
+
+    asyncio.run(story())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from evenstep.emulator import tokens
@@ -60,11 +60,13 @@ class Part:
     key: int
     index: int
     prompt: Sequence[int] | None
+    prompt_tokens: int
     stopping: Stopping | None
     ids: list[int] = field(default_factory=list[int])
     text: str = ""
     finish: str | None = None
     stop_reason: str | int | None = None
+    produced: int = 0
     begun: bool = False
     told: bool = False
 
@@ -98,6 +100,7 @@ class Answer:
         self._count = 0
         self._silent = False
         self._garbage = b""
+        self._begun = False
         self.over = False
         out.resumed = self.flush
         self.parts = [
@@ -105,6 +108,7 @@ class Answer:
                 key,
                 index,
                 asked.prompts[index // asked.n].tolist() if asked.return_ids else None,
+                int(asked.prompts[index // asked.n].size),
                 Stopping(asked.stop) if asked.stop else None,
             )
             for index, key in enumerate(keys)
@@ -140,6 +144,7 @@ class Answer:
         if self._fault is not None and self._count > self._fault.after_tokens and self._trips(part):
             return
         part.ids.append(token)
+        part.produced += 1
         if part.stopping is not None:
             shown, stop = part.stopping.feed(tokens.TEXT[token])
             part.text += shown
@@ -158,6 +163,8 @@ class Answer:
         """Send what is new, in one write; nothing while the client does not read: later it comes in fewer events."""
         if self.over or self._silent or (self._out.paused and self.asked.stream):
             return
+        if self._count == 0 and not self._garbage and all(part.finish is None for part in self.parts):
+            return
         done = all(part.finish is not None for part in self.parts)
         if not self.asked.stream:
             if done:
@@ -166,6 +173,9 @@ class Answer:
             return
         events = [self._garbage] if self._garbage else []
         self._garbage = b""
+        if not self._begun and self.asked.chat:
+            events += [self._wording.role_event(p.index, p.prompt, p.prompt_tokens) for p in self.parts]
+        self._begun = True
         for part in self.parts:
             if not part.told and (part.ids or part.finish is not None):
                 events += self._events(part)
@@ -173,13 +183,17 @@ class Answer:
             if self.asked.usage_last:
                 events.append(self._wording.usage_event(self._count, self.cached_tokens))
             events.append(DONE)
-        if events:
+        data = events[0] if len(events) == 1 else b"".join(events)
+        if data:
             self.over = done
-            self._out.send(events[0] if len(events) == 1 else b"".join(events), last=done)
+            self._out.send(data, last=done)
 
     def fail(self, message: str) -> None:
         """The engine gives up on it: an error event, or an error object."""
         if self.over:
+            return
+        if self._silent:
+            self.die()
             return
         self.over = True
         if self.asked.stream:
@@ -194,19 +208,17 @@ class Answer:
             self._out.abort()
 
     def _events(self, part: Part) -> list[bytes]:
-        events: list[bytes] = []
-        if not part.begun and self.asked.chat:
-            events.append(self._wording.role_event(part.index, part.prompt or ()))
+        size, produced = part.prompt_tokens, part.produced
         text = (
             part.text if part.stopping is not None else tokens.text_of(part.ids) if len(part.ids) != 1 else ""
         )
         prompt = None if part.begun else part.prompt
         choice = Choice(part.index, part.ids, text, part.finish, part.stop_reason, prompt)
         if part.finish is not None and self._wording.ends_apart:
-            events.append(self._wording.event(Choice(part.index, part.ids, text, prompt=prompt), self._count))
-            events.append(self._wording.finish_event(choice, self._count))
+            shown = self._wording.event(replace(choice, finish=None, stop_reason=None), size, produced)
+            events = [shown, self._wording.finish_event(choice, size, produced)]
         else:
-            events.append(self._wording.event(choice, self._count))
+            events = [self._wording.event(choice, size, produced)]
         part.begun, part.told = True, part.finish is not None
         part.ids, part.text = [], ""
         return events

@@ -18,30 +18,13 @@ Kind: TypeAlias = Literal[
     "recomputed", "slow-metrics",
 ]  # fmt: skip
 
-#: What each does, for `--help` and the reference.
-MEANING: dict[str, str] = {
-    "refuse": "close the connection when a request comes, without an answer",
-    "stall": "take the request and fall silent: before the head, or after after_tokens tokens",
-    "die": "close the connection in mid-stream, after after_tokens tokens",
-    "kill-rank": "the rank dies after after_tokens tokens; its group's other ranks follow peers_after_s later",
-    "kill-group": "every rank of the group dies after after_tokens tokens",
-    "status": "answer with this HTTP status and an error object, or, for 3xx, with a location",
-    "malformed": "one event that is not JSON after after_tokens tokens; the stream goes on",
-    "html": "200 with a page of HTML",
-    "empty": "200 with nothing in it",
-    "cut": "a clean end too early: half a JSON object, or a stream without its end after after_tokens tokens",
-    "error-event": "an error event after after_tokens tokens, and the end of the stream",
-    "recomputed": "a finish with stop_reason recomputed after after_tokens tokens, as vllm-ascend evicts",
-    "slow-metrics": "/metrics answers after seconds",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One thing to do wrong.
 
     Args:
-        fault: which, a key of `MEANING`.
+        fault: which; ``docs/reference/emulator.md`` says what each does.
         rank: rank it concerns; -1 = any.
         count: requests it hits before it is over; 0 = no limit.
         share: share of requests it hits, drawn from the emulator's seed and the request's number.

@@ -69,7 +69,8 @@ class Fleet:
         self.timed: list[Timed] = []
         self._home: list[Timed] = []
         for size in settings.sizes:
-            self.timed.append(Timed(Group(settings.shape(size), settings.step_time()), len(self._home)))
+            first = len(self._home)
+            self.timed.append(Timed(Group(settings.shape(size, first), settings.step_time()), first))
             self._home += [self.timed[-1]] * size
         self.transfer = Transfer(settings.seed, address, self.pulled)
         self.ranks_changed: Callable[[], None] = lambda: None

@@ -30,6 +30,7 @@ class Shape:
 
     Args:
         ranks: ranks in the group.
+        first: number of its first rank in the fleet, for laws that differ by rank.
         slots: requests a rank runs at a time.
         blocks: KV blocks a rank.
         block_size: KV tokens a block.
@@ -49,6 +50,7 @@ class Shape:
     mean_output_tokens: float = 0.0
     lease_s: float = 30.0
     prefix_caching: bool = False
+    first: int = 0
 
 
 class Arrived(NamedTuple):
@@ -278,10 +280,11 @@ class Group:
 
     def _seconds(self) -> float:
         """Length of the step that starts, and each rank's part of it."""
-        load: F8 = np.array([float(rank.load) for rank in self.ranks])
-        running = np.array([len(rank.scheduled) for rank in self.ranks])
-        longest = np.array([float(rank.longest) for rank in self.ranks])
-        local = self._step_time.local_seconds(load, running, longest).tolist()
+        ahead = [0] * self.shape.first
+        load: F8 = np.array(ahead + [rank.load for rank in self.ranks], np.float64)
+        running = np.array(ahead + [len(rank.scheduled) for rank in self.ranks], np.int64)
+        longest: F8 = np.array(ahead + [rank.longest for rank in self.ranks], np.float64)
+        local = self._step_time.local_seconds(load, running, longest)[self.shape.first :].tolist()
         for number, rank in enumerate(self.ranks):
             local[number] += self.shape.prefill_per_token_s * rank.prefill_tokens
             rank.counts.busy_s += local[number]

@@ -39,7 +39,8 @@ class EmulatorSettings:
         mean_output_tokens: answers that may end by themselves do so after so many tokens on average; 0 = never.
         lease_s: seconds that prefilled KV waits to be fetched.
         speed: how many times faster than the wall clock engine time runs.
-        faults: what goes wrong from the start, e.g. status:status=503,count=3.
+        faults: what goes wrong from the start, e.g. status:status=503,count=3; kinds: refuse, stall, die, kill-rank,
+            kill-group, status, malformed, html, empty, cut, error-event, recomputed, slow-metrics.
         seed: another model: other answers to the same prompts; also draws which requests a fault hits.
     """
 
@@ -84,10 +85,11 @@ class EmulatorSettings:
         held = self.blocks * self.block_size
         return held if self.max_model_len is None else min(held, self.max_model_len)
 
-    def shape(self, ranks: int) -> Shape:
-        """A group of so many ranks."""
+    def shape(self, ranks: int, first: int = 0) -> Shape:
+        """A group of so many ranks, from this one on."""
         return Shape(
             ranks=ranks,
+            first=first,
             slots=self.slots,
             blocks=self.blocks,
             block_size=self.block_size,

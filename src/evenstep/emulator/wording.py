@@ -64,62 +64,75 @@ class Wording:
         self._stop_key = "stop_reason" if dialect == "vllm" else "matched_stop"
         kind = "chat.completion" if asked.chat else "text_completion"
         self._head = {"id": answer_id, "object": kind, "created": created, "model": model}
-        chunk_kind = "chat.completion.chunk" if asked.chat else kind
-        head = orjson.dumps({**self._head, "object": chunk_kind})[:-1].replace(b"%", b"%%")
-        content = b'"delta":{"content":"%b"}' if asked.chat else b'"text":"%b"'
-        self._template = (
-            b"data: " + head + b',"choices":[{"index":%d,' + content + b',"logprobs":%b,"finish_reason":%b,"'
-            + self._stop_key.encode() + b'":%b%b}]%b}\n\n'
-        )  # fmt: skip
-        self._plain = head.replace(b"%%", b"%")
+        self._plain = orjson.dumps({**self._head, "object": "chat.completion.chunk" if asked.chat else kind})[
+            :-1
+        ]
+        head = b"data: " + self._plain.replace(b"%", b"%%") + b',"choices":[{"index":%d,'
+        self._template = head + b'%b,"logprobs":%b,"finish_reason":%b%b}]%b}\n\n'
+        self._body = b'"delta":{"content":"%b"}' if asked.chat else b'"text":"%b"'
         self._each = asked.usage_each
-        says_null = asked.usage_last or (dialect == "sglang" and not asked.chat)
-        self._quiet = b',"usage":null' if says_null else b""
+        self._quiet = b',"usage":null' if dialect == "sglang" and not asked.chat else b""
         self._ids = asked.return_ids and dialect == "vllm"
-        self._prompt_tokens = asked.prompt_tokens
+        self._usual_tail = self._tail(Choice(0, (), ""))
 
-    def event(self, choice: Choice, completion_tokens: int) -> bytes:
-        """An event with what is new of one answer.
+    def event(self, choice: Choice, prompt_tokens: int, completion_tokens: int) -> bytes:
+        """An event with what is new of one answer; empty for a chat that has nothing to show.
 
         Args:
             choice: what is new.
-            completion_tokens: tokens produced so far by all answers.
+            prompt_tokens: of its prompt.
+            completion_tokens: tokens it has produced so far.
         """
-        extra = b""
-        if self._ids:
-            extra = b',"token_ids":[%b]' % ",".join(map(str, choice.ids)).encode()
-            if choice.prompt is not None and not self._asked.chat:
-                extra += b',"prompt_token_ids":' + orjson.dumps(list(choice.prompt))
+        if len(choice.ids) == 1 and not self._asked.stop:
+            text = _TEXT[choice.ids[0]]
+        else:
+            text = _escaped(choice.text)
+        body = self._body % text
+        if self._asked.chat and not text and choice.finish is None:
+            if not self._ids:
+                return b""
+            body = b'"delta":{}'
+        usual = choice.finish is None and not self._ids
         return self._template % (
             choice.index,
-            _TEXT[choice.ids[0]] if len(choice.ids) == 1 and not self._asked.stop else _escaped(choice.text),
+            body,
             orjson.dumps(self._logprobs(choice.ids)) if self._asked.logprobs else b"null",
             b"null" if choice.finish is None else b'"%b"' % choice.finish.encode(),
-            b"null" if choice.stop_reason is None else orjson.dumps(choice.stop_reason),
-            extra,
-            self._usage_bytes(completion_tokens) if self._each else self._quiet,
+            self._usual_tail if usual else self._tail(choice),
+            _usage_bytes(prompt_tokens, completion_tokens) if self._each else self._quiet,
         )
 
-    def role_event(self, index: int, prompt: Sequence[int]) -> bytes:
-        """The first event of a chat: a role, and no token."""
+    def role_event(self, index: int, prompt: Sequence[int] | None, prompt_tokens: int) -> bytes:
+        """The first event of a chat's answer: a role, and no token."""
         value = {
             "index": index,
             "delta": {"role": "assistant", "content": ""},
             "logprobs": None,
             "finish_reason": None,
         }
-        tail = b',"prompt_token_ids":' + orjson.dumps(list(prompt)) if self._ids else b""
-        usage = self._usage_bytes(0) if self._each else self._quiet
-        return (
-            b"data: " + self._plain + b',"choices":[' + orjson.dumps(value) + b"]" + tail + usage + b"}\n\n"
-        )
+        tail = _usage_bytes(prompt_tokens, 0) if self._each else self._quiet
+        if self._dialect == "vllm":
+            ids = b"null" if prompt is None else orjson.dumps(list(prompt))
+            tail += b',"prompt_token_ids":%b,"prompt_text":null' % ids
+        return b'data: %b,"choices":[%b]%b}\n\n' % (self._plain, orjson.dumps(value), tail)
 
-    def finish_event(self, choice: Choice, completion_tokens: int) -> bytes:
+    def finish_event(self, choice: Choice, prompt_tokens: int, completion_tokens: int) -> bytes:
         """The end of a chat in SGLang's words: an event of its own, after the last token's."""
         value = {"index": choice.index, "delta": {}, "logprobs": None, "finish_reason": choice.finish}
         value[self._stop_key] = choice.stop_reason
-        usage = self._usage_bytes(completion_tokens) if self._each else self._quiet
-        return b"data: " + self._plain + b',"choices":[' + orjson.dumps(value) + b"]" + usage + b"}\n\n"
+        usage = _usage_bytes(prompt_tokens, completion_tokens) if self._each else self._quiet
+        return b'data: %b,"choices":[%b]%b}\n\n' % (self._plain, orjson.dumps(value), usage)
+
+    def _tail(self, choice: Choice) -> bytes:
+        """What stands after the finish_reason of a choice in an event."""
+        stop = f',"{self._stop_key}":'.encode() + orjson.dumps(choice.stop_reason)
+        if self._dialect == "sglang":
+            return stop
+        ids = b',"token_ids":' + (orjson.dumps(list(choice.ids)) if self._ids else b"null")
+        if self._asked.chat:
+            return (b"" if choice.finish is None else stop) + ids
+        prompt = b"null" if choice.prompt is None or not self._ids else orjson.dumps(list(choice.prompt))
+        return stop + b',"prompt_token_ids":' + prompt + ids
 
     @property
     def ends_apart(self) -> bool:
@@ -145,8 +158,8 @@ class Wording:
     def usage(self, completion_tokens: int, cached_tokens: int) -> dict[str, Any]:
         """A usage object."""
         found: dict[str, Any] = {
-            "prompt_tokens": self._prompt_tokens,
-            "total_tokens": self._prompt_tokens + completion_tokens,
+            "prompt_tokens": self._asked.prompt_tokens,
+            "total_tokens": self._asked.prompt_tokens + completion_tokens,
             "completion_tokens": completion_tokens,
         }
         if cached_tokens:
@@ -167,13 +180,6 @@ class Wording:
                 value["prompt_token_ids"] = list(choice.prompt)
         return value
 
-    def _usage_bytes(self, completion_tokens: int) -> bytes:
-        return b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}' % (
-            self._prompt_tokens,
-            self._prompt_tokens + completion_tokens,
-            completion_tokens,
-        )
-
     def _logprobs(self, ids: Sequence[int]) -> dict[str, Any]:
         texts = [tokens.TEXT[i] for i in ids]
         if not self._asked.chat:
@@ -186,6 +192,15 @@ class Wording:
             for text in texts
         ]
         return {"content": content}
+
+
+def _usage_bytes(prompt_tokens: int, completion_tokens: int) -> bytes:
+    total = prompt_tokens + completion_tokens
+    return b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}' % (
+        prompt_tokens,
+        total,
+        completion_tokens,
+    )
 
 
 def error_body(status: int, message: str, param: str | None = None) -> bytes:
