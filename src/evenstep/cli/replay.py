@@ -1,0 +1,89 @@
+"""``evenstep replay``: the decisions of a live dispatcher once more, from its decision log."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evenstep.dispatch.replay import Difference, Replayed
+
+
+class Replay:
+    """The command."""
+
+    summary = "replay a decision log, with the same rules or others"
+    description = (
+        "Gives the events of a decision log to a fresh dispatcher. With the log's own policy every decision must be the\n"
+        "same, bit for bit (exit code 1 if one is not). With --policy or --predictor it shows the first decision that is\n"
+        "another one; what would have followed is a question for evenstep compare LOG."
+    )
+    examples = (
+        "evenstep replay decisions.evlog",
+        "evenstep replay decisions.evlog --policy br-0:candidates=12",
+        "evenstep compare decisions.evlog --policy jsq --policy br-0",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("file", metavar="LOG", help="decision log, or its first part")
+        parser.add_argument(
+            "--policy", default="", metavar="NAME[:KEY=VALUE,...]", help="decide by this one instead"
+        )
+        parser.add_argument(
+            "--predictor", default="", metavar="NAME[:KEY=VALUE,...]", help="predict by this one instead"
+        )
+        parser.add_argument(
+            "--format", choices=["table", "json"], default="table", help="what stdout gets (default table)"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        from evenstep.cli import _outputs as outputs
+        from evenstep.dispatch.replay import replay
+
+        found = replay(args.file, args.policy, args.predictor)
+        if args.format == "json":
+            outputs.print_json({"version": 1, "command": args.command_line, **_object(found)})
+        else:
+            for line in _lines(found):
+                print(line)
+        return 1 if found.difference is not None and not found.is_changed else 0
+
+
+command = Replay()
+
+
+def _object(found: Replayed) -> dict[str, Any]:
+    import msgspec
+
+    return msgspec.to_builtins(found)
+
+
+def _lines(found: Replayed) -> list[str]:
+    lines = [
+        f"policy        {found.policy}",
+        f"predictor     {found.predictor or '-'}",
+        f"events        {found.events}",
+        f"decisions     {found.decisions}, of them {found.fallbacks} by the fallback",
+    ]
+    if found.difference is None:
+        return [*lines, "every decision is the same"]
+    return [*lines, *_told(found.difference)]
+
+
+def _told(difference: Difference) -> list[str]:
+    what = {
+        "view": "the cluster looked different", "answer": "the answer is another one", "fallback": "who decided is another",
+        "missing": "it is not made any more", "extra": "it was not made before",
+    }  # fmt: skip
+    lines = [
+        f"first difference: decision {difference.decision} at {difference.now_s:.6f} s, {what[difference.what]}"
+    ]
+    for name, found in (("recorded", difference.recorded), ("replayed", difference.replayed)):
+        if found is not None:
+            sent = (
+                ", ".join(f"{request} -> {worker}" for request, worker in sorted(found.sent.items()))
+                or "nobody"
+            )
+            by = f" (fallback: {found.fallback})" if found.fallback else ""
+            lines.append(f"  {name}: {found.waiting} waiting, sent {sent}{by}")
+    return lines

@@ -1,0 +1,91 @@
+"""Which engines are left alone for a while: failures that are the engine's own, counted, and probing.
+
+A refused connection is the engine's. Any other failure may be the prompt's: it counts against the engine once the same
+request has got a token from another one, and is forgotten when the request fails everywhere. Faults of clients never count.
+The last healthy engine is never ejected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+State: TypeAlias = Literal["closed", "open", "probing"]
+
+
+@dataclass(slots=True)
+class Circuit:
+    """One engine: failures in a row, and how long it is left alone the next time."""
+
+    failures: int = 0
+    state: State = "closed"
+    cooldown_s: float = 0.0
+
+
+class Breaker:
+    """Circuits by the name of the engine.
+
+    Args:
+        failures: in a row, after which an engine is ejected.
+        cooldown_s, cap_s: wait before it is probed, doubled after each bad probe, and the cap.
+    """
+
+    def __init__(self, failures: int, cooldown_s: float, cap_s: float) -> None:
+        self.failures, self.cooldown_s, self.cap_s = failures, cooldown_s, cap_s
+        self.circuits: dict[str, Circuit] = {}
+        self._doubted: dict[int, list[str]] = {}  # request -> engines it failed on, perhaps by its own fault
+
+    def limits(self, failures: int, cooldown_s: float, cap_s: float) -> None:
+        """Other settings, from the next failure on."""
+        self.failures, self.cooldown_s, self.cap_s = failures, cooldown_s, cap_s
+
+    def add(self, name: str) -> None:
+        self.circuits[name] = Circuit(cooldown_s=self.cooldown_s)
+
+    def remove(self, name: str) -> None:
+        del self.circuits[name]
+
+    def failed(self, name: str, request: int, is_certain: bool) -> bool:
+        """A leg failed; whether the engine should be ejected now."""
+        if is_certain:
+            return self._count(name)
+        self._doubted.setdefault(request, []).append(name)
+        return False
+
+    def answered(self, name: str, request: int) -> list[str]:
+        """A request got a token from this engine; the engines that should be ejected, since it was not the prompt."""
+        self.circuits[name].failures = 0
+        blamed = self._doubted.pop(request, []) if self._doubted else []
+        return [other for other in blamed if other != name and other in self.circuits and self._count(other)]
+
+    def forget(self, request: int) -> None:
+        """The request is over: what it failed on remains unproven."""
+        self._doubted.pop(request, None)
+
+    def eject(self, name: str) -> float:
+        """Leave the engine alone; seconds until it is probed."""
+        circuit = self.circuits[name]
+        circuit.state = "open"
+        return circuit.cooldown_s
+
+    def cooled(self, name: str) -> None:
+        """The wait is over; a probe is on its way."""
+        self.circuits[name].state = "probing"
+
+    def probed(self, name: str, ok: bool) -> float:
+        """What a probe said: seconds until the next one, 0 when the engine is back."""
+        circuit = self.circuits[name]
+        if ok:
+            self.circuits[name] = Circuit(cooldown_s=self.cooldown_s)
+            return 0.0
+        circuit.cooldown_s = min(self.cap_s, 2 * max(circuit.cooldown_s, 0.001))
+        circuit.state = "open"
+        return circuit.cooldown_s
+
+    def is_ejected(self, name: str) -> bool:
+        return self.circuits[name].state != "closed"
+
+    def _count(self, name: str) -> bool:
+        circuit = self.circuits[name]
+        circuit.failures += 1
+        return circuit.failures >= self.failures and circuit.state == "closed"

@@ -1,0 +1,138 @@
+"""What the dispatcher asks its host to do, in order, before the next event.
+
+A host that carries out `Abort` detaches the stream at once: nothing that arrives on it later reaches the dispatcher as a
+chunk. Forwarding bytes needs no command: chunks of the current decode leg go to the client as they come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class SendPrefill:
+    """Send the prefill leg to this prefiller."""
+
+    request: int
+    leg: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendDecode:
+    """Send the request (after a prefill: with what the prefiller said) to this worker.
+
+    Args:
+        row: what `Dispatcher.produced` wants to hear from now on for its chunks.
+    """
+
+    request: int
+    leg: int
+    worker: str
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Go on, on this worker, with a stream of which the client already has `produced` tokens: prompt and those tokens are
+    the new prompt, limits are lowered by as much, and the client sees one stream.
+    """
+
+    request: int
+    leg: int
+    worker: str
+    row: int
+    produced: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Close the leg's upstream call, whatever it is doing."""
+
+    request: int
+    leg: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The prefiller need not keep the request's KV any longer: no decode leg will fetch it."""
+
+    request: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Answer with a status: no token has reached the client. The request is over.
+
+    Args:
+        status: 400, 429, 502, 503 or 504; 0 = pass the engine's own answer on (a client's fault, as the engine says).
+        reason: one of ``pool-full``, ``tenant-limit``, ``rate-limit``, ``too-long``, ``too-wide``, ``expired``,
+            ``draining``,
+            ``failed``, ``no-worker``, ``client``.
+        retry_after_s: whole seconds for Retry-After, 0 = leave it out.
+    """
+
+    request: int
+    status: int
+    reason: str
+    retry_after_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """End a stream that has begun with an error event: it cannot go on. The request is over.
+
+    Args:
+        reason: ``failed``, ``expired``, ``no-worker`` or ``cannot-continue``.
+    """
+
+    request: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask a worker for its health and tell the answer as `Probed`."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Send a `Tick` at this time at the latest; a time that is not later than now means after the reads at hand.
+
+    Each one replaces those before.
+    """
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A worker that was to leave runs nothing any more; forget it."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something an operator should read, at most once a minute for each kind and subject.
+
+    Args:
+        kind: ``fallback``, ``policy-off``, ``foreign``, ``divergence``, ``disagreement``, ``ejected``, ``recovered``,
+            ``last-healthy``.
+        about: the worker, or the reason of a fallback.
+        text: a sentence.
+    """
+
+    kind: str
+    about: str
+    text: str
+
+
+Command: TypeAlias = (
+    SendPrefill | SendDecode | Continue | Abort | Release | Reject | Fail | Probe | WakeAt | Removed | Notice
+)

@@ -1,0 +1,449 @@
+"""The dispatcher: a plain state machine that decides everything live. Events in, commands out; no clock, no sockets.
+
+Rules of this file. `handle` takes one event, brings the state up to date and answers with commands; the host carries
+them out in order before it gives the next event. `produced` is the path of a chunk and takes two ints. All that decides
+is in the events, so the same events give the same commands, in any process. Every change of a request's state is one of
+`transitions.TABLE`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any, get_args
+
+from evenstep import __version__
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.checking import check as check_all
+from evenstep.dispatch.commands import Abort, Command, Reject, WakeAt
+from evenstep.dispatch.deciding import Deciding
+from evenstep.dispatch.events import Event
+from evenstep.dispatch.mirror import LOAD, SENT_LOAD
+from evenstep.dispatch.records import Chunks, Done, Header, Record
+from evenstep.dispatch.requests import Requests
+from evenstep.dispatch.rounds import Rounds
+from evenstep.dispatch.rows_layout import (
+    CAP,
+    CLASS,
+    CONTINUES,
+    COPIES,
+    EXPECTED,
+    FIRST_AT,
+    KEY,
+    LEAVE,
+    LEG,
+    NEVER,
+    PREDICTED,
+    PRODUCED,
+    PROMPT,
+    REQUEST,
+    SESSION,
+    SINCE,
+    WORKER,
+)  # fmt: skip
+from evenstep.dispatch.settings import Settings
+from evenstep.dispatch.snapshot import snapshot as snapshot_of
+from evenstep.dispatch.steps import Steps
+from evenstep.dispatch.transitions import Cause, State
+from evenstep.errors import InputError
+from evenstep.routing.view import HOLD
+
+_AGAIN_S = (
+    0.05  # a policy that holds requests though slots are free is asked again after this long at the latest
+)
+_HISTORY = 256
+
+
+class Dispatcher(Requests):
+    """Decides which request goes where and when, for one served model.
+
+    Args:
+        policy: routing policy, ``NAME[:key=value,...]``.
+        predictor: predictor for a policy with a horizon; empty = ``bounded``.
+        settings: limits and deadlines.
+        stopwatch: seconds of the host's clock, to time decisions only; None = they have no budget.
+        log: takes the records of a decision log, in order; None = no log.
+        overruns: decisions to be taken for too slow (replay).
+
+    Attributes:
+        now_s: the host may set it before a batch of chunks; events set it themselves.
+        due: whether a `Tick` is wanted as soon as the reads at hand are done; `produced` may set it.
+        history: the last events and what they gave, for whoever looks for a bug.
+
+    Raises:
+        InputError: an unknown policy, predictor or option.
+    """
+
+    def __init__(
+        self, policy: str = "br-0", *, predictor: str = "", settings: Settings | None = None,
+        stopwatch: Callable[[], float] | None = None, log: Callable[[Record], None] | None = None,
+        overruns: frozenset[int] = frozenset(),
+    ) -> None:  # fmt: skip
+        settings = settings or Settings()
+        super().__init__(settings)
+        self.deciding = Deciding(
+            policy, predictor, rows=self.rows, mirror=self.mirror, prefixes=self.prefixes, waits=self.waits,
+            meters=self.meters, settings=settings, stopwatch=stopwatch, overruns=overruns,
+        )  # fmt: skip
+        self.is_draining = False
+        self._logged_s = -math.inf
+        self._wake_s = math.inf
+        self.history: deque[tuple[Event, list[Command]]] = deque(maxlen=_HISTORY)
+        self._do: dict[type, Callable[[Any], None]] = {
+            kind: getattr(self, f"_{kind.__name__.lower()}") for kind in get_args(Event)
+        }
+        self._log, self._chunks = log, list[tuple[int, int, float]]()
+        if log is not None:
+            log(Header(policy=policy, predictor=predictor, settings=settings, evenstep=__version__))
+            self.deciding.keep_round = log
+        self._bind()
+
+    def handle(self, event: Event) -> list[Command]:
+        """What to do about an event, in order.
+
+        Time never goes back: an event that was stamped before the last one happens now.
+
+        Raises:
+            InputError: a new policy, predictor or worker that is none; a request of no tokens. Nothing has changed then.
+        """
+        if self._log is not None:
+            self.flush()
+            self._log(event)
+        self.now_s = self._logged_s = max(self.now_s, event.now_s)
+        self._do[type(event)](event)
+        if self.deciding.door.binds_at_once and len(self.pool):
+            self._bind_waiting()
+        self._wake()
+        out = self.out[:]
+        self.out.clear()
+        self.history.append((event, out))
+        return out
+
+    def produced(self, row: int, tokens: int) -> None:
+        """A chunk of the request in this row carried so many tokens, 1 or more, of all its copies together."""
+        if self._log is not None:
+            self._chunks.append((row, tokens, self.now_s))
+        worker, last = self._on[row], self._step_of[row]
+        if last < 0:
+            last = self.first_token(row, worker)
+        self._produced[row] += tokens
+        self._load[worker] += tokens
+        step = self._step[worker]
+        if last == step:  # a second time: the worker's next step
+            step = self.mirror.next_step(worker, self.now_s)
+            self.rounds.steps_on(worker)
+        self._step_of[row] = step
+        self._delivered[worker] = delivered = self._delivered[worker] + 1
+        if delivered == self._requests[worker] and self.rounds.deliver(worker, step):
+            self._step_done(worker)
+
+    def flush(self) -> None:
+        """Log the chunks since the last record."""
+        if self._chunks and self._log is not None:
+            rows, tokens, times = zip(*self._chunks, strict=True)
+            before = (self._logged_s, *times)
+            changes = [(place, now_s) for place, now_s in enumerate(times) if now_s != before[place]]
+            self._logged_s = times[-1]
+            self._log(Chunks(list(rows), [] if set(tokens) == {1} else list(tokens), changes))
+            self._chunks.clear()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything that is measured, as plain numbers by metric name."""
+        return snapshot_of(self)
+
+    def check(self) -> None:
+        """See that all parts agree with each other.
+
+        Raises:
+            RuntimeError: they do not; a bug of ours.
+        """
+        check_all(self)
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    def _arrived(self, event: ev.Arrived) -> None:
+        if event.request in self.rows.by_request:
+            raise RuntimeError(f"request {event.request} arrived twice")
+        for field in ("prompt_tokens", "copies"):
+            if getattr(event, field) < 1:
+                raise InputError(f"request {event.request}", field, getattr(event, field), "an integer >= 1")
+        refusal = self._refusal(event)
+        if refusal is not None:
+            self.meters.requests[str(refusal[0])] += 1
+            self.out.append(Reject(event.request, *refusal))
+            return
+        row, generation = self.rows.take(event.request), self.rows.generation
+        if generation != self._generation:
+            self._bind()
+        i = self.rows.i
+        for column, value in (
+            (PROMPT, event.prompt_tokens), (CAP, event.max_tokens), (KEY, event.key), (SESSION, event.session),
+            (CLASS, event.request_class), (COPIES, event.copies), (EXPECTED, event.expected_tokens),
+            (CONTINUES, event.can_continue and event.copies == 1),
+        ):  # fmt: skip
+            i[column][row] = value
+        self.rows.f[SINCE][row] = self.now_s
+        self.tenants[row] = event.tenant
+        self.door.enters(event.tenant)
+        self.waiting.add(row)
+        self.prefixes.add(event.request, event.blocks)
+        self.enqueue(row, Cause.ARRIVES_FOR_PREFILL if self.fleet.is_split else Cause.ARRIVES_FOR_DECODE)
+
+    def _refusal(self, event: ev.Arrived) -> tuple[int, str, int] | None:
+        """Status, reason and Retry-After of a request that is turned away at once."""
+        workers = [worker for worker in self.mirror.workers if not worker.leaves]
+        if self.is_draining:
+            return 503, "draining", 1
+        if not workers:
+            return 503, "no-worker", 1
+        if event.prompt_tokens > max(worker.capacity for worker in workers):
+            return 400, "too-long", 0
+        if event.copies > max(worker.spec.slots for worker in workers):
+            return 400, "too-wide", 0
+        waiting = len(self.pool) + len(self.for_prefiller)
+        return self.door.refusal(event.tenant, waiting, self.waits.mean_s, self.now_s)
+
+    def _prefilldone(self, event: ev.PrefillDone) -> None:
+        row = self.row_of(event.request, event.leg)
+        if row < 0:
+            return
+        if event.prompt_tokens > 0:
+            self.correct(row, event.prompt_tokens)
+        self.answered(row, self.prefiller_of[row])
+        self.enqueue(row, Cause.PREFILLED)
+
+    def _promptcounted(self, event: ev.PromptCounted) -> None:
+        row = self.rows.by_request.get(event.request)
+        if row is not None and event.prompt_tokens > 0:
+            self.correct(row, event.prompt_tokens)
+
+    def _finished(self, event: ev.Finished) -> None:
+        row = self.row_of(event.request, event.leg)
+        if row < 0:
+            return
+        name = self.mirror.workers[self.rows.i[WORKER][row]].spec.name
+        if self.rows.state(row) is State.SENT:
+            self.answered(row, name)
+        self.completed(row)
+        self.end(row, told=False)
+
+    def completed(self, row: int) -> None:
+        """See `Requests`: the predictor learns, and times are noted."""
+        i, meters = self.rows.i, self.meters
+        meters.requests["200"] += 1
+        tokens = self.rows.age(row)
+        meters.output_tokens += i[PRODUCED][row]
+        if self._log is not None:
+            self._log(Done(i[REQUEST][row], i[PROMPT][row], i[PRODUCED][row]))
+        if not tokens:
+            return
+        self.deciding.ended(i[REQUEST][row], i[PROMPT][row], tokens, i[KEY][row])
+        if tokens > 1:
+            meters.tpot_s.add((self.now_s - self.rows.f[FIRST_AT][row]) / (tokens - 1))
+        if i[PREDICTED][row] >= 0 and i[LEAVE][row] < NEVER:
+            meters.prediction_error.add(abs(i[LEAVE][row] - tokens))
+
+    def _failed(self, event: ev.Failed) -> None:
+        row = self.row_of(event.request, event.leg)
+        if row < 0:
+            return
+        worker = self.rows.i[WORKER][row]
+        name = self.prefiller_of[row] if worker < 0 else self.mirror.workers[worker].spec.name
+        self.again(row, name, event.kind, event.retry_after_s)
+        self.forget_if_empty(name)
+        self.open_rounds()
+
+    def _clientgone(self, event: ev.ClientGone) -> None:
+        row = self.rows.by_request.get(event.request)
+        if row is None:
+            self.meters.late += 1
+            return
+        self.meters.cancelled += 1
+        self.meters.requests["cancelled"] += 1
+        self.abort(row)
+        self.end(row, told=True)
+
+    # --- rounds --------------------------------------------------------------------------------------------------
+
+    def _step_done(self, worker: int) -> None:
+        """A barrier group has delivered a step."""
+        self.steps[self.rounds.group[worker]].completed(self.mirror, self.now_s)
+        if self.rounds.ripe:
+            self.due = True
+        elif len(self.pool):
+            self.open_rounds()
+
+    def open_rounds(self) -> None:
+        """Something changed that a decision should see: the groups with free slots gather for it."""
+        if not len(self.pool) or self.deciding.door.binds_at_once:
+            return
+        free = self.mirror.free_slots()
+        for group in {self.mirror.group[g] for g in free.nonzero()[0].tolist()}:
+            self.rounds.open(group, self.now_s)
+        self.due |= self.rounds.ripe
+
+    def _tick(self, event: ev.Tick) -> None:
+        self.due = False
+        self._look_at_deadlines()
+        gather_s = self.settings.gather_ms / 1000
+        if self.rounds.ripe or self.rounds.deadline_s(gather_s) <= self.now_s:
+            gathering = self.rounds.gathering(self.now_s, gather_s)
+            self.rounds.close(gathering)
+            if len(self.pool):
+                self._decide(gathering)
+
+    def _decide(self, gathering: list[bool]) -> None:
+        free = self.mirror.free_slots()
+        free[[gathering[group] for group in self.mirror.group]] = 0
+        if not free.any():
+            return
+        waiting = self.pool.rows()
+        worker = self.deciding.decide(waiting, free, self.now_s)
+        watch = self.deciding.stopwatch
+        start = watch() if watch else 0.0
+        self._apply(waiting.tolist(), worker.tolist(), free.tolist())
+        if watch:
+            self.meters.stages["apply"].add(watch() - start)
+        if len(self.pool) and self.mirror.free_slots().any():
+            self.timers.set(("again", 0), self.now_s + _AGAIN_S)
+
+    def _apply(self, waiting: list[int], worker: list[int], free: list[int]) -> None:
+        """Send what the answer admits; a request that failed on that engine goes to the lightest other one instead."""
+        moved: list[int] = []
+        for row, g in zip(waiting, worker, strict=True):
+            if g == HOLD:
+                continue
+            if row in self.excluded and self.mirror.workers[g].spec.name in self.excluded[row]:
+                moved.append(row)
+            else:
+                free[g] -= self.seat(row, g, free[g])
+        f = self.mirror.f
+        for row in moved:
+            out = self.excluded[row]
+            others = [g for g, w in enumerate(self.mirror.workers) if free[g] > 0 and w.spec.name not in out]
+            if others:
+                g = min(others, key=lambda g: (f[LOAD][g] + f[SENT_LOAD][g], g))
+                free[g] -= self.seat(row, g, free[g])
+
+    def _bind_waiting(self) -> None:
+        """Pool bypass: every request by itself, oldest first, as long as one can be sent (BalanceRoute App. D.6)."""
+        waiting = self.pool.rows()
+        for place, row in enumerate(waiting.tolist()):
+            free = self.mirror.free_slots(self.settings.bypass_margin)
+            if not free.any():
+                return
+            worker = self.deciding.decide(waiting[place : place + 1], free, self.now_s)
+            self._apply([row], worker.tolist(), free.tolist())
+
+    # --- deadlines -----------------------------------------------------------------------------------------------
+
+    def _look_at_deadlines(self) -> None:
+        while (found := self.timers.pop(self.now_s)) is not None:
+            name, number = found
+            if name == "ttl":
+                self.expire(number)
+            elif name == "backoff":
+                self.enqueue(number, Cause.RETRIES_PREFILL if self.fleet.is_split else Cause.RETRIES_DECODE)
+            elif name == "probe":
+                self.fleet.probe(number, self.now_s)
+            else:
+                self.open_rounds()
+                self.rounds.ripe = True
+
+    def _wake(self) -> None:
+        """Ask for the next tick, if it is another one than was asked for."""
+        at_s = min(self.timers.next_s, self.rounds.deadline_s(self.settings.gather_ms / 1000))
+        at_s = self.now_s if self.due else max(at_s, self.now_s)
+        if at_s != self._wake_s and at_s < math.inf:
+            self.out.append(WakeAt(at_s))
+        self._wake_s = at_s
+
+    # --- workers and rules ---------------------------------------------------------------------------------------
+
+    def _workeradded(self, event: ev.WorkerAdded) -> None:
+        if self.fleet.add(event.spec, self.now_s):
+            self.regroup()
+        self._fleet_changed()
+
+    def _workerremoved(self, event: ev.WorkerRemoved) -> None:
+        name = event.worker
+        if self.fleet.find(name) is None:
+            return
+        self.fleet.leave(name)
+        place = self.mirror.place.get(name)
+        if place is not None:
+            self.unseat_all(place)
+        if not event.drain:
+            for row in self.rows_at(name):
+                self._move_off(row, name)
+        self.forget_if_empty(name)
+        self._fleet_changed()
+
+    def _move_off(self, row: int, name: str) -> None:
+        """A worker leaves at once: what it does for this request is done elsewhere."""
+        if self.rows.i[WORKER][row] < 0 and self.rows.state(row) is not State.PREFILLING:
+            self.leave_prefiller(row, told=False)
+            return
+        if self.rows.i[WORKER][row] >= 0 and name in self.prefill.prefillers:
+            self.leave_prefiller(row, told=False)
+            return
+        self.out.append(Abort(self.rows.i[REQUEST][row], self.rows.i[LEG][row], name))
+        self.again(row, name, "status", is_counted=False)
+
+    def regroup(self) -> None:
+        """Places or groups changed: rounds and steps begin anew, and what policies kept is forgotten."""
+        mirror = self.mirror
+        self.rounds = Rounds(mirror.group, mirror.groups)
+        for g, requests in enumerate(mirror.requests):
+            if requests:
+                self.rounds.begins(g)
+        members = [[g for g, q in enumerate(mirror.group) if q == group] for group in range(mirror.groups)]
+        self.steps = [Steps(places) for places in members]
+        self.prefixes.resize(len(mirror.workers))
+        self.deciding.resize()
+        self._bind()
+
+    def _sampled(self, event: ev.Sampled) -> None:
+        self.fleet.sampled(event, self.now_s)
+        self._fleet_changed()
+
+    def _scrapefailed(self, event: ev.ScrapeFailed) -> None:
+        if event.worker in self.prefill.prefillers:
+            self.prefill.unreadable(event.worker)
+
+    def _probed(self, event: ev.Probed) -> None:
+        self.fleet.probed(event.worker, event.ok, self.now_s)
+        place = self.mirror.place.get(event.worker)
+        if place is not None and not self.mirror.workers[place].is_up:
+            self.unseat_all(place)
+        self._fleet_changed()
+
+    def _fleet_changed(self) -> None:
+        for place in list(self.seating):
+            self.fill_seats(place)
+        self.feed_prefillers()
+        self.open_rounds()
+
+    def _reloaded(self, event: ev.Reloaded) -> None:
+        if event.policy or event.predictor:
+            self.deciding.load(event.policy or self.deciding.door.text, event.predictor)
+            for row in self.rows.by_request.values():
+                self.rows.i[PREDICTED][row], self.rows.i[LEAVE][row] = -1, NEVER
+        if event.settings is not None:
+            found = event.settings
+            self.settings = self.door.settings = self.deciding.settings = self.fleet.settings = found
+            self.deciding.fallback.good_rounds = found.good_rounds
+            self.breaker.limits(found.breaker_failures, found.cooldown_s, found.cooldown_cap_s)
+        self.open_rounds()
+
+    def _draining(self, event: ev.Draining) -> None:
+        self.is_draining = True
+
+    def _bind(self) -> None:
+        """Look again where the columns of the path of a chunk are."""
+        rows, mirror = self.rows, self.mirror
+        self._generation = rows.generation
+        self._step_of, self._on, self._produced = rows.step, rows.on, rows.i[PRODUCED]
+        self._load, self._step = mirror.f[LOAD], mirror.step
+        self._delivered, self._requests = mirror.delivered, mirror.requests

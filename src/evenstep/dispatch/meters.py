@@ -1,0 +1,80 @@
+"""What a dispatcher counts, as plain numbers: a host turns `Dispatcher.snapshot` into metrics."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+
+SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
+SHORT_SECONDS = (
+    1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 0.1,
+)  # fmt: skip
+TOKENS = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+
+
+class Histogram:
+    """Counts of observations at or below each bound, their sum and number.
+
+    Args:
+        bounds: ascending.
+    """
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self._counts = [0] * (len(self.bounds) + 1)
+        self.sum, self.count = 0.0, 0
+
+    def add(self, value: float) -> None:
+        self._counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+        self.count += 1
+
+    def cumulative(self) -> dict[str, int]:
+        """Observations at or below each bound, by its text, and ``+Inf``."""
+        total, found = 0, dict[str, int]()
+        for bound, count in zip((*map(str, self.bounds), "+Inf"), self._counts, strict=True):
+            total += count
+            found[bound] = total
+        return found
+
+    def values(self) -> dict[str, object]:
+        return {"buckets": self.cumulative(), "sum": self.sum, "count": self.count}
+
+
+class Meters:
+    """Counters and histograms by the names of the exported metrics, less ``evenstep_``."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[str] = (
+            Counter()
+        )  # by status code, or "error" after the first token, or "cancelled"
+        self.decisions: Counter[tuple[str, str]] = Counter()
+        self.output_tokens = self.recomputes = self.retries = self.cancelled = self.late = 0
+        self.pool_wait_s, self.ttft_s, self.tpot_s = (
+            Histogram(SECONDS),
+            Histogram(SECONDS),
+            Histogram(SECONDS),
+        )
+        self.prediction_error = Histogram(TOKENS)
+        self.stages = {name: Histogram(SHORT_SECONDS) for name in ("prepare", "route", "apply")}
+
+    def values(self) -> dict[str, object]:
+        """Plain numbers by metric name."""
+        return {
+            "requests_total": dict(self.requests),
+            "decisions_total": [
+                {"policy": policy, "outcome": outcome, "value": count}
+                for (policy, outcome), count in sorted(self.decisions.items())
+            ],
+            "output_tokens_total": self.output_tokens,
+            "recompute_total": self.recomputes,
+            "retries_total": self.retries,
+            "cancelled_total": self.cancelled,
+            "late_events_total": self.late,
+            "pool_wait_seconds": self.pool_wait_s.values(),
+            "ttft_seconds": self.ttft_s.values(),
+            "tpot_seconds": self.tpot_s.values(),
+            "prediction_error_tokens": self.prediction_error.values(),
+            "decision_seconds": {name: stage.values() for name, stage in self.stages.items()},
+        }

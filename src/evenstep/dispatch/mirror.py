@@ -1,0 +1,223 @@
+"""The cluster as the dispatcher knows it: what each worker runs, how much KV it holds, what it says of itself.
+
+Counted here are slots and tokens of the dispatcher's own requests, kept up with every chunk. What a worker's metrics
+show beyond them is *foreign*: another gateway's, or a client's that knows the engine's address. A worker that has not
+been heard of is full, not empty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from evenstep.dispatch.settings import WorkerSpec
+from evenstep.request import F8, I8
+
+#: int64 columns. RUNNING, SENT (without a token yet), RESERVED (held by requests that want several): slots.
+#: FREE_AT_MOST: slots of the worker less foreign requests, below any number when it may not be sent anything.
+RUNNING, SENT, RESERVED, FREE_AT_MOST = range(4)
+#: float64 columns, KV tokens: running, sent, foreign, capacity.
+LOAD, SENT_LOAD, FOREIGN_LOAD, CAPACITY = range(4)
+_CLOSED = -(1 << 40)
+
+
+class Worker:
+    """What is known of one worker beside its columns.
+
+    Args:
+        spec: as its operator describes it.
+        now_s: when it was added.
+    """
+
+    def __init__(self, spec: WorkerSpec, now_s: float) -> None:
+        self.spec = spec
+        self.capacity = float(spec.kv_tokens or math.inf)
+        self.is_up = True
+        self.leaves = False
+        self.heard_s = now_s  # of its last sample
+        self.is_known = not spec.scraped
+        self.foreign, self.foreign_load = 0, 0.0
+        self.beyond = 0, 0.0  # what the last sample showed beyond our own
+        self.divergences = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be sent anything."""
+        return self.is_up and self.is_known and not self.leaves
+
+
+class Columns:
+    """Numbers of G workers: arrays, and memory views of them for one number at a time.
+
+    Args:
+        ints: int64[4, G]. floats: float64[4, G].
+    """
+
+    def __init__(self, ints: I8, floats: F8) -> None:
+        self.ints, self.floats = ints, floats
+        self.i: list[Any] = [
+            memoryview(column.data).cast("B").cast("q") if column.size else [] for column in ints
+        ]
+        self.f: list[Any] = [
+            memoryview(column.data).cast("B").cast("d") if column.size else [] for column in floats
+        ]
+
+
+class Mirror:
+    """Workers that decode, in order of joining; their numbers are places in that order."""
+
+    def __init__(self) -> None:
+        self.workers: list[Worker] = []
+        self.place: dict[str, int] = {}
+        self.group: list[int] = []
+        self.groups = 0
+        # on the path of a chunk: running requests of each worker, its step, and how many delivered in it
+        self.requests: list[int] = []
+        self.step: list[int] = []
+        self.delivered: list[int] = []
+        self.began_s: list[float] = []  # when its step began, and how long the one before lasted
+        self.lasted_s: list[float] = []
+        self._replace(np.zeros((4, 0), np.int64), np.zeros((4, 0)))
+
+    def add(self, spec: WorkerSpec, now_s: float) -> None:
+        """A new worker, behind the others."""
+        self.workers.append(Worker(spec, now_s))
+        for numbers in (self.requests, self.step, self.delivered):
+            numbers.append(0)
+        self.began_s.append(now_s)
+        self.lasted_s.append(0.0)
+        last = np.zeros((4, 1))
+        self._replace(
+            np.concatenate([self.columns.ints, last.astype(np.int64)], axis=1),
+            np.concatenate([self.columns.floats, last], axis=1),
+        )
+
+    def remove(self, place: int) -> None:
+        """Take an empty worker out; those behind it move up by one."""
+        for numbers in (self.workers, self.requests, self.step, self.delivered, self.began_s, self.lasted_s):
+            del numbers[place]
+        self._replace(
+            np.delete(self.columns.ints, place, axis=1), np.delete(self.columns.floats, place, axis=1)
+        )
+
+    def _replace(self, ints: I8, floats: F8) -> None:
+        self.columns = Columns(np.ascontiguousarray(ints), np.ascontiguousarray(floats))
+        self.i, self.f = self.columns.i, self.columns.f
+        self.regroup()
+
+    def regroup(self) -> None:
+        """Number workers and groups anew, as their specs say."""
+        self.place = {worker.spec.name: g for g, worker in enumerate(self.workers)}
+        named: dict[str, int] = {}
+        self.group = []
+        for g, worker in enumerate(self.workers):
+            name = f"={worker.spec.group}" if worker.spec.group else f"#{g}"
+            self.group.append(named.setdefault(name, len(named)))
+            self.changed(g)
+        self.groups = len(named)
+
+    def changed(self, place: int) -> None:
+        """Something about the worker changed that says how much it may be sent."""
+        worker = self.workers[place]
+        self.i[FREE_AT_MOST][place] = worker.spec.slots - worker.foreign if worker.is_open else _CLOSED
+        self.f[FOREIGN_LOAD][place] = worker.foreign_load
+        self.f[CAPACITY][place] = worker.capacity
+
+    def next_step(self, place: int, now_s: float) -> int:
+        """The worker's next step begins; its number."""
+        self.step[place] += 1
+        self.delivered[place] = 0
+        self.lasted_s[place], self.began_s[place] = now_s - self.began_s[place], now_s
+        return self.step[place]
+
+    def joins(self, place: int, now_s: float) -> int:
+        """A request has its first token; the step that counts as the one it delivered last, so that this one is counted.
+
+        Where all others have delivered, its token may be late for that step or early for the next: time tells.
+        """
+        is_delivered = self.delivered[place] >= self.requests[place]
+        is_early = 2.0 * (now_s - self.began_s[place]) > self.lasted_s[place]
+        begins = is_delivered and (self.requests[place] == 0 or is_early)
+        self.requests[place] += 1
+        return self.step[place] if begins else self.step[place] - 1
+
+    def peers(self, place: int) -> list[str]:
+        """Names of the worker and of all that share its barrier: they are lost together."""
+        return [
+            w.spec.name
+            for w, group in zip(self.workers, self.group, strict=True)
+            if group == self.group[place]
+        ]
+
+    def held(self, place: int) -> int:
+        """Slots of a worker that are taken by our requests."""
+        i = self.i
+        return i[RUNNING][place] + i[SENT][place] + i[RESERVED][place]
+
+    def free(self, place: int) -> int:
+        """Slots it may still be sent."""
+        return max(0, self.i[FREE_AT_MOST][place] - self.held(place))
+
+    def free_slots(self, margin: int = 0) -> I8:
+        """int64[G], slots each may still be sent; `margin` more where a worker keeps a queue."""
+        ints = self.columns.ints
+        return np.maximum(0, ints[FREE_AT_MOST] + margin - ints[RUNNING] - ints[SENT] - ints[RESERVED])
+
+    def sampled(
+        self, place: int, requests: int, kv_used: float, kv_tokens: int, now_s: float
+    ) -> tuple[bool, bool]:
+        """A worker's own figures arrived.
+
+        A sample is older than the mirror by its way, so only what two samples in a row show counts; the first one
+        counts alone.
+
+        Args:
+            requests: what it runs and holds.
+            kv_used: share of its KV memory.
+            kv_tokens: capacity it states, 0 = none.
+
+        Returns:
+            Whether foreign requests appeared, and whether it lacks requests that the mirror counts there.
+        """
+        worker, i, f = self.workers[place], self.i, self.f
+        if kv_tokens and not worker.spec.kv_tokens:
+            worker.capacity = float(kv_tokens)
+        used = kv_used * worker.capacity if math.isfinite(worker.capacity) else 0.0
+        now = requests - i[RUNNING][place] - i[SENT][place], used - f[LOAD][place] - f[SENT_LOAD][place]
+        last = worker.beyond if worker.is_known else now
+        had = worker.foreign
+        worker.foreign = max(0, min(last[0], now[0]))
+        worker.foreign_load = max(0.0, min(last[1], now[1])) if worker.foreign else 0.0
+        is_short = max(last[0], now[0]) < 0
+        worker.divergences += is_short
+        worker.beyond, worker.heard_s, worker.is_known = now, now_s, True
+        self.changed(place)
+        return worker.foreign > 0 and had == 0, is_short
+
+    def state_age_s(self, now_s: float) -> float:
+        """Age of the oldest state of a worker that may be sent something; 0 when none is scraped."""
+        ages = [now_s - worker.heard_s for worker in self.workers if worker.spec.scraped and worker.is_open]
+        return max(ages, default=0.0)
+
+    def check(self, told: Callable[[int], tuple[Any, ...]], margin: int) -> None:
+        """See that the columns are the sums over requests, and that no worker is over its slots.
+
+        Args:
+            told: place -> slots running, sent, reserved, KV tokens running and sent, running requests, as the requests say.
+            margin: what a worker may hold beyond its slots.
+
+        Raises:
+            RuntimeError: they are not.
+        """
+        i, f = self.i, self.f
+        for g, worker in enumerate(self.workers):
+            kept = i[RUNNING][g], i[SENT][g], i[RESERVED][g], f[LOAD][g], f[SENT_LOAD][g], self.requests[g]
+            if kept != told(g):
+                raise RuntimeError(f"the mirror has {kept} on {worker.spec.name}; its requests say {told(g)}")
+            if self.held(g) > worker.spec.slots + margin:
+                raise RuntimeError(
+                    f"{worker.spec.name} has {self.held(g)} requests in {worker.spec.slots} slots"
+                )

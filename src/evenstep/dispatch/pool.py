@@ -1,0 +1,125 @@
+"""The waiting pool: who waits for a decode slot, in order of (since, request), and who may come in at all."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections import Counter
+
+import numpy as np
+
+from evenstep.dispatch.rows import Rows
+from evenstep.dispatch.rows_layout import REQUEST, SINCE
+from evenstep.dispatch.settings import Settings, TenantLimits
+from evenstep.request import I8
+
+_LONGEST_RETRY_S = 60
+_FORGET_AT = 1 << 16
+
+
+class Pool:
+    """Rows in order of waiting. A request that comes back takes the place its arrival gives it."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._order: list[tuple[float, int, int]] = []  # since, request, row
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return (row for _, _, row in self._order)
+
+    def add(self, row: int) -> None:
+        insort(self._order, self._entry(row))
+
+    def remove(self, row: int) -> None:
+        entry = self._entry(row)
+        place = bisect_left(self._order, entry)
+        if place == len(self._order) or self._order[place] != entry:
+            raise RuntimeError(f"row {row} is not in the pool")
+        del self._order[place]
+
+    def rows(self) -> I8:
+        """int64[W], oldest first."""
+        return np.fromiter((row for _, _, row in self._order), np.int64, len(self._order))
+
+    def oldest(self) -> int:
+        return self._order[0][2]
+
+    def _entry(self, row: int) -> tuple[float, int, int]:
+        return self._rows.f[SINCE][row], self._rows.i[REQUEST][row], row
+
+
+class Waits:
+    """Mean wait of the requests admitted so far; after many, the latest weigh most."""
+
+    def __init__(self) -> None:
+        self._sum, self._count = 0.0, 0
+
+    def add(self, wait_s: float) -> None:
+        self._sum += wait_s
+        self._count += 1
+        if self._count == _FORGET_AT:
+            self._sum, self._count = self._sum / 2, self._count // 2
+
+    @property
+    def mean_s(self) -> float:
+        return self._sum / self._count if self._count else 0.0
+
+
+class Door:
+    """Who may come in: a bounded pool, and what each tenant may have."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.waiting: Counter[str] = Counter()
+        self.present: Counter[str] = Counter()
+        self._tokens: dict[
+            str, tuple[float, float]
+        ] = {}  # tenant -> requests it may send at once, as of when
+
+    def refusal(
+        self, tenant: str, waiting: int, mean_wait_s: float, now_s: float
+    ) -> tuple[int, str, int] | None:
+        """Status, reason and Retry-After for a request that may not come in; None for one that may.
+
+        Args:
+            waiting: requests in all queues.
+        """
+        if waiting >= self.settings.pool_limit:
+            return 503, "pool-full", _whole(mean_wait_s)
+        limits = self._limits(tenant)
+        if limits is None:
+            return None
+        if (limits.concurrent and self.present[tenant] >= limits.concurrent) or (
+            limits.waiting and self.waiting[tenant] >= limits.waiting
+        ):
+            return 429, "tenant-limit", _whole(mean_wait_s)
+        if limits.per_s:
+            ready, at_s = self._tokens.get(tenant, (math.inf, now_s))
+            ready = min(limits.burst or max(1.0, limits.per_s), ready + (now_s - at_s) * limits.per_s)
+            if ready < 1.0:
+                self._tokens[tenant] = ready, now_s
+                return 429, "rate-limit", _whole((1.0 - ready) / limits.per_s)
+            self._tokens[tenant] = ready - 1.0, now_s
+        return None
+
+    def enters(self, tenant: str) -> None:
+        self.present[tenant] += 1
+        self.waits(tenant, 1)
+
+    def leaves(self, tenant: str) -> None:
+        self.present[tenant] -= 1
+        if not self.present[tenant]:
+            del self.present[tenant], self.waiting[tenant]
+
+    def waits(self, tenant: str, more: int) -> None:
+        self.waiting[tenant] += more
+
+    def _limits(self, tenant: str) -> TenantLimits | None:
+        return self.settings.tenants.get(tenant) or self.settings.tenants.get("*")
+
+
+def _whole(seconds: float) -> int:
+    return min(_LONGEST_RETRY_S, max(1, math.ceil(seconds)))

@@ -1,0 +1,89 @@
+"""The prefill budget: which prefiller takes the next prompt, if any has room (BalanceRoute sec. 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from evenstep.dispatch.settings import PREFILL_THRESHOLD, WorkerSpec
+
+#: Capacity in tokens of a prefiller that does not say, so that what it was sent weighs something.
+_ASSUMED_TOKENS = 100_000
+
+
+@dataclass(slots=True)
+class Prefiller:
+    """One prefiller.
+
+    Args:
+        spec: as its operator describes it.
+        used: share of its KV memory as it last said; 1 = it did not, so that it takes no work.
+        charged: tokens of prompts sent there since then.
+        capacity: its KV memory in tokens.
+        sample: running number of that statement.
+        requests: rows whose prompt it computes or keeps.
+    """
+
+    spec: WorkerSpec
+    used: float = 1.0
+    charged: int = 0
+    capacity: float = _ASSUMED_TOKENS
+    sample: int = 0
+    is_up: bool = True
+    leaves: bool = False
+    requests: set[int] = field(default_factory=set[int])
+
+    @property
+    def filled(self) -> float:
+        """Share of its KV memory, with what it was sent since it last said."""
+        return self.used + self.charged / self.capacity
+
+
+class PrefillBudget:
+    """Prefillers by name."""
+
+    def __init__(self) -> None:
+        self.prefillers: dict[str, Prefiller] = {}
+
+    def add(self, spec: WorkerSpec) -> None:
+        found = Prefiller(spec, used=1.0 if spec.scraped else 0.0)
+        found.capacity = spec.kv_tokens or _ASSUMED_TOKENS
+        self.prefillers[spec.name] = found
+
+    def choose(self, without: frozenset[str] | set[str] = frozenset()) -> Prefiller | None:
+        """The prefiller filled least (ties: the one that joined first) among those with room; None when none has."""
+        best = None
+        for found in self.prefillers.values():
+            open_ = found.is_up and not found.leaves and len(found.requests) < found.spec.slots
+            if open_ and found.filled <= PREFILL_THRESHOLD and found.spec.name not in without:
+                best = found if best is None or found.filled < best.filled else best
+        return best
+
+    def charge(self, name: str, row: int, tokens: int) -> int:
+        """A prompt is sent there; the answer is what `release` wants to hear."""
+        found = self.prefillers[name]
+        found.charged += tokens
+        found.requests.add(row)
+        return found.sample
+
+    def release(self, name: str, row: int, tokens: int, sample: int) -> None:
+        """The prompt's KV is no longer there; a charge from before the last sample is part of that sample already."""
+        found = self.prefillers.get(name)
+        if found is None:
+            return
+        found.requests.discard(row)
+        if found.sample == sample:
+            found.charged -= tokens
+
+    def sampled(self, name: str, kv_used: float, kv_tokens: int) -> None:
+        found = self.prefillers[name]
+        found.used, found.charged, found.sample = kv_used, 0, found.sample + 1
+        if kv_tokens and not found.spec.kv_tokens:
+            found.capacity = float(kv_tokens)
+
+    def unreadable(self, name: str) -> None:
+        """Its metrics could not be read: it counts as full."""
+        self.prefillers[name].used = 1.0
+
+    def free(self, name: str) -> float:
+        """What may still be filled before it takes no more prompts, as a share of its KV memory."""
+        return max(0.0, PREFILL_THRESHOLD - self.prefillers[name].filled)

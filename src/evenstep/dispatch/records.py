@@ -1,0 +1,79 @@
+"""The decision log's records: everything that went into a dispatcher, in order, and what it decided.
+
+A log begins with a `Header`; then come the events as the host gave them, the chunks between them, and one `Round` for
+each decision, behind the event it was made at. It holds numbers, names of workers and tenants, and salted hashes; no
+text of anybody.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from evenstep.dispatch.events import Event
+from evenstep.dispatch.settings import Settings
+
+KIND, VERSION = "evenstep-decision-log", 1
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="header"):
+    """First record of every part of a log.
+
+    Args:
+        log: `KIND`. version: of the format.
+        policy, predictor, settings: what the dispatcher began with.
+        part: running number of the file; 0 = the log begins here.
+        evenstep: version of the package that wrote it.
+    """
+
+    log: str = KIND
+    version: int = VERSION
+    part: int = 0
+    policy: str = ""
+    predictor: str = ""
+    settings: Settings = Settings()
+    evenstep: str = ""
+
+
+class Chunks(msgspec.Struct, frozen=True, tag_field="event", tag="chunks", omit_defaults=True):
+    """Calls of `Dispatcher.produced` since the record before, in order.
+
+    Args:
+        rows: of each call.
+        tokens: of each call; empty = 1 each.
+        times: (place, now_s) wherever the host's time is another one than before, by the place in `rows`.
+    """
+
+    rows: list[int]
+    tokens: list[int] = []
+    times: list[tuple[int, float]] = []
+
+
+class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done"):
+    """A request ended as it should; its lengths, as the dispatcher counted."""
+
+    request: int
+    prompt_tokens: int
+    output_tokens: int
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="round", omit_defaults=True):
+    """One decision.
+
+    Args:
+        decision: running number.
+        waiting: requests it was about.
+        seen: CRC-32 of the view.
+        sent: request -> worker, as answered by whoever decided; requests that are not named were held.
+        fallback: why least load decided, empty = the policy did.
+    """
+
+    decision: int
+    waiting: int
+    seen: int
+    sent: dict[int, str] = {}
+    fallback: str = ""
+
+
+Record: TypeAlias = Header | Chunks | Round | Done | Event

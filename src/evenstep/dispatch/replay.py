@@ -1,0 +1,133 @@
+"""Replay: the events of a decision log through a dispatcher of this process, and whether it decides the same."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.events import Reloaded
+from evenstep.dispatch.log_file import read_log
+from evenstep.dispatch.records import Chunks, Done, Header, Record, Round
+from evenstep.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first decision that is another one than in the log.
+
+    Args:
+        decision: running number. now_s: the host's time of it.
+        what: ``view`` (the policy saw something else), ``answer``, ``fallback``, ``missing`` or ``extra``.
+        recorded, replayed: what the log says, and what was decided now; None where there is no such decision.
+    """
+
+    decision: int
+    now_s: float
+    what: str
+    recorded: Round | None
+    replayed: Round | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay found.
+
+    Args:
+        policy, predictor: that decided now. is_changed: whether they were asked to be others than in the log.
+        decisions: compared, all alike but for `difference`. events: handled. fallbacks: of the decisions.
+        difference: None when all are alike.
+    """
+
+    policy: str
+    predictor: str
+    is_changed: bool
+    decisions: int
+    events: int
+    fallbacks: int
+    difference: Difference | None
+
+
+def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
+    """Give the events of a log to a fresh dispatcher, up to the first decision that differs.
+
+    Args:
+        path: the log's first part; the others beside it are read too.
+        policy, predictor: ``NAME[:key=value,...]`` to decide by instead of those of the log, reloads included.
+
+    Raises:
+        InputError: the log cannot be read, or no such policy or predictor.
+    """
+    path = Path(path)
+    slow = frozenset(r.decision for r in read_log(path) if isinstance(r, Round) and r.fallback == "budget")
+    records = read_log(path)
+    header = next(records)
+    assert isinstance(header, Header)
+    made: deque[Round] = deque()
+
+    def keep(record: Record) -> None:
+        if isinstance(record, Round):
+            made.append(record)
+
+    text = policy or header.policy
+    dispatcher = Dispatcher(
+        text, predictor=predictor or header.predictor, settings=header.settings, log=keep, overruns=slow
+    )
+    compared = events = fallbacks = 0
+    difference = None
+    for record in records:
+        if isinstance(record, Header | Done):
+            continue
+        if isinstance(record, Round):
+            now = made.popleft() if made else None
+            compared += 1
+            fallbacks += bool(record.fallback)
+            if now != record:
+                difference = Difference(record.decision, dispatcher.now_s, _what(record, now), record, now)
+                break
+        elif made:
+            difference = Difference(made[0].decision, dispatcher.now_s, "extra", None, made[0])
+            break
+        else:
+            events += 1
+            _give(dispatcher, record, bool(policy), bool(predictor))
+    return Replayed(
+        text,
+        predictor or header.predictor,
+        bool(policy or predictor),
+        compared,
+        events,
+        fallbacks,
+        difference,
+    )
+
+
+def _give(dispatcher: Dispatcher, record: Record, has_policy: bool, has_predictor: bool) -> None:
+    if isinstance(record, Chunks):
+        times = dict(record.times)
+        for place, row in enumerate(record.rows):
+            dispatcher.now_s = times.get(place, dispatcher.now_s)
+            dispatcher.produced(row, record.tokens[place] if record.tokens else 1)
+        return
+    if isinstance(record, Reloaded):
+        record = msgspec.structs.replace(
+            record,
+            policy="" if has_policy else record.policy,
+            predictor="" if has_predictor else record.predictor,
+        )
+    assert not isinstance(record, Header | Round | Done)
+    try:
+        dispatcher.handle(record)
+    except InputError:  # it was refused when it came, too
+        return
+
+
+def _what(recorded: Round, now: Round | None) -> str:
+    if now is None:
+        return "missing"
+    if (recorded.decision, recorded.waiting, recorded.seen) != (now.decision, now.waiting, now.seen):
+        return "view"
+    return "answer" if recorded.sent != now.sent else "fallback"

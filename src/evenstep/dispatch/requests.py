@@ -1,0 +1,441 @@
+"""The life of requests: queues, slots, failures, ends. The dispatcher adds events and decisions.
+
+A method here moves a request on and appends the commands that follow; who calls it is in `dispatcher`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+
+from evenstep.dispatch import commands as co
+from evenstep.dispatch.events import Kind
+from evenstep.dispatch.fleet import Fleet
+from evenstep.dispatch.meters import Meters
+from evenstep.dispatch.mirror import LOAD, RESERVED, RUNNING, SENT, SENT_LOAD
+from evenstep.dispatch.pool import Door, Pool, Waits
+from evenstep.dispatch.prefixes import Prefixes
+from evenstep.dispatch.rounds import Rounds
+from evenstep.dispatch.rows import Rows
+from evenstep.dispatch.rows_layout import (
+    BASE,
+    CHARGED,
+    CONTINUES,
+    COPIES,
+    FIRST_AT,
+    LEAVE,
+    LEG,
+    NEVER,
+    PREDICTED,
+    PRODUCED,
+    PROMPT,
+    QUEUED_AT,
+    REQUEST,
+    SEATED,
+    SENT_AT,
+    SINCE,
+    TRIES,
+    WORKER,
+)  # fmt: skip
+from evenstep.dispatch.settings import Settings
+from evenstep.dispatch.steps import Steps
+from evenstep.dispatch.timers import Timers
+from evenstep.dispatch.transitions import Cause, State
+
+_PLACED = (State.SENT, State.RUNNING)
+_LONGEST_ASKED_S = 5.0  # of what an engine may ask a retry to wait
+
+
+class Requests(ABC):
+    """All requests of a dispatcher, and where they are.
+
+    Args:
+        settings: limits and deadlines.
+
+    Attributes:
+        due: whether a `Tick` is wanted as soon as the reads at hand are done.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.now_s = -math.inf
+        self.due = False
+        self.out: list[co.Command] = []
+        self.timers, self.rows, self.meters, self.waits = Timers(), Rows(), Meters(), Waits()
+        self.pool, self.door = Pool(self.rows), Door(settings)
+        self.prefixes = Prefixes(settings.prefix_blocks)
+        self.fleet = Fleet(settings, self.timers, self.out)
+        self.mirror, self.prefill, self.breaker = self.fleet.mirror, self.fleet.prefill, self.fleet.breaker
+        self.rounds, self.steps = Rounds([], 0), list[Steps]()
+        self.for_prefiller: OrderedDict[int, None] = OrderedDict()
+        self.waiting: set[int] = set()  # rows that are on no worker
+        self.tenants: dict[int, str] = {}
+        self.excluded: dict[int, set[str]] = {}  # row -> engines it failed on, and those lost with them
+        self.prefiller_of: dict[int, str] = {}
+        self.seating: dict[int, list[int]] = {}  # worker -> rows that hold some of the slots they want
+        self.legs = 0
+
+    @abstractmethod
+    def open_rounds(self) -> None:
+        """Something changed that a decision should see."""
+
+    @abstractmethod
+    def regroup(self) -> None:
+        """Places or groups of workers changed."""
+
+    @abstractmethod
+    def completed(self, row: int) -> None:
+        """A request is about to end as it should."""
+
+    # --- queues --------------------------------------------------------------------------------------------------
+
+    def enqueue(self, row: int, cause: Cause) -> None:
+        """Into the queue that the cause leads to, with a fresh time to live."""
+        self.rows.move(row, cause)
+        self.rows.f[QUEUED_AT][row] = self.now_s
+        self.timers.set(("ttl", row), self.now_s + self.settings.ttl_s)
+        if self.rows.state(row) is State.FOR_PREFILLER:
+            self.for_prefiller[row] = None
+            self.feed_prefillers()
+        else:
+            self.pool.add(row)
+            self.open_rounds()
+
+    def feed_prefillers(self) -> None:
+        """Send what waits for a prefiller, oldest first, as long as one has room."""
+        for row in list(self.for_prefiller):
+            found = self.prefill.choose(self.excluded.get(row, frozenset()))
+            if found is None:
+                if row not in self.excluded:
+                    return
+                continue
+            del self.for_prefiller[row]
+            self.timers.clear(("ttl", row))
+            self.rows.move(row, Cause.PREFILL_SENT)
+            name, i = found.spec.name, self.rows.i
+            i[CHARGED][row] = self.prefill.charge(name, row, i[PROMPT][row])
+            self.prefiller_of[row] = name
+            self.out.append(co.SendPrefill(i[REQUEST][row], self.new_leg(row), name))
+
+    def correct(self, row: int, prompt_tokens: int) -> None:
+        """The prompt has so many tokens after all."""
+        i = self.rows.i
+        more = prompt_tokens - i[PROMPT][row]
+        name = self.prefiller_of.get(row)
+        if name is not None:
+            self.prefill.release(name, row, i[PROMPT][row], i[CHARGED][row])
+            i[CHARGED][row] = self.prefill.charge(name, row, prompt_tokens)
+        i[PROMPT][row] = prompt_tokens
+        state = self.rows.state(row)
+        if state in _PLACED:
+            self.mirror.f[LOAD if state is State.RUNNING else SENT_LOAD][i[WORKER][row]] += more
+
+    # --- slots ---------------------------------------------------------------------------------------------------
+
+    def seat(self, row: int, worker: int, free: int) -> int:
+        """A request takes as many slots as it wants and as there are; it is sent when it has all. Slots taken."""
+        rows, wanted = self.rows, self.rows.i[COPIES][row] - self.rows.i[SEATED][row]
+        taken = min(wanted, free)
+        if taken <= 0:
+            return 0
+        rows.i[SEATED][row] += taken
+        self.mirror.i[RESERVED][worker] += taken
+        if rows.state(row) is State.POOLED:
+            self.pool.remove(row)
+            rows.place(row, worker)
+            if taken < wanted:
+                rows.move(row, Cause.SEATED_IN_PART)
+                self.seating.setdefault(worker, []).append(row)
+        if taken == wanted:
+            self.send(row, worker)
+        return taken
+
+    def send(self, row: int, worker: int) -> None:
+        """A request that holds its slots goes to its worker."""
+        rows, mirror, i = self.rows, self.mirror, self.rows.i
+        if rows.state(row) is State.SEATING:
+            self._no_longer_seating(row, worker)
+        rows.move(row, Cause.DECODE_SENT)
+        self.timers.clear(("ttl", row))
+        mirror.i[RESERVED][worker] -= i[COPIES][row]
+        mirror.i[SENT][worker] += i[COPIES][row]
+        mirror.f[SENT_LOAD][worker] += rows.load(row)
+        i[LEAVE][row], i[PREDICTED][row], i[BASE][row] = NEVER, -1, i[PRODUCED][row]
+        wait_s, rows.f[SENT_AT][row] = self.now_s - rows.f[QUEUED_AT][row], self.now_s
+        self.waits_s(row, wait_s)
+        name, request, leg = mirror.workers[worker].spec.name, i[REQUEST][row], self.new_leg(row)
+        self.prefixes.sent(request, worker, i[PROMPT][row])
+        if i[PRODUCED][row]:
+            self.out.append(co.Continue(request, leg, name, row, i[PRODUCED][row]))
+        else:
+            self.out.append(co.SendDecode(request, leg, name, row))
+
+    def first_token(self, row: int, worker: int) -> int:
+        """A request that was sent decodes now; the step that its worker had delivered it in before this chunk."""
+        rows, mirror, i = self.rows, self.mirror, self.rows.i
+        rows.move(row, Cause.FIRST_TOKEN)
+        load = rows.load(row)
+        mirror.i[SENT][worker] -= i[COPIES][row]
+        mirror.i[RUNNING][worker] += i[COPIES][row]
+        mirror.f[SENT_LOAD][worker] -= load
+        mirror.f[LOAD][worker] += load
+        if mirror.requests[worker] == 0:
+            self.rounds.begins(worker)
+        last = mirror.joins(worker, self.now_s)
+        if not i[PRODUCED][row]:
+            rows.f[FIRST_AT][row] = self.now_s
+            self.meters.ttft_s.add(self.now_s - rows.f[SINCE][row])
+        self.leave_prefiller(row, told=False)
+        self.answered(row, mirror.workers[worker].spec.name)
+        return last
+
+    def unplace(self, row: int) -> None:
+        """Take a request off its worker; its slots are free for others."""
+        rows, mirror, i = self.rows, self.mirror, self.rows.i
+        worker, copies, load = i[WORKER][row], i[COPIES][row], rows.load(row)
+        state = rows.state(row)
+        if state is State.SEATING:
+            mirror.i[RESERVED][worker] -= i[SEATED][row]
+            self._no_longer_seating(row, worker)
+        elif state is State.SENT:
+            mirror.i[SENT][worker] -= copies
+            mirror.f[SENT_LOAD][worker] -= load
+        else:
+            mirror.i[RUNNING][worker] -= copies
+            mirror.f[LOAD][worker] -= load
+            self._leaves_step(row, worker)
+        rows.place(row, -1)
+        i[SEATED][row] = 0
+        self.fill_seats(worker)
+
+    def _leaves_step(self, row: int, worker: int) -> None:
+        """Its worker's step is delivered without it."""
+        mirror = self.mirror
+        was_complete = mirror.delivered[worker] == mirror.requests[worker]
+        mirror.requests[worker] -= 1
+        mirror.delivered[worker] -= self.rows.step[row] == mirror.step[worker]
+        if mirror.requests[worker] == 0:
+            self.rounds.ends(worker)
+            group = self.rounds.group[worker]
+            if self.rounds.active[group] == 0:
+                self.steps[group].stopped()
+        elif not was_complete and mirror.delivered[worker] == mirror.requests[worker]:
+            self.rounds.deliver(worker, mirror.step[worker])
+
+    def fill_seats(self, worker: int) -> None:
+        """Free slots of a worker go to the requests that hold some of its slots already, oldest first."""
+        for row in list(self.seating.get(worker, ())):
+            self.seat(row, worker, self.mirror.free(worker))
+
+    def unseat_all(self, worker: int) -> None:
+        """A worker gets nothing new: who holds some of its slots goes back to the pool."""
+        for row in list(self.seating.get(worker, ())):
+            self._no_longer_seating(row, worker)
+            self.mirror.i[RESERVED][worker] -= self.rows.i[SEATED][row]
+            self.rows.i[SEATED][row] = 0
+            self.rows.place(row, -1)
+            self.rows.move(row, Cause.RETRIES_DECODE)
+            self.pool.add(row)
+
+    def _no_longer_seating(self, row: int, worker: int) -> None:
+        self.seating[worker].remove(row)
+        if not self.seating[worker]:
+            del self.seating[worker]
+
+    # --- failures ------------------------------------------------------------------------------------------------
+
+    def again(
+        self, row: int, name: str, kind: Kind, retry_after_s: float = 0.0, is_counted: bool = True
+    ) -> None:
+        """A leg failed on this engine: the request is tried elsewhere, goes on elsewhere, or is over."""
+        i, request = self.rows.i, self.rows.i[REQUEST][row]
+        was_placed = self.rows.state(row) in _PLACED
+        had_tokens = i[PRODUCED][row] > 0
+        if kind == "client":
+            self.give_up(row, "client")
+            return
+        if kind != "recomputed":
+            self._exclude(row, name, kind)
+            if is_counted and self.breaker.failed(name, request, is_certain=kind == "connect"):
+                self.eject(name)
+        if had_tokens and not i[CONTINUES][row]:
+            self.give_up(row, "cannot-continue")
+            return
+        if i[TRIES][row] > self.settings.retries or not self._has_others(row, had_tokens):
+            self.give_up(row, "failed")
+            return
+        if was_placed:
+            self.unplace(row)
+            self.waiting_again(row)
+        self.leave_prefiller(row, told=was_placed)
+        if had_tokens:
+            self.meters.recomputes += 1
+            self.enqueue(row, Cause.CONTINUES)
+            return
+        self.meters.retries += 1
+        self.rows.move(row, Cause.BACKS_OFF)
+        tries = max(0, i[TRIES][row] - 1)
+        delay_s = min(self.settings.backoff_cap_s, self.settings.backoff_s * 2.0**tries)
+        delay_s = 0.0 if kind == "recomputed" else max(delay_s, min(retry_after_s, _LONGEST_ASKED_S))
+        self.timers.set(("backoff", row), self.now_s + delay_s)
+
+    def _exclude(self, row: int, name: str, kind: Kind) -> None:
+        self.rows.i[TRIES][row] += 1
+        out = self.excluded.setdefault(row, set())
+        out.add(name)
+        place = self.mirror.place.get(name)
+        if (
+            place is not None and kind != "status"
+        ):  # a barrier group dies as one: to another group, if there is one
+            peers = set(self.mirror.peers(place))
+            if any(not w.leaves and w.spec.name not in out | peers for w in self.mirror.workers):
+                out |= peers
+
+    def _has_others(self, row: int, had_tokens: bool) -> bool:
+        """Whether an engine is left that it has not failed on."""
+        out = self.excluded.get(row, set())
+        decodes = any(not w.leaves and w.spec.name not in out for w in self.mirror.workers)
+        if had_tokens or not self.fleet.is_split:
+            return decodes
+        return decodes and any(
+            not p.leaves and p.spec.name not in out for p in self.prefill.prefillers.values()
+        )
+
+    def give_up(self, row: int, reason: str) -> None:
+        """The request is over, and not as it should: a status before the first token, an error event after it."""
+        request = self.rows.i[REQUEST][row]
+        if self.rows.i[PRODUCED][row]:
+            self.meters.requests["error"] += 1
+            self.out.append(co.Fail(request, "failed" if reason == "client" else reason))
+        else:
+            status = {"client": 0, "expired": 503}.get(reason, 502)
+            retry_s = min(60, max(1, math.ceil(self.waits.mean_s))) if status == 503 else 0
+            self.meters.requests[str(status or 400)] += 1
+            self.out.append(co.Reject(request, status, reason, retry_s))
+        self.end(row, told=True)
+
+    def expire(self, row: int) -> None:
+        """Its time in a queue is over."""
+        self.give_up(row, "expired")
+
+    def answered(self, row: int, name: str) -> None:
+        """An engine gave the request a token, or finished it: what it failed on before is to blame for that."""
+        for other in self.breaker.answered(name, self.rows.i[REQUEST][row]):
+            self.eject(other)
+            self.due = True
+
+    def eject(self, name: str) -> None:
+        """Leave an engine alone, if another one is healthy."""
+        if self.fleet.eject(name, self.now_s) and name in self.mirror.place:
+            self.unseat_all(self.mirror.place[name])
+            self.prefixes.lost(self.mirror.place[name])
+
+    # --- ends ----------------------------------------------------------------------------------------------------
+
+    def abort(self, row: int) -> None:
+        """Close the upstream call of a request, if it has one."""
+        state, i = self.rows.state(row), self.rows.i
+        if state is State.PREFILLING:
+            self.out.append(co.Abort(i[REQUEST][row], i[LEG][row], self.prefiller_of[row]))
+        elif state in _PLACED:
+            name = self.mirror.workers[i[WORKER][row]].spec.name
+            self.out.append(co.Abort(i[REQUEST][row], i[LEG][row], name))
+
+    def end(self, row: int, told: bool) -> None:
+        """The request is over: nothing is kept of it.
+
+        Args:
+            told: whether a prefiller that keeps its KV is to be told.
+        """
+        rows, state = self.rows, self.rows.state(row)
+        request, worker = rows.i[REQUEST][row], rows.i[WORKER][row]
+        name = self.mirror.workers[worker].spec.name if worker >= 0 else ""
+        if state is State.POOLED:
+            self.pool.remove(row)
+        elif state is State.FOR_PREFILLER:
+            del self.for_prefiller[row]
+        elif worker >= 0:
+            self.unplace(row)
+        self.timers.clear(("ttl", row))
+        self.timers.clear(("backoff", row))
+        if row in self.waiting:
+            self.waiting.discard(row)
+            self.door.waits(self.tenants[row], -1)
+        self.door.leaves(self.tenants.pop(row))
+        self.excluded.pop(row, None)
+        self.breaker.forget(request)
+        self.prefixes.forget(request)
+        is_prefilling = state is State.PREFILLING  # then the call itself is closed
+        rows.give_back(row)
+        self.leave_prefiller(row, told=told and not is_prefilling, request=request)
+        if name:
+            self.forget_if_empty(name)
+            self.open_rounds()
+
+    def leave_prefiller(self, row: int, told: bool, request: int = -1) -> None:
+        """The prefiller need not keep the prompt's KV any longer."""
+        name = self.prefiller_of.pop(row, None)
+        if name is None:
+            return
+        i = self.rows.i
+        self.prefill.release(name, row, i[PROMPT][row], i[CHARGED][row])
+        if told:
+            self.out.append(co.Release(i[REQUEST][row] if request < 0 else request, name))
+        if self.for_prefiller:
+            self.feed_prefillers()
+            self.due = True  # commands may be waiting for the next event
+        self.forget_if_empty(name)
+
+    def rows_at(self, name: str) -> list[int]:
+        """Rows of the requests on a worker, or at a prefiller."""
+        place = self.mirror.place.get(name)
+        if place is None:
+            return sorted(self.prefill.prefillers[name].requests)
+        return [row for row in self.rows.by_request.values() if self.rows.i[WORKER][row] == place]
+
+    def forget_if_empty(self, name: str) -> None:
+        """Take a worker that leaves out when nothing is left there."""
+        found = self.fleet.find(name)
+        if found is None or not found.leaves or self.rows_at(name):
+            return
+        place = self.mirror.place.get(name)
+        self.fleet.remove(name)
+        self.out.append(co.Removed(name))
+        if place is None:
+            return
+        for row in self.rows.by_request.values():
+            if self.rows.i[WORKER][row] > place:
+                step = self.rows.step[row]
+                self.rows.place(row, self.rows.i[WORKER][row] - 1)
+                self.rows.step[row] = step
+        self.seating = {g - (g > place): rows for g, rows in self.seating.items()}
+        self.regroup()
+
+    # --- small things --------------------------------------------------------------------------------------------
+
+    def new_leg(self, row: int) -> int:
+        """Number of the request's next upstream call."""
+        self.legs += 1
+        self.rows.i[LEG][row] = self.legs
+        return self.legs
+
+    def row_of(self, request: int, leg: int) -> int:
+        """Row of a request whose own leg this is; -1, and counted, where it is not."""
+        row = self.rows.by_request.get(request, -1)
+        if row >= 0 and self.rows.i[LEG][row] == leg and self.rows.state(row) in (State.PREFILLING, *_PLACED):
+            return row
+        self.meters.late += 1
+        return -1
+
+    def waits_s(self, row: int, wait_s: float) -> None:
+        """A request's wait is over."""
+        self.waits.add(wait_s)
+        self.meters.pool_wait_s.add(wait_s)
+        self.waiting.discard(row)
+        self.door.waits(self.tenants[row], -1)
+
+    def waiting_again(self, row: int) -> None:
+        """A request that was sent waits once more."""
+        self.waiting.add(row)
+        self.door.waits(self.tenants[row], 1)

@@ -1,0 +1,99 @@
+"""The requests a dispatcher knows, as columns: one row each, used again when the request has ended.
+
+Columns are NumPy arrays for whole-table work (projections) and memory views of the same bytes for single numbers, which are
+read and written about twice as fast through a view.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.dispatch.rows_layout import (
+    COPIES,
+    FLOATS,
+    INTS,
+    LEAVE,
+    NEVER,
+    PREDICTED,
+    PRODUCED,
+    PROMPT,
+    REQUEST,
+    STATE,
+    WORKER,
+)
+from evenstep.dispatch.transitions import Cause, State, after
+from evenstep.request import F8, I8
+
+
+class Rows:
+    """The table. Its arrays are replaced when it grows (`generation` changes).
+
+    Args:
+        room: rows at first.
+    """
+
+    def __init__(self, room: int = 1024) -> None:
+        self.ints: I8 = np.zeros((INTS, room), np.int64)
+        self.floats: F8 = np.zeros((FLOATS, room))
+        self.free = list(range(room - 1, -1, -1))
+        self.high = 0  # rows beyond were never used
+        self.generation = 0
+        self.by_request: dict[int, int] = {}
+        self.step: list[int] = [-1] * room  # the worker's step it last delivered in, -1 = it has no token yet
+        self.on: list[int] = [-1] * room  # as column WORKER, for the path of a chunk
+        self._look()
+
+    def take(self, request: int) -> int:
+        """A free row for a request."""
+        if not self.free:
+            self._grow()
+        row = self.free.pop()
+        self.high = max(self.high, row + 1)
+        self.ints[:, row] = 0
+        self.floats[:, row] = 0.0
+        self.i[REQUEST][row] = request
+        self.i[WORKER][row] = self.i[PREDICTED][row] = -1
+        self.i[LEAVE][row] = NEVER
+        self.step[row] = self.on[row] = -1
+        self.by_request[request] = row
+        return row
+
+    def place(self, row: int, worker: int) -> None:
+        """It is on this worker now, -1 = on none."""
+        self.i[WORKER][row] = self.on[row] = worker
+        self.step[row] = -1
+
+    def move(self, row: int, cause: Cause) -> None:
+        """The request goes through this; see `transitions`."""
+        self.i[STATE][row] = after(self.i[STATE][row], cause)
+
+    def give_back(self, row: int) -> None:
+        """The request ended."""
+        self.move(row, Cause.ENDS)
+        del self.by_request[self.i[REQUEST][row]]
+        self.free.append(row)
+
+    def load(self, row: int) -> int:
+        """KV tokens it has, or will have once it is admitted: prompt and what was produced."""
+        return self.i[PROMPT][row] + self.i[PRODUCED][row]
+
+    def age(self, row: int) -> int:
+        """Tokens each of its copies produced."""
+        return self.i[PRODUCED][row] // self.i[COPIES][row]
+
+    def state(self, row: int) -> State:
+        return State(self.i[STATE][row])
+
+    def _grow(self) -> None:
+        room = self.ints.shape[1]
+        self.ints = np.concatenate([self.ints, np.zeros_like(self.ints)], axis=1)
+        self.floats = np.concatenate([self.floats, np.zeros_like(self.floats)], axis=1)
+        self.free = list(range(2 * room - 1, room - 1, -1))
+        self.step += [-1] * room
+        self.on += [-1] * room
+        self._look()
+        self.generation += 1
+
+    def _look(self) -> None:
+        self.i: list[memoryview[int]] = [memoryview(column).cast("B").cast("q") for column in self.ints]  # type: ignore[assignment]
+        self.f: list[memoryview[float]] = [memoryview(column).cast("B").cast("d") for column in self.floats]  # type: ignore[assignment]

@@ -1,0 +1,126 @@
+"""What a dispatcher is told about itself and about its workers: plain values, checked once."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+
+from evenstep.errors import InputError
+
+#: The budget's headroom: a prefiller whose KV memory is fuller than this takes no new prompt (BalanceRoute sec. 5).
+PREFILL_THRESHOLD = 0.9
+
+
+class TenantLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one tenant may have at a time; 0 = no limit.
+
+    Args:
+        concurrent: requests that wait or run.
+        waiting: requests that wait.
+        per_s: requests a second, with bursts of `burst`.
+        burst: requests that may come at once; 0 = as many as in one second, at least 1.
+    """
+
+    concurrent: int = 0
+    waiting: int = 0
+    per_s: float = 0.0
+    burst: int = 0
+
+
+class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One worker, as its operator describes it.
+
+    Args:
+        name: unique.
+        group: barrier group; workers of equal text share a barrier. Empty = a group of its own.
+        slots: requests it runs at a time.
+        kv_tokens: KV capacity in tokens, 0 = as it says in its metrics, else unlimited.
+        role: ``decode`` (also: does both) or ``prefill``.
+        speed: tokens it reads a second beside the others.
+        scraped: whether its metrics are read; until the first reading such a worker counts as full.
+    """
+
+    name: str
+    group: str = ""
+    slots: int = 256
+    kv_tokens: int = 0
+    role: Literal["decode", "prefill"] = "decode"
+    speed: float = 1.0
+    scraped: bool = True
+
+    def __post_init__(self) -> None:
+        where = f"worker {self.name}"
+        if not self.name:
+            raise InputError("worker", "name", self.name, "a name")
+        if self.slots < 1:
+            raise InputError(where, "slots", self.slots, "an integer >= 1")
+        if self.kv_tokens < 0:
+            raise InputError(where, "kv_tokens", self.kv_tokens, "an integer >= 0", "0 means as it says.")
+        if not 0 < self.speed < math.inf:
+            raise InputError(where, "speed", self.speed, "a number above 0")
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Limits and deadlines of a dispatcher.
+
+    Args:
+        gather_ms: how long an open round waits for the rest of its barrier group; 0 = decide at once, as the papers do.
+        ttl_s: longest wait in the pool, or for a prefiller.
+        pool_limit: requests that may wait; beyond it they are turned away with 503.
+        tenants: limits by tenant; ``*`` stands for those not listed.
+        stale_s: age of a worker's state from which rounds fall back to least load.
+        budget_ms: longest a policy may take for one decision.
+        good_rounds: rounds without fault after which the policy is asked again.
+        retries: other engines a request is tried on.
+        backoff_s, backoff_cap_s: wait before the first retry, doubled for each further one, and its cap.
+        breaker_failures: failures in a row after which a worker is ejected.
+        cooldown_s, cooldown_cap_s: wait before an ejected worker is probed, doubled after each bad probe, and its cap.
+        kv_reserve: KV tokens kept free for the growth of every request a worker has; None = as measured.
+        bypass_margin: requests a worker may be sent beyond its slots, for a policy with ``bypass=True``.
+        prefix_blocks: prompt blocks remembered for each worker, for policies that look at prefix caches.
+        seed: key of every random draw.
+
+    Raises:
+        InputError: a value out of range.
+    """
+
+    gather_ms: float = 2.0
+    ttl_s: float = 60.0
+    pool_limit: int = 4096
+    tenants: dict[str, TenantLimits] = {}
+    stale_s: float = 2.0
+    budget_ms: float = 20.0
+    good_rounds: int = 100
+    retries: int = 3
+    backoff_s: float = 0.05
+    backoff_cap_s: float = 1.0
+    breaker_failures: int = 3
+    cooldown_s: float = 1.0
+    cooldown_cap_s: float = 30.0
+    kv_reserve: float | None = None
+    bypass_margin: int = 2
+    prefix_blocks: int = 50_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field, low in (
+            ("gather_ms", 0), ("stale_s", 0), ("backoff_s", 0), ("backoff_cap_s", 0), ("cooldown_s", 0),
+            ("cooldown_cap_s", 0), ("retries", 0), ("bypass_margin", 0),
+        ):  # fmt: skip
+            if not low <= getattr(self, field) < math.inf:
+                raise InputError("dispatch", field, getattr(self, field), f"a number >= {low}")
+        for field in ("pool_limit", "good_rounds", "breaker_failures", "prefix_blocks"):
+            if getattr(self, field) < 1:
+                raise InputError("dispatch", field, getattr(self, field), "an integer >= 1")
+        for field in ("ttl_s", "budget_ms"):
+            if not getattr(self, field) > 0:
+                raise InputError("dispatch", field, getattr(self, field), "a number above 0")
+        if self.kv_reserve is not None and not 0 <= self.kv_reserve < math.inf:
+            raise InputError("dispatch", "kv_reserve", self.kv_reserve, "a number >= 0")
+        for name, limits in self.tenants.items():
+            for field in ("concurrent", "waiting", "per_s", "burst"):
+                if not 0 <= getattr(limits, field) < math.inf:
+                    where = f"dispatch: tenants.{name}"
+                    raise InputError(where, field, getattr(limits, field), "a number >= 0", "0 = no limit.")

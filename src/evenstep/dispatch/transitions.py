@@ -1,0 +1,81 @@
+"""The life of a request: every state, everything that can happen in it, and what it is then.
+
+Rules of this file. A request is in exactly one state. `TABLE` is the only place that says which state follows: whatever
+is not listed cannot happen, and raises. A request that reaches `ENDED` has told its host so once, and its row is free
+again.
+
+1. It arrives: to `FOR_PREFILLER` where the fleet has prefillers, else to `POOLED`. If nothing may be done for it, it ends.
+2. A prefiller has room: `PREFILLING`. Done: `POOLED`, its KV waits at the prefiller.
+3. A round gives it a worker: `SENT`; one that wants several slots (`copies`) first is `SEATING` until it holds them all.
+4. Its first token comes: `RUNNING`; the prefiller's budget is released.
+5. The stream ends well: `ENDED`.
+6. A leg fails and another engine may be tried: `BACKING_OFF`, then back to the queue it needs.
+7. A leg fails after the first token and the stream can be continued: `POOLED`, with what it produced as part of its prompt.
+8. Its time in a queue is over, nobody is left to try, or its client left: `ENDED`, from any state.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class State(IntEnum):
+    FREE = 0  # the row is nobody's
+    FOR_PREFILLER = 1
+    PREFILLING = 2
+    POOLED = 3
+    SEATING = 4
+    SENT = 5
+    RUNNING = 6
+    BACKING_OFF = 7
+
+
+class Cause(IntEnum):
+    ARRIVES_FOR_PREFILL = 0
+    ARRIVES_FOR_DECODE = 1
+    PREFILL_SENT = 2
+    PREFILLED = 3
+    SEATED_IN_PART = 4
+    DECODE_SENT = 5
+    FIRST_TOKEN = 6
+    BACKS_OFF = 7
+    RETRIES_PREFILL = 8
+    RETRIES_DECODE = 9
+    CONTINUES = 10
+    ENDS = 11
+
+
+_S, _C = State, Cause
+
+TABLE: dict[tuple[State, Cause], State] = {
+    (_S.FREE, _C.ARRIVES_FOR_PREFILL): _S.FOR_PREFILLER,
+    (_S.FREE, _C.ARRIVES_FOR_DECODE): _S.POOLED,
+    (_S.FOR_PREFILLER, _C.PREFILL_SENT): _S.PREFILLING,
+    (_S.PREFILLING, _C.PREFILLED): _S.POOLED,
+    (_S.PREFILLING, _C.BACKS_OFF): _S.BACKING_OFF,
+    (_S.POOLED, _C.SEATED_IN_PART): _S.SEATING,
+    (_S.POOLED, _C.DECODE_SENT): _S.SENT,
+    (_S.SEATING, _C.DECODE_SENT): _S.SENT,
+    (_S.SEATING, _C.RETRIES_DECODE): _S.POOLED,  # its worker was lost before it had all its slots
+    (_S.SENT, _C.FIRST_TOKEN): _S.RUNNING,
+    (_S.SENT, _C.BACKS_OFF): _S.BACKING_OFF,
+    (_S.SENT, _C.CONTINUES): _S.POOLED,  # stopped again before the continuation's first token
+    (_S.RUNNING, _C.CONTINUES): _S.POOLED,
+    (_S.BACKING_OFF, _C.RETRIES_PREFILL): _S.FOR_PREFILLER,
+    (_S.BACKING_OFF, _C.RETRIES_DECODE): _S.POOLED,
+} | {(state, _C.ENDS): _S.FREE for state in State if state is not State.FREE}
+
+#: The same as a list of lists, `None` where nothing may happen.
+_NEXT = [[TABLE.get((state, cause)) for cause in Cause] for state in State]
+
+
+def after(state: int, cause: Cause) -> State:
+    """The state that follows.
+
+    Raises:
+        RuntimeError: this cannot happen in that state; a bug of ours.
+    """
+    found = _NEXT[state][cause]
+    if found is None:
+        raise RuntimeError(f"a request that is {State(state).name} cannot go through {cause.name}")
+    return found

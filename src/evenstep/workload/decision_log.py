@@ -1,0 +1,101 @@
+"""Decision logs of a live dispatcher as traces: requests that were served, with the lengths they turned out to have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import Trace
+from evenstep.workload import files, json_table
+from evenstep.workload.table import MISSING, Table
+
+_KIND = b"evenstep-decision-log"
+_FRAME = 4
+
+
+def recognises(head: bytes, name: str) -> bool:
+    return _KIND in head[:200]
+
+
+def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
+    """Read one part of a decision log, JSON lines or msgpack.
+
+    Requests that did not end inside the file, or not as they should, are dropped, and counted. Prompt lengths are those
+    the engines counted where they did.
+
+    Raises:
+        InputError: a record that cannot be read, or a file without served requests.
+    """
+    is_json = files.head(path).lstrip().startswith(b"{")
+    arrived, done = _requests(path, json_table.objects(path) if is_json else _framed(path), skip_bad_rows)
+    served = [(row, number, done[row["request"]]) for number, row in arrived if row.get("request") in done]
+    fields: dict[str, Any] = {
+        "now_s": [row.get("now_s", MISSING) for row, _, _ in served],
+        "prompt_tokens": [end.get("prompt_tokens", MISSING) for _, _, end in served],
+        "output_tokens": [end.get("output_tokens", MISSING) for _, _, end in served],
+        **{
+            name: [row.get(name, MISSING) for row, _, _ in served]
+            for name in ("request_class", "key", "max_tokens")
+        },
+    }
+    table = Table(
+        path.name, fields, np.array([n for _, n, _ in served], np.int64), len(served), skip=skip_bad_rows
+    )
+    prompt, output = table.whole("prompt_tokens"), table.whole("output_tokens")
+    times = table.number("now_s")
+    classes, keys, caps = (table.whole(name, 0, absent=0) for name in ("request_class", "key", "max_tokens"))
+    table.require_rows()
+    rows = table.good
+    rows = rows[np.argsort(times[rows], kind="stable")]
+    notes = table.notes()
+    if len(served) < len(arrived):
+        notes += (f"{len(arrived) - len(served):,} requests that were not served to their end were dropped.",)
+    return Trace(
+        prompt_tokens=prompt[rows], output_tokens=output[rows], arrival_s=times[rows] - times[rows[0]],
+        request_class=classes[rows] if classes.any() else None, prompt_key=keys[rows] if keys.any() else None,
+        max_tokens=caps[rows] if caps.any() else None, name=path.name, format="decision-log", notes=notes,
+    )  # fmt: skip
+
+
+def _requests(
+    path: Path, records: Iterator[tuple[int, dict[str, Any] | str]], skip: bool
+) -> tuple[list[tuple[int, dict[str, Any]]], dict[Any, dict[str, Any]]]:
+    """Arrivals with the number of their record, and what is said of each request's end, by request."""
+    arrived: list[tuple[int, dict[str, Any]]] = []
+    done: dict[Any, dict[str, Any]] = {}
+    for number, record in records:
+        if isinstance(record, str):
+            if not skip:
+                raise InputError(f"{path.name}:{number}", "record", record, "a record of a decision log")
+            continue
+        request = record.get("request")
+        if not isinstance(request, int):
+            continue
+        if record.get("event") == "arrived":
+            arrived.append((number, record))
+        elif record.get("event") == "done":
+            done[request] = record
+    return arrived, done
+
+
+def _framed(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Each record of a msgpack log with its number, or what is wrong with it."""
+    import msgspec
+
+    data, place, number = files.content(path), 0, 0
+    while place < len(data):
+        number += 1
+        end = place + _FRAME + int.from_bytes(data[place : place + _FRAME], "little")
+        if place + _FRAME > len(data) or end > len(data):
+            yield number, "cut off"
+            return
+        try:
+            record = msgspec.msgpack.decode(data[place + _FRAME : end])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            record = str(error)
+        yield number, record if isinstance(record, dict) else str(record)[:60]
+        place = end

@@ -1,0 +1,39 @@
+"""`evenstep replay`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from evenstep.cli.main import main
+
+LOG = str(Path(__file__).parents[1] / "workload" / "samples" / "decision_log.jsonl")
+
+
+def test_a_log_is_replayed_and_said_to_be_the_same(capsys):
+    assert main(["replay", LOG]) == 0
+    assert "every decision is the same" in capsys.readouterr().out
+
+
+def test_another_policy_shows_the_first_difference_and_is_no_failure(capsys):
+    assert main(["replay", LOG, "--policy", "throttled:threshold=1", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["is_changed"] and found["policy"] == "throttled:threshold=1"
+    assert main(["replay", LOG, "--policy", "weighted"]) == 0
+
+
+def test_a_log_that_was_tampered_with_is_a_failure(tmp_path, capsys):
+    lines = Path(LOG).read_text().splitlines()
+    place = next(n for n, line in enumerate(lines) if '"round"' in line)
+    lines[place] = lines[place].replace('"1":"a"', '"1":"b"')
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    assert main(["replay", str(path)]) == 1
+    out = capsys.readouterr().out
+    assert "first difference: decision 0" in out and "recorded: 1 waiting, sent 1 -> b" in out
+
+
+def test_bad_input_is_one_line(capsys):
+    assert main(["replay", "nothing.evlog"]) == 2
+    assert main(["replay", LOG, "--policy", "nosuch"]) == 2
+    assert capsys.readouterr().err.count("\n") == 2

@@ -1,0 +1,113 @@
+"""Projections of running requests: refresh, gate, copies, expected loads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from evenstep.dispatch.ahead import Ahead
+from evenstep.dispatch.ahead_kernel import RUNNING
+from evenstep.dispatch.rows import Rows
+from evenstep.dispatch.rows_layout import COPIES, LEAVE, NEVER, PRODUCED, PROMPT, STATE
+from evenstep.dispatch.transitions import State
+from evenstep.errors import PolicyError
+from evenstep.predict.view import Prediction
+
+
+@dataclass
+class Says:
+    """A predictor that says the same of everybody, and remembers what it was asked."""
+
+    steps: float
+    leaves: float = 1.0
+    refresh_every: int = 4
+    gate: float = 0.5
+
+    def __post_init__(self):
+        self.asked, self.learned = [], []
+
+    def predict(self, active, horizon):
+        self.asked.append(active.request_id.tolist())
+        return Prediction(np.full(active.age.size, self.steps), np.full(active.age.size, self.leaves))
+
+    def learn(self, finished):
+        self.learned += finished.request_id.tolist()
+
+
+class SaysCurve(Says):
+    def curve(self, active, horizon):
+        return np.tile(0.5 ** np.arange(horizon + 1.0), (active.age.size, 1))
+
+
+def running(*rows):
+    """A table with these running requests: worker, prompt, produced, copies."""
+    table = Rows(8)
+    for request, (worker, prompt, produced, copies) in enumerate(rows):
+        row = table.take(request)
+        table.place(row, worker)
+        for column, value in (
+            (STATE, State.RUNNING),
+            (PROMPT, prompt),
+            (PRODUCED, produced),
+            (COPIES, copies),
+        ):
+            table.i[column][row] = value
+    return table
+
+
+def project(ahead, table, load, count):
+    return ahead.project(table, np.array(load, float), np.array(count), np.zeros(len(load))).tolist()
+
+
+def test_the_kernel_knows_the_number_of_the_running_state():
+    assert int(State.RUNNING) == RUNNING
+
+
+def test_who_is_expected_to_leave_counts_until_then():
+    table = running((0, 10, 2, 1), (1, 5, 0, 1))
+    assert project(Ahead(Says(2.0), 3, False), table, [12, 5], [1, 1]) == [[12, 13, 0, 0], [5, 6, 0, 0]]
+
+
+def test_below_the_gate_and_beyond_the_window_nobody_leaves():
+    for says in (Says(2.0, leaves=0.4), Says(3.0)):
+        assert project(Ahead(says, 3, False), running((0, 10, 2, 1)), [12], [1]) == [[12, 13, 14, 15]]
+
+
+def test_a_request_is_asked_about_again_after_so_many_tokens_or_when_it_outlived_the_answer():
+    says = Says(6.0)
+    ahead, table = Ahead(says, 8, False), running((0, 10, 0, 1))
+    for produced, times in ((0, 1), (3, 1), (4, 2), (7, 2), (8, 3)):
+        table.i[PRODUCED][0] = produced
+        project(ahead, table, [10 + produced], [1])
+        assert len(says.asked) == times
+    says.steps, table.i[LEAVE][0] = 99.0, 8
+    project(ahead, table, [18], [1])
+    assert len(says.asked) == 4 and table.i[LEAVE][0] == NEVER
+
+
+def test_copies_grow_and_leave_together():
+    assert project(Ahead(Says(2.0), 3, False), running((0, 10, 4, 2)), [14], [2]) == [[14, 16, 0, 0]]
+
+
+def test_expected_loads_weigh_each_request_by_its_chance_to_be_there():
+    ahead = Ahead(SaysCurve(2.0), 2, True)
+    assert project(ahead, running((0, 7, 1, 1)), [8], [1]) == [[8.0, 4.5, 2.5]]
+    assert not Ahead(Says(2.0), 2, True).expects  # without a curve as everybody else
+
+
+def test_the_predictor_learns_before_it_is_asked_and_in_order():
+    says = Says(2.0)
+    ahead = Ahead(says, 3, False)
+    ahead.ended(7, 1, 2, 0)
+    ahead.ended(3, 1, 2, 0)
+    project(ahead, running((0, 10, 2, 1)), [12], [1])
+    assert says.learned == [7, 3]
+
+
+def test_an_answer_of_another_shape_is_an_error():
+    says = Says(2.0)
+    says.predict = lambda active, horizon: Prediction(np.zeros(9), np.zeros(9))
+    with pytest.raises(PolicyError, match="answered"):
+        project(Ahead(says, 3, False), running((0, 10, 2, 1)), [12], [1])

@@ -1,0 +1,149 @@
+"""Single decisions: what the policy sees, and who decides when it cannot."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+from tests.dispatch.told import Story
+
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.commands import SendDecode
+from evenstep.routing.view import RoutingDecision
+
+
+def in_turn(*routes):
+    """A route that answers by each of these once, in order."""
+    left = list(routes)
+
+    def route(view):
+        return left.pop(0)(view)
+
+    return route
+
+
+class Guest:
+    """A policy in the door's place."""
+
+    def __init__(self, route):
+        self.route, self.views = route, []
+
+
+def with_guest(route, **options):
+    story = Story(**options)
+    for name in "ab":
+        story.worker(name, slots=9, kv_tokens=1000)
+    door = story.d.deciding.door
+    door.policy, door._kernel = Guest(route), None
+    return story
+
+
+def all_to_b(view):
+    return RoutingDecision(np.ones(view.waiting_id.size, np.int64))
+
+
+def sends(story, request):
+    story.arrives(request)
+    return [c.worker for c in story.tick() if isinstance(c, SendDecode)]
+
+
+def test_a_policy_sees_what_runs_was_sent_is_foreign_and_is_kept_free():
+    seen = []
+    story = with_guest(lambda view: seen.append(copy.deepcopy(view)) or all_to_b(view), kv_reserve=5.0)
+    story.arrives(1, 10, session=7, request_class=3, expected_tokens=4)
+    (sent,) = story.tick()
+    story.chunk(sent.row, 2)
+    story.arrives(2, 20, key=8)
+    story.tick()
+    story.sampled("b", running=3, kv_used=0.1)  # 100 tokens, of which 32 are ours
+    story.sampled("b", running=3, kv_used=0.1)
+    story.arrives(3, 30)
+    story.tick(1.0)
+    first, last = seen[0], seen[-1]
+    assert (first.waiting_key.tolist(), first.waiting_class.tolist()) == ([7], [3])
+    assert first.waiting_steps.tolist() == [4.0] and np.isnan(last.waiting_steps).all()
+    assert seen[1].waiting_key.tolist() == [8] and last.waiting_key.tolist() == [3]
+    assert last.running.tolist() == [0, 2] and last.queued.tolist() == [0, 1]
+    assert last.load.tolist() == [0, 12 + 68] and last.queued_load.tolist() == [0, 20]
+    assert last.free_slots.tolist() == [9, 6]
+    assert last.kv_free.tolist() == [1000, 1000 - 100 - 5 * 3]
+
+
+@pytest.mark.parametrize(
+    ("reason", "route"),
+    [
+        ("raised", lambda view: 1 / 0),
+        ("contract", lambda view: RoutingDecision(np.full(view.waiting_id.size, 5, np.int64))),
+        ("contract", lambda view: RoutingDecision(np.ones(1 + view.waiting_id.size, np.int64))),
+    ],
+)
+def test_a_policy_that_breaks_is_replaced_by_least_load_for_a_while(reason, route):
+    story = with_guest(in_turn(route, all_to_b), good_rounds=2)
+    assert sends(story, 1) == ["a"]  # by least load
+    assert sends(story, 2) + sends(story, 3) == ["b", "a"]
+    assert sends(story, 4) == ["b"]  # two good rounds later by the policy
+    assert story.d.snapshot()["fallback_total"] == {reason: 1, "cooling": 2}
+
+
+def test_a_policy_that_raises_three_times_in_a_row_is_off_until_reload():
+    story = with_guest(lambda view: 1 / 0, good_rounds=1)
+    for request in range(12):
+        sends(story, request)
+    counted = story.d.snapshot()["fallback_total"]
+    assert counted["raised"] == 3 and counted["off"] > 0 and story.d.snapshot()["policy_is_off"]
+    story.tell(ev.Reloaded, policy="jsq")
+    assert not story.d.snapshot()["policy_is_off"]
+
+
+def test_a_policy_over_its_budget_is_not_heard():
+    ticks = iter(range(100))
+    story = with_guest(all_to_b, budget_ms=500.0, stopwatch=lambda: next(ticks))
+    assert sends(story, 1) == ["a"]
+    assert story.d.snapshot()["fallback_total"] == {"budget": 1}
+    assert story.d.snapshot()["decision_seconds"]["route"]["count"] == 1
+
+
+def test_stale_news_of_a_worker_are_a_reason_too():
+    story = with_guest(all_to_b, stale_s=2.0, good_rounds=1)
+    story.now_s = 2.5
+    assert sends(story, 1) == ["a"]
+    story.sampled("a")
+    story.sampled("b")
+    assert sends(story, 2) == ["b"]  # cooling; least load sees a busy
+    assert story.d.snapshot()["fallback_total"] == {"stale": 1, "cooling": 1}
+
+
+def test_a_predictor_that_raises_is_a_reason_too():
+    story = Story("br-h:horizon=4")
+    story.worker("a", slots=9)
+    story.chunk(story.sent(1).row)
+    story.d.deciding.ahead.predictor = Guest(None)
+    assert sends(story, 2) == ["a"]
+    assert story.d.snapshot()["fallback_total"] == {"predictor": 1}
+
+
+def test_a_request_that_failed_there_goes_to_the_lightest_other_worker():
+    story = with_guest(all_to_b, backoff_s=0.0)
+    story.worker("c", slots=9)
+    sent = story.sent(1)
+    assert sent.worker == "b"
+    story.fails(sent, "status")
+    assert [c.worker for c in story.tick()] == ["a"]
+
+
+def test_a_policy_that_holds_is_asked_again():
+    holds = lambda view: RoutingDecision(np.full(view.waiting_id.size, -1, np.int64))  # noqa: E731
+    story = with_guest(in_turn(holds, all_to_b))
+    assert sends(story, 1) == []
+    assert story.wake_s == pytest.approx(0.05)
+    assert [c.worker for c in story.tick(0.05)] == ["b"]
+
+
+def test_policies_that_look_at_caches_are_shown_what_was_sent_where():
+    story = Story("prefix-affinity")
+    for name in "ab":
+        story.worker(name, slots=9)
+    sent = story.sent(1, prompt_tokens=100, blocks=(1, 2))
+    assert story.sent(2, prompt_tokens=100, blocks=(1, 2)).worker == sent.worker
+    assert story.d.snapshot()["prefix_hit_tokens_total"] == 100

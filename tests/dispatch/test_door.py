@@ -1,0 +1,46 @@
+"""A policy through its kernel and through its plain door answers alike, and keeps its memory."""
+
+from __future__ import annotations
+
+import pytest
+from tests.dispatch.told import Story
+
+from evenstep.dispatch.door import PolicyDoor, sealed
+from evenstep.errors import InputError
+
+
+def run(policy, plain):
+    story = Story(policy)
+    for name in "abc":
+        story.worker(name, slots=4)
+    if plain:
+        story.d.deciding.door._kernel = None
+    told = []
+    for request in range(9):
+        story.arrives(request, prompt_tokens=1 + 7 * request % 5)
+        told += [(c.request, c.worker) for c in story.tick()]
+    return told
+
+
+@pytest.mark.parametrize("policy", ["round-robin", "br-0", "jsq", "br-h:horizon=3", "bf-io:horizon=2"])
+def test_both_doors_answer_alike(policy):
+    assert PolicyDoor(policy).has_kernel
+    assert run(policy, plain=True) == run(policy, plain=False)
+
+
+def test_round_robin_goes_on_where_it_was():
+    assert [worker for _, worker in run("round-robin", plain=False)] == [*"abcabcabc"]
+
+
+def test_something_that_cannot_route_is_no_policy(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("class policy: pass\n")
+    with pytest.raises(InputError, match="route"):
+        PolicyDoor(str(file))
+
+
+def test_a_sealed_window_cannot_be_written():
+    import numpy as np
+
+    with pytest.raises(ValueError, match="read-only"):
+        sealed(np.zeros(2))[0] = 1

@@ -1,0 +1,69 @@
+"""Workers that come, go, fail and come back."""
+
+from __future__ import annotations
+
+import pytest
+from tests.dispatch.told import Story
+
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.commands import Notice, Removed
+from evenstep.dispatch.settings import WorkerSpec
+from evenstep.errors import InputError
+
+
+def kinds(told):
+    return [c.kind for c in told if isinstance(c, Notice)]
+
+
+def test_the_last_healthy_engine_is_never_ejected():
+    story = Story(breaker_failures=1)
+    for name in "ab":
+        story.worker(name)
+    assert kinds(story.tell(ev.Probed, worker="a", ok=False)) == ["ejected"]
+    assert kinds(story.tell(ev.Probed, worker="b", ok=False)) == ["last-healthy"]
+    assert story.sent(1).worker == "b"
+
+
+def test_what_the_engine_says_otherwise_is_told_once_a_minute():
+    story = Story()
+    story.worker("a", slots=8, kv_tokens=500, heard=False)
+    told = story.sampled("a", slots=4, kv_tokens=400)
+    assert kinds(told) == ["disagreement"]
+    assert kinds(story.sampled("a", slots=4)) == []
+    story.now_s = 60.0
+    assert kinds(story.sampled("a", slots=4)) == ["disagreement"]
+
+
+def test_a_worker_can_be_described_anew_but_not_change_its_role():
+    story = Story()
+    story.worker("a", slots=1)
+    story.sent(1)
+    story.tell(ev.WorkerRemoved, worker="a")
+    story.tell(ev.WorkerAdded, spec=WorkerSpec(name="a", slots=3, group="x"))
+    assert story.d.snapshot()["workers"][0]["free_slots"] == 2
+    with pytest.raises(InputError, match="role"):
+        story.tell(ev.WorkerAdded, spec=WorkerSpec(name="a", role="prefill"))
+
+
+def test_a_worker_nobody_knows_is_nobody_s_business():
+    story = Story()
+    story.worker("a")
+    story.worker("p", role="prefill")
+    for told in (
+        story.sampled("x"), story.tell(ev.ScrapeFailed, worker="x"), story.tell(ev.Probed, worker="x", ok=True),
+        story.tell(ev.WorkerRemoved, worker="x"),
+    ):  # fmt: skip
+        assert told == []
+    assert story.tell(ev.WorkerRemoved, worker="p") == [Removed("p")]
+    assert not story.d.fleet.is_split
+
+
+def test_foreign_load_and_missing_requests_are_told():
+    story = Story()
+    story.worker("a", slots=9)
+    story.sampled("a", running=2)
+    assert kinds(story.sampled("a", running=2)) == ["foreign"]
+    story.sent(1)
+    story.sampled("a", running=0)
+    assert kinds(story.sampled("a", running=0)) == ["divergence"]
+    assert story.d.snapshot()["state_divergence_total"] == 1

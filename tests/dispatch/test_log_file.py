@@ -1,0 +1,61 @@
+"""Logs as files: parts, damage, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenstep.dispatch.log_file import LogFile, part_of, read_log
+from evenstep.dispatch.records import Done, Header
+from evenstep.errors import InputError
+
+
+def write(path, count=20, **options):
+    log = LogFile(path, **options)
+    log(Header(policy="jsq"))
+    for number in range(count):
+        log(Done(number, 1, 1))
+    log.close()
+    return log
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.evlog"])
+@pytest.mark.parametrize("part_bytes", [0, 200])
+def test_what_is_written_is_read(tmp_path, name, part_bytes):
+    path = tmp_path / name
+    log = write(path, part_bytes=part_bytes)
+    assert (log.part > 0) == bool(part_bytes)
+    assert [r.request for r in read_log(path) if isinstance(r, Done)] == list(range(20))
+
+
+def test_old_parts_are_deleted_and_a_replay_from_the_middle_is_refused(tmp_path):
+    path = tmp_path / "log.evlog"
+    log = write(path, part_bytes=100, keep=2)
+    assert log.part > 2 and not path.exists()
+    left = sorted(p.name for p in tmp_path.iterdir())
+    assert len(left) == 2
+    with pytest.raises(InputError, match="part"):
+        list(read_log(part_of(path, log.part)))
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.evlog"])
+def test_damage_is_named_by_record(tmp_path, name):
+    path = tmp_path / name
+    write(path)
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(InputError, match="record 21"):
+        list(read_log(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "no decision log"), (b'{"event": "done", "request": 1}\n', "record 1"), (b"{}\n", "record 1")],
+)
+def test_something_else_is_refused(tmp_path, content, said):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=said):
+        list(read_log(path))
+    with pytest.raises(InputError, match="unreadable"):
+        list(read_log(tmp_path / "none.jsonl"))
+    with pytest.raises(InputError, match="keep"):
+        LogFile(path, keep=-1)

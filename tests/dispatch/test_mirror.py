@@ -1,0 +1,61 @@
+"""The mirror: slots, foreign load, what is unknown."""
+
+from __future__ import annotations
+
+import math
+
+from evenstep.dispatch.mirror import LOAD, RUNNING, Mirror
+from evenstep.dispatch.settings import WorkerSpec
+
+
+def mirror(*specs):
+    found = Mirror()
+    for spec in specs:
+        found.add(spec, 0.0)
+    return found
+
+
+def test_unknown_is_full():
+    found = mirror(WorkerSpec(name="a", slots=4), WorkerSpec(name="b", slots=4, scraped=False))
+    assert found.free_slots().tolist() == [0, 4]
+    found.sampled(0, 0, 0.0, 0, 1.0)
+    assert found.free_slots().tolist() == [4, 4] == [found.free(g) for g in range(2)]
+
+
+def test_only_what_two_samples_in_a_row_show_is_foreign():
+    found = mirror(WorkerSpec(name="a", slots=4, kv_tokens=100))
+    found.sampled(0, 0, 0.0, 0, 0.0)
+    assert found.sampled(0, 3, 0.5, 0, 1.0) == (False, False)
+    assert found.free(0) == 4
+    assert found.sampled(0, 2, 0.4, 0, 2.0) == (True, False)
+    assert found.free(0) == 2 and found.workers[0].foreign_load == 40.0
+
+
+def test_the_first_sample_counts_alone():
+    found = mirror(WorkerSpec(name="a", slots=4))
+    assert found.sampled(0, 4, 0.0, 0, 0.0) == (True, False)
+    assert found.free(0) == 0
+
+
+def test_capacity_is_the_configured_one_else_the_engine_s_else_unlimited():
+    found = mirror(WorkerSpec(name="a", kv_tokens=7), WorkerSpec(name="b"), WorkerSpec(name="c"))
+    for g in range(2):
+        found.sampled(g, 0, 0.0, 99, 0.0)
+    assert [worker.capacity for worker in found.workers] == [7.0, 99.0, math.inf]
+
+
+def test_a_worker_that_goes_takes_its_place_with_it():
+    found = mirror(
+        *(WorkerSpec(name=name, group=group) for name, group in (("a", "x"), ("b", ""), ("c", "x")))
+    )
+    assert found.group == [0, 1, 0] and found.peers(0) == ["a", "c"] and found.peers(1) == ["b"]
+    found.i[RUNNING][2], found.f[LOAD][2] = 2, 9.0
+    found.remove(1)
+    assert found.place == {"a": 0, "c": 1} and found.group == [0, 0]
+    assert found.i[RUNNING][1] == 2 and found.f[LOAD][1] == 9.0
+
+
+def test_a_state_ages_until_the_next_sample():
+    found = mirror(WorkerSpec(name="a"), WorkerSpec(name="b", scraped=False))
+    found.sampled(0, 0, 0.0, 0, 5.0)
+    assert found.state_age_s(7.5) == 2.5

@@ -1,0 +1,49 @@
+"""The pool's order, and who may come in."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenstep.dispatch.pool import Door, Pool, Waits
+from evenstep.dispatch.rows import Rows
+from evenstep.dispatch.rows_layout import SINCE
+from evenstep.dispatch.settings import Settings, TenantLimits
+
+
+def test_who_comes_back_takes_the_place_of_its_arrival():
+    rows = Rows(4)
+    pool = Pool(rows)
+    taken = []
+    for request, since in ((1, 0.0), (2, 1.0), (3, 1.0)):
+        row = rows.take(request)
+        rows.f[SINCE][row] = since
+        taken.append(row)
+    for row in (taken[2], taken[1], taken[0]):
+        pool.add(row)
+    assert pool.rows().tolist() == taken == list(pool) and pool.oldest() == taken[0]
+    pool.remove(taken[1])
+    assert pool.rows().tolist() == [taken[0], taken[2]]
+    with pytest.raises(RuntimeError, match="not in the pool"):
+        pool.remove(taken[1])
+
+
+def test_the_mean_wait_forgets():
+    waits = Waits()
+    assert waits.mean_s == 0.0
+    for _ in range(1 << 16):
+        waits.add(1.0)
+    for _ in range(1 << 17):
+        waits.add(3.0)
+    assert 2.5 < waits.mean_s < 3.0
+
+
+def test_a_rate_fills_up_again_and_a_burst_is_bounded():
+    door = Door(Settings(tenants={"a": TenantLimits(per_s=0.5, burst=2)}))
+    assert [door.refusal("a", 0, 0.0, 0.0) for _ in range(3)] == [None, None, (429, "rate-limit", 2)]
+    assert door.refusal("a", 0, 0.0, 2.0) is None
+    assert door.refusal("b", 0, 0.0, 2.0) is None
+
+
+def test_a_full_pool_says_when_to_come_back():
+    assert Door(Settings(pool_limit=1)).refusal("a", 1, 3.2, 0.0) == (503, "pool-full", 4)
+    assert Door(Settings(pool_limit=1)).refusal("a", 1, 1e9, 0.0) == (503, "pool-full", 60)

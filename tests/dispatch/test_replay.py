@@ -1,0 +1,98 @@
+"""Replay: the same decisions from the log, in another process, and the first that another rule makes otherwise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.dispatch.engines import Barrier, saturated
+from tests.dispatch.storm import Storm
+from tests.dispatch.test_dispatcher import small_trace
+from tests.dispatch.told import Story
+
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.log_file import LogFile
+from evenstep.dispatch.replay import replay
+from evenstep.dispatch.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    path = tmp_path_factory.mktemp("log") / "log.evlog"
+    trace, file = small_trace(200), LogFile(path, part_bytes=20_000)
+    dispatcher = Dispatcher("br-h:horizon=6", predictor="survival", settings=Settings(ttl_s=1e9), log=file)
+    saturated(Barrier(dispatcher, 4, 6, trace.prompt_tokens, trace.output_tokens), 200, 16)
+    file.close()
+    assert file.part > 0
+    return path
+
+
+def test_a_log_replays_to_the_bit_in_a_fresh_process(log):
+    code = "from evenstep.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "replay", str(log)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "every decision is the same" in done.stdout
+
+
+def test_another_option_of_the_policy_shows_the_first_decision_that_differs(log):
+    found = replay(log, policy="br-h:horizon=6,discount=0.3,candidates=2")
+    assert found.is_changed and found.difference is not None and found.difference.what == "answer"
+    assert found.difference.recorded.sent != found.difference.replayed.sent
+    assert replay(log, policy="br-h:horizon=6").difference is None
+    assert replay(log, policy="br-h:horizon=2").difference.what == "view"
+
+
+@given(st.integers(0, 10_000), st.booleans())
+@settings(max_examples=15)
+def test_any_storm_replays(tmp_path_factory, seed, split):
+    path = tmp_path_factory.mktemp("storm") / "log.jsonl"
+    file = LogFile(path)
+    storm = Storm(seed, split, log=file)
+    for _ in range(60):
+        storm.step()
+    storm.calm()
+    file.close()
+    found = replay(path)
+    assert found.difference is None and found.decisions == storm.dispatcher.deciding.decisions
+
+
+def test_what_was_too_slow_then_is_too_slow_now(tmp_path):
+    ticks = iter(range(10_000))
+    file = LogFile(tmp_path / "log.evlog")
+    story = Story(log=file, stopwatch=lambda: next(ticks), budget_ms=1.0)
+    story.worker("a")
+    story.sent(1)
+    file.close()
+    found = replay(tmp_path / "log.evlog")
+    assert (found.difference, found.fallbacks, found.decisions) == (None, 1, 1)
+
+
+def test_a_reload_that_was_refused_is_refused_again(tmp_path):
+    file = LogFile(tmp_path / "log.jsonl")
+    story = Story(log=file)
+    story.worker("a")
+    with pytest.raises(Exception, match="nosuch"):
+        story.tell(ev.Reloaded, policy="nosuch")
+    story.sent(1)
+    file.close()
+    assert replay(tmp_path / "log.jsonl").difference is None
+
+
+def test_no_text_of_a_prompt_can_be_in_a_log():
+    """Events hold numbers, and names of workers, tenants and rules only."""
+    texts = {
+        (kind.__name__, field)
+        for kind in ev.Event.__args__
+        for field, hint in kind.__annotations__.items()
+        if "str" in str(hint)
+    }
+    assert texts == {
+        ("Arrived", "tenant"), ("Reloaded", "policy"), ("Reloaded", "predictor"), ("Sampled", "worker"),
+        ("ScrapeFailed", "worker"), ("Probed", "worker"), ("WorkerRemoved", "worker"),
+    }  # fmt: skip

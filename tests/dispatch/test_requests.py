@@ -1,0 +1,222 @@
+"""The life of requests as stories: given these events, exactly these commands; and as storms of random events."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.dispatch.storm import Storm
+from tests.dispatch.told import Story
+
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.commands import (
+    Abort,
+    Continue,
+    Fail,
+    Notice,
+    Reject,
+    Release,
+    Removed,
+    SendDecode,
+    SendPrefill,
+)
+
+
+def two_workers(**options):
+    story = Story(**options)
+    story.worker("a")
+    story.worker("b")
+    return story
+
+
+@given(st.integers(0, 10_000), st.booleans())
+@settings(max_examples=40)
+def test_in_any_storm_every_request_ends_exactly_once_and_nothing_is_left(seed, split):
+    storm = Storm(seed, split)
+    for _ in range(60):
+        storm.step()
+    storm.calm()
+
+
+def test_a_request_arrives_is_sent_decodes_and_ends():
+    story = two_workers()
+    assert story.arrives(1) == []
+    assert story.d.due
+    (sent,) = story.tick(0.5)
+    assert sent == SendDecode(1, 1, "a", sent.row)
+    story.chunk(sent.row, 3)
+    assert story.d.snapshot()["workers"][0]["worker_kv_tokens"] == 13
+    assert story.finishes(sent) == []
+    assert story.d.snapshot()["requests_total"] == {"200": 1}
+
+
+def test_a_prompt_is_prefilled_first_where_there_are_prefillers():
+    story = Story()
+    story.worker("p", role="prefill")
+    story.worker("d")
+    assert story.arrives(1) == [SendPrefill(1, 1, "p")]
+    assert story.tell(ev.PrefillDone, request=1, leg=1, prompt_tokens=12) == []
+    (sent,) = story.tick()
+    assert sent == SendDecode(1, 2, "d", sent.row)
+    assert story.d.prefill.free("p") < 0.9
+    story.chunk(sent.row)  # the transfer is complete
+    assert story.d.prefill.free("p") == pytest.approx(0.9)
+
+
+def test_a_prefiller_that_was_not_heard_of_takes_no_work_until_it_is():
+    story = Story()
+    story.worker("p", role="prefill", heard=False)
+    story.worker("d")
+    assert story.arrives(1) == []
+    assert story.sampled("p", kv_used=0.2) == [SendPrefill(1, 1, "p")]
+
+
+def test_before_the_first_token_a_failure_is_retried_once_on_each_other_engine_with_growing_waits():
+    story = two_workers(backoff_s=0.1, retries=3)
+    first = story.sent(1)
+    assert story.fails(first, "status") == []
+    assert story.wake_s == pytest.approx(0.1)
+    assert story.tick(0.05) == []
+    (second,) = story.tick(0.1)
+    assert second.worker == "b"
+    assert story.fails(second, "stall") == [Reject(1, 502, "failed")]
+
+
+def test_a_barrier_group_dies_as_one_so_a_retry_goes_to_another_group():
+    story = Story(backoff_s=0.0, retries=3)
+    for name, group in (("a", "x"), ("b", "x"), ("c", "y")):
+        story.worker(name, group=group)
+    sent = story.sent(1)
+    assert sent.worker == "a"
+    story.fails(sent, "stream")
+    assert [c.worker for c in story.tick()] == ["c"]
+
+
+def test_after_the_first_token_a_stream_goes_on_elsewhere_with_what_it_had():
+    story = two_workers()
+    sent = story.sent(1, max_tokens=9)
+    story.chunk(sent.row, 4)
+    assert story.fails(sent, "stream") == []
+    (again,) = story.tick()
+    assert again == Continue(1, 2, "b", sent.row, 4)
+    assert story.d.snapshot()["workers"][1]["worker_kv_tokens"] == 14
+    assert story.d.snapshot()["recompute_total"] == 1
+    story.chunk(again.row)
+    assert story.finishes(again) == []
+
+
+def test_a_recomputed_request_may_come_back_to_the_engine_that_stopped_it():
+    story = Story()
+    story.worker("a")
+    sent = story.sent(1)
+    story.chunk(sent.row, 2)
+    story.fails(sent, "recomputed")
+    assert story.tick() == [Continue(1, 2, "a", sent.row, 2)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"), [({"can_continue": False}, "cannot-continue"), ({"copies": 2}, "cannot-continue")]
+)
+def test_a_stream_that_cannot_be_joined_ends_with_an_error(fields, reason):
+    story = two_workers()
+    sent = story.sent(1, **fields)
+    story.chunk(sent.row)
+    assert story.fails(sent, "stream") == [Fail(1, reason)]
+
+
+def test_a_fault_of_the_client_is_passed_on_and_blames_nobody():
+    story = two_workers(breaker_failures=1)
+    assert story.fails(story.sent(1), "client") == [Reject(1, 0, "client")]
+    assert all(worker["is_up"] for worker in story.d.snapshot()["workers"])
+
+
+@pytest.mark.parametrize("stage", ["pool", "prefill", "between", "sent", "running"])
+def test_a_client_that_leaves_frees_everything_at_every_stage(stage):
+    story = Story()
+    story.worker("p", role="prefill")
+    story.worker("d", slots=1)
+    if stage == "pool":
+        story.d.prefill.unreadable("p")
+    told = story.arrives(1)
+    expected = []
+    if stage == "prefill":
+        expected = [Abort(1, 1, "p")]
+    if stage in ("between", "sent", "running"):
+        assert told == [SendPrefill(1, 1, "p")]
+        story.tell(ev.PrefillDone, request=1, leg=1)
+        expected = [Release(1, "p")]
+    if stage in ("sent", "running"):
+        (sent,) = story.tick()
+        expected = [Abort(1, 2, "d"), Release(1, "p")]
+        if stage == "running":
+            story.chunk(sent.row)
+            expected = [Abort(1, 2, "d")]
+    assert story.tell(ev.ClientGone, request=1) == expected
+    assert story.d.snapshot()["requests_present"] == 0
+    assert story.d.snapshot()["cancelled_total"] == 1
+
+
+def test_what_waits_too_long_is_told_so_and_its_kv_is_released():
+    story = Story(ttl_s=2.0)
+    story.worker("p", role="prefill")
+    story.worker("d", slots=1)
+    story.arrives(1)
+    story.tell(ev.PrefillDone, request=1, leg=1)
+    story.tick()
+    story.arrives(2)
+    story.tell(ev.PrefillDone, request=2, leg=3)
+    assert story.tick(1.9) == []
+    assert story.tick(2.0) == [Reject(2, 503, "expired", 1), Release(2, "p")]
+
+
+def test_a_request_for_several_answers_waits_for_so_many_slots_of_one_worker_and_others_do_not_take_them():
+    story = Story()
+    story.worker("a", slots=3)
+    first, second = story.sent(1), story.sent(2)
+    story.arrives(3, copies=3)
+    assert story.tick() == []  # holds the third slot
+    story.arrives(4)
+    assert story.tick() == []
+    story.finishes(first)
+    assert story.finishes(second) == [SendDecode(3, 3, "a", story.d.rows.by_request[3])]
+    story.chunk(story.d.rows.by_request[3], 3)
+
+
+def test_a_worker_that_leaves_finishes_first_or_hands_over_at_once():
+    story = two_workers()
+    sent = story.sent(1)
+    story.chunk(sent.row, 2)
+    assert story.tell(ev.WorkerRemoved, worker="a") == []
+    assert story.arrives(2) == [] and story.tick()[0].worker == "b"
+    assert story.finishes(sent) == [Removed("a")]
+    story.worker("c")
+    moved = story.d.rows.by_request[2]
+    story.chunk(moved)
+    told = story.tell(ev.WorkerRemoved, worker="b", drain=False)
+    assert told == [Abort(2, 2, "b"), Removed("b")]
+    assert story.tick() == [Continue(2, 3, "c", moved, 1)]
+
+
+def test_events_of_a_leg_that_is_no_longer_the_request_s_own_are_dropped_and_counted():
+    story = two_workers(backoff_s=0.0)
+    first = story.sent(1)
+    story.fails(first, "connect")
+    assert story.finishes(first) == []
+    assert story.tell(ev.ClientGone, request=77) == []
+    assert story.d.snapshot()["late_events_total"] == 2
+
+
+def test_an_engine_that_refuses_again_and_again_is_left_alone_and_probed():
+    story = two_workers(breaker_failures=2, backoff_s=9.0, backoff_cap_s=9.0, cooldown_s=1.0)
+    story.fails(story.sent(1), "connect")
+    told = story.fails(story.sent(2), "connect")
+    assert [c.kind for c in told if isinstance(c, Notice)] == ["ejected"]
+    assert story.sent(3).worker == "b"
+    (probe,) = story.tick(1.0)
+    assert probe.worker == "a"
+    story.tell(ev.Probed, worker="a", ok=False)
+    assert story.tick(2.0) == []
+    assert story.tick(3.0) == [probe]
+    (notice,) = story.tell(ev.Probed, worker="a", ok=True)
+    assert notice.kind == "recovered"
+    assert story.sent(4).worker == "a"

@@ -1,0 +1,28 @@
+"""Settings and workers are checked once, with one clear error."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenstep.dispatch.settings import Settings, TenantLimits, WorkerSpec
+from evenstep.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Settings(gather_ms=-1), "gather_ms"),
+        (lambda: Settings(ttl_s=0), "ttl_s"),
+        (lambda: Settings(pool_limit=0), "pool_limit"),
+        (lambda: Settings(kv_reserve=-1), "kv_reserve"),
+        (lambda: Settings(stale_s=float("nan")), "stale_s"),
+        (lambda: Settings(tenants={"a": TenantLimits(per_s=-1)}), "per_s"),
+        (lambda: WorkerSpec(name=""), "name"),
+        (lambda: WorkerSpec(name="a", slots=0), "slots"),
+        (lambda: WorkerSpec(name="a", speed=0.0), "speed"),
+        (lambda: WorkerSpec(name="a", kv_tokens=-1), "kv_tokens"),
+    ],
+)
+def test_a_bad_value_is_named(make, field):
+    with pytest.raises(InputError, match=field):
+        make()

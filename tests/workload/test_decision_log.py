@@ -1,0 +1,44 @@
+"""Decision logs as traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.workload.reading import read_trace
+
+SAMPLE = Path(__file__).parent / "samples" / "decision_log.jsonl"
+
+
+def framed(path: Path) -> Path:
+    """The sample as msgpack."""
+    records = [msgspec.msgpack.encode(msgspec.json.decode(line)) for line in SAMPLE.read_bytes().splitlines()]
+    path.write_bytes(b"".join(len(r).to_bytes(4, "little") + r for r in records))
+    return path
+
+
+def test_served_requests_are_rows_with_the_lengths_they_turned_out_to_have():
+    trace = read_trace(SAMPLE)
+    assert trace.prompt_tokens.tolist() == [10, 20, 30, 50, 60, 70, 80, 100]
+    assert trace.output_tokens.tolist() == [2, 3, 4, 6, 7, 8, 9, 11]
+    assert trace.arrival_s.tolist() == [0.0, 0.5, 1.0, 2.0, 2.5, 3.0, 3.5, 4.5]
+    assert trace.request_class.tolist() == [1, 0, 1, 1, 0, 1, 0, 0]
+    assert len(set(trace.prompt_key.tolist())) == 3 and set(trace.max_tokens.tolist()) == {20}
+    assert trace.notes == ("2 requests that were not served to their end were dropped.",)
+
+
+def test_both_encodings_are_the_same_trace(tmp_path):
+    one, other = read_trace(SAMPLE), read_trace(framed(tmp_path / "log.evlog"))
+    assert one.prompt_key.tolist() == other.prompt_key.tolist()
+    assert one.arrival_s.tolist() == other.arrival_s.tolist() and one.notes == other.notes
+
+
+def test_a_log_that_is_cut_off_is_refused_or_read_as_far_as_it_goes(tmp_path):
+    path = framed(tmp_path / "log.evlog")
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(InputError, match="cut off"):
+        read_trace(path)
+    assert len(read_trace(path, skip_bad_rows=True)) == 7
