@@ -49,6 +49,12 @@ def test_a_port_that_is_taken_is_one_clear_error_and_leaves_no_port_open():
         asyncio.run(story())
 
 
+def test_without_the_extra_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("evenstep.emulator.server.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'evenstep\[gateway\]'"):
+        Emulator(EmulatorSettings())
+
+
 def test_an_address_of_another_machine_is_one_clear_error():
     async def story():
         with pytest.raises(InputError, match="expected an address of this machine"):

@@ -39,7 +39,7 @@ def test_memory_is_whole_blocks_and_bounds_a_request():
         ({"mean_output_tokens": 0.5}, "--mean-output-tokens is 0.5"),
         ({"model": ""}, "--model is ''"),
         ({"law": "linear", "per_token_s": 1e-6}, "--per-token-s is 1e-06; expected none beside a law"),
-        ({"law": "linaer"}, "Did you mean linear"),
+        ({"law": "lineer"}, "Did you mean linear"),
         ({"dialect": "tgi"}, "dialect"),
     ],
 )
