@@ -42,7 +42,7 @@ def random_moment(random: np.random.Generator, slots: int, horizon: int, kind: s
         ends = random.random(horizon) < 0.25
         load[g, 1:] = np.maximum(0.0, load[g, 0] + np.cumsum(72.0 - ends * prompts(horizon)))
     size, growth = prompts(3 * slots), np.arange(horizon + 1.0)
-    return Moment(
+    return Moment.of_paper(
         np.zeros(workers, np.int64), free, np.full(workers, np.inf), np.rint(load), size, np.full(size.size, np.inf),
         size[:, None] + growth, growth, np.ones(horizon + 1), np.zeros(1), 0, slots, size.size,
     )  # fmt: skip

@@ -25,7 +25,9 @@ import decision_views
 from evenstep import compiled, names
 from evenstep.predict import window_kernel
 from evenstep.routing.doors import KernelCall, kernel_call
-from evenstep.routing.view import horizon_of
+from evenstep.routing.view import expects_loads, horizon_of
+from evenstep.sim import cluster_layout as layout
+from evenstep.sim import lookahead_kernel
 
 VIEWS, REPEATS, ROUNDS = 300, 50, 5
 
@@ -81,6 +83,35 @@ def projection_s(workers: int, horizon: int) -> float:
     return (time.perf_counter() - start) / 200
 
 
+def expectation_s(workers: int, horizon: int) -> float:
+    """Seconds of adding up all workers' expected loads from their requests' survival curves."""
+    slots, refresh_every = workers * decision_views.SLOTS, 16
+    sc, sf = np.zeros(layout.SCALARS, np.int64), np.zeros(32)
+    sc[[layout.WORKERS, layout.SLOTS_MAX, layout.HORIZON, layout.DELTA]] = (
+        workers,
+        decision_views.SLOTS,
+        horizon,
+        1,
+    )
+    sf[layout.UNIT] = 1.0
+    group_i = np.zeros((9, 1), np.int64)
+    group_i[layout.STEP] = refresh_every
+    slot_i, look = np.zeros((slots, 8), np.int64), np.zeros((slots, 4), np.int64)
+    slot_i[:, layout.LOAD0] = 800
+    look[:, layout.PREDICTED] = np.random.default_rng(0).integers(1, refresh_every + 1, slots)
+    curves = np.tile(0.997 ** np.arange(horizon + refresh_every + 1), (slots, 1))
+    arguments = (
+        sc, sf, np.zeros((4, workers), np.int64), group_i, slot_i, look, curves,
+        np.arange(horizon + 1.0), np.zeros((workers, horizon + 1)),
+        np.zeros(1, np.int64), np.zeros(0, np.int64),
+    )  # fmt: skip
+    lookahead_kernel.project_expected(*arguments)
+    start = time.perf_counter()
+    for _ in range(200):
+        lookahead_kernel.project_expected(*arguments)
+    return (time.perf_counter() - start) / 200
+
+
 def from_python(calls: list[KernelCall]) -> float:
     """Median seconds of one call of the kernel from Python."""
     taken = []
@@ -121,7 +152,8 @@ def row(text: str, G: int, W: int) -> None:
     calls = [call for view in views if (call := kernel_call(policy, view)) is not None]
     if not calls:
         raise SystemExit(f"{text} has no kernel")
-    ahead = projection_s(G, horizon_of(policy))
+    prepared = expectation_s if expects_loads(policy) else projection_s
+    ahead = prepared(G, horizon_of(policy))
     taken = 1e6 * (ahead + np.array([seconds(call) for call in calls]))
     admitted = np.mean([min(int(view.free_slots.sum()), W) for view in views])
     p50, p99 = np.percentile(taken, [50, 99])

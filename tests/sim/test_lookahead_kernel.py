@@ -102,6 +102,6 @@ def test_expected_loads_count_every_request_with_its_chance_to_be_there_still():
     curves = np.array([[np.nan] * 4, [1.0, 0.5, 0.25, 0.0]])
     found = np.full((1, 3), np.nan)
     plainly(lookahead_kernel.project_expected)(
-        sc, sf, wi, group_i, slots, look, curves, found, np.zeros(1, np.int64), np.zeros(0)
+        sc, sf, wi, group_i, slots, look, curves, np.arange(3.0), found, np.zeros(1, np.int64), np.zeros(0)
     )
     assert found.tolist() == [[104.0, 105 * 0.5, 0.0]]

@@ -23,6 +23,7 @@ USUAL = (
     "least-load",
     "br-0",
     "bf-io",
+    "best",
     "bf-io:horizon=20,discount=0.9,predictor=oracle",
 )
 

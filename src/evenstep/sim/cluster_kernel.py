@@ -82,9 +82,8 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
                         if sc[DUE_COUNT] > 0:
                             return PREDICT
                     take_predictions(sc, wi, group_i, slot_i, look, leaves, due, due_f)
-                build_view(
-                    sc, sf, wi, wf, load, projections, group_i, slot_i, look, leaves, curves, prompt, profile
-                )
+                build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, look, leaves, curves, growth, prompt,
+                           profile)  # fmt: skip
                 sc[PHASE] = APPLY
                 if route is None:
                     return DECISION

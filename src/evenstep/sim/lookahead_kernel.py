@@ -20,7 +20,14 @@ ROUNDING = 1.5 * 2.0**32
 
 
 @jit
-def project_expected(sc, sf, wi, group_i, slot_i, look, curves, projections, prompt, profile):
+def add_expected(load, growth, curve, share, ahead):
+    """Add one request to its worker's expected loads: what it would be, times its chance to be there still."""
+    for h in range(ahead.size):
+        ahead[h] += ((load + growth[h]) * (curve[h] * share) + ROUNDING) - ROUNDING
+
+
+@jit
+def project_expected(sc, sf, wi, group_i, slot_i, look, curves, growth, projections, prompt, profile):
     """Expected load of the running requests, [G, H+1]: every request counts with the chance that it is still there."""
     delta, unit, kind, B, H = sc[DELTA], sf[UNIT], sc[PROFILE_KIND], sc[SLOTS_MAX], sc[HORIZON]
     for g in range(sc[WORKERS]):
@@ -37,9 +44,7 @@ def project_expected(sc, sf, wi, group_i, slot_i, look, curves, projections, pro
             share = 1.0 / curve[0]
             if kind == 0:
                 load = slot_i[slot, LOAD0] + (step - slot_i[slot, ADMIT]) * delta
-                for h in range(H + 1):
-                    expected = (load + h * delta) * unit * (curve[h] * share)
-                    ahead[h] += (expected + ROUNDING) - ROUNDING
+                add_expected(load * unit, growth, curve, share, ahead)
             else:
                 age = slot_i[slot, DONE0] + step - slot_i[slot, ADMIT]
                 base = prompt[row] * sc[SCALE]
@@ -185,7 +190,9 @@ def overloaded(waiting_f, first, W, C):
 
 
 @inlined
-def build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, look, leaves, curves, prompt, profile):
+def build_view(
+    sc, sf, wi, wf, load, projections, group_i, slot_i, look, leaves, curves, growth, prompt, profile
+):
     """Bring what the policy sees up to date."""
     if sc[KV_LIMITED] == 1:
         for g in range(sc[WORKERS]):
@@ -194,6 +201,6 @@ def build_view(sc, sf, wi, wf, load, projections, group_i, slot_i, look, leaves,
     if sc[WAITS] > 0:
         sf[MEAN_WAIT] = sf[WAIT_SUM] / sc[WAITS]
     if sc[PREDICTION] == EXPECTED:
-        project_expected(sc, sf, wi, group_i, slot_i, look, curves, projections, prompt, profile)
+        project_expected(sc, sf, wi, group_i, slot_i, look, curves, growth, projections, prompt, profile)
     elif sc[HORIZON] > 0:
         project(sc, sf, wi, load, group_i, slot_i, look, leaves, projections, prompt, profile)
