@@ -33,6 +33,7 @@ def small_trace(requests: int, seed: int = 0) -> Trace:
         ("jsq", ""),
         ("bf-io", ""),
         ("round-robin", ""),
+        ("best", "memorised"),
         ("br-h:horizon=8", "survival"),
         ("br-h:horizon=8", "survival:refresh=literal,gate=0.2,refresh_every=3"),
     ],

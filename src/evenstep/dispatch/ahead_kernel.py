@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from evenstep.compiled import jit
 from evenstep.dispatch.rows_layout import COPIES, LEAVE, NEVER, PREDICTED, PRODUCED, PROMPT, STATE, WORKER
 from evenstep.predict.window_kernel import enter, project
 
 RUNNING = 6
+ROUNDING = (
+    1.5 * 2.0**32
+)  # added and taken away: what is left is whole in small parts of a token, so sums need no order
 
 
 @jit
@@ -76,7 +77,7 @@ def project_expected(ints, high, curves, extra, projections):
             continue
         copies, g = ints[COPIES, row], ints[WORKER, row]
         since = ints[PRODUCED, row] // copies - ints[PREDICTED, row]
-        load, here = ints[PROMPT, row] + ints[PRODUCED, row], curves[row, since]
+        load, share = ints[PROMPT, row] + ints[PRODUCED, row], 1.0 / curves[row, since]
         for h in range(H + 1):
-            there = curves[row, min(since + h, np.int64(curves.shape[1] - 1))] / here
-            projections[g, h] += (load + h * copies) * there
+            expected = (load + h * copies) * (curves[row, since + h] * share)
+            projections[g, h] += (expected + ROUNDING) - ROUNDING

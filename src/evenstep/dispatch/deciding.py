@@ -26,7 +26,7 @@ from evenstep.predict.view import is_oracle
 from evenstep.request import I8
 from evenstep.routing import view as at
 from evenstep.routing.least_load import LeastLoad
-from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
+from evenstep.routing.view import HOLD, RoutingDecision, RoutingView, expects_loads
 
 PREDICTOR = "bounded"
 _NO_MEMORY: I8 = np.zeros(0, np.int64)
@@ -68,12 +68,11 @@ class Deciding:
         door = PolicyDoor(policy)
         text, found = self.predictor_text, self.predictor
         if door.horizon and (predictor or not found):
-            text = predictor or PREDICTOR
+            text = predictor or str(getattr(door.policy, "usual_predictor", "")) or PREDICTOR
             found = _predictor(text)
         ahead = None
         if door.horizon:
-            expects = bool(getattr(door.policy, "expects_loads", False))
-            ahead = Ahead(found, door.horizon, expects)  # type: ignore[arg-type]
+            ahead = Ahead(found, door.horizon, expects_loads(door.policy))  # type: ignore[arg-type]
         self.door, self.ahead = door, ahead
         self.predictor_text, self.predictor = text, found
         self.packed = Packed(len(self.mirror.workers), door.horizon)

@@ -60,7 +60,7 @@ class Dispatcher(Requests):
 
     Args:
         policy: routing policy, ``NAME[:key=value,...]``.
-        predictor: predictor for a policy with a horizon; empty = ``bounded``.
+        predictor: predictor for a policy with a horizon; empty = what it usually asks, else ``bounded``.
         settings: limits and deadlines.
         stopwatch: seconds of the host's clock, to time decisions only; None = they have no budget.
         log: takes the records of a decision log, in order; None = no log.

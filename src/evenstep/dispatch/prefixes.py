@@ -56,11 +56,12 @@ class Prefixes:
             self._matched.pop(request, None)
 
     def cached(self, requests: I8, prompts: I8) -> F8:
-        """float64[W, G], prompt tokens of each waiting request that each worker has cached."""
-        found = np.zeros((requests.size, self.workers))
+        """float64[W, G], prompt tokens of each waiting request that each worker has cached; [0, 0] where no blocks are
+        known."""
         index = self._index
-        if index is None:
-            return found
+        if index is None or not any(request in self._blocks for request in requests.tolist()):
+            return np.zeros((0, 0))
+        found = np.zeros((requests.size, self.workers))
         for depths, blocks in ((self._matched[r], self._blocks[r]) for r in self._matched):
             for worker in self._changed:
                 depths[worker] = index.held(worker, blocks)
