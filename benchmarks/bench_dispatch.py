@@ -1,9 +1,9 @@
 """What a live decision costs, and a chunk: rounds of a dispatcher by stage, at many workers and a full pool.
 
-It cannot show sockets, parsing or a busy event loop: engines are lists, and the process does nothing else. Rounds are those of a
-saturated fleet under way: every step each request delivers one chunk, some end, the pool is topped up, one round decides.
-``prepare`` builds the view (with predictions and projections, for a policy with a horizon), ``route`` is the policy with its checks,
-``apply`` sends. ``chunk`` is one call of `produced`; ``loop`` is the same loop without it.
+It cannot show sockets, parsing or a busy event loop: engines are lists, and the process does nothing else. Rounds are
+those of a saturated fleet under way: every step each request delivers one chunk, some end, the pool is topped up, one
+round decides. ``prepare`` builds the view (with predictions and projections, for a policy with a horizon), ``route`` is
+the policy with its checks, ``apply`` sends. ``chunk`` is one call of `produced`, the loop around it included.
 
     python benchmarks/bench_dispatch.py [--workers 64] [--slots 72] [--waiting 512] [--rounds 400] [--policy NAME ...]
 """

@@ -68,7 +68,9 @@ class Storm:
 
     def on_sendprefill(self, c: co.SendPrefill) -> None:
         assert c.request in self.alive and c.request not in self.prefilling and c.request not in self.decoding
-        assert self.specs[c.worker].role == "prefill" and c.worker not in self.leaving
+        assert (
+            self.specs[c.worker].role == "prefill"
+        )  # it may have been told to leave between a chunk and this answer
         self.prefilling[c.request] = c.leg, c.worker
         self.alive[c.request] = float("inf")
 

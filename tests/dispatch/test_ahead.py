@@ -97,6 +97,18 @@ def test_expected_loads_weigh_each_request_by_its_chance_to_be_there():
     assert not Ahead(Says(2.0), 2, True).expects  # without a curve as everybody else
 
 
+def test_who_outlived_its_curve_is_asked_about_again():
+    says = SaysCurve(2.0)
+    says.curve = lambda active, horizon: (
+        says.asked.append(1) or np.tile(np.arange(horizon + 1.0) < 2, (active.age.size, 1)).astype(float)
+    )
+    ahead, table = Ahead(says, 2, True), running((0, 10, 0, 1))
+    for produced, times in ((0, 1), (1, 1), (2, 2)):
+        table.i[PRODUCED][0] = produced
+        project(ahead, table, [10 + produced], [1])
+        assert len(says.asked) == times
+
+
 def test_the_predictor_learns_before_it_is_asked_and_in_order():
     says = Says(2.0)
     ahead = Ahead(says, 3, False)

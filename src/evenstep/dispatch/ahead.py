@@ -99,9 +99,7 @@ class Ahead:
             self._due: I8 = np.zeros(rows, np.int64)
 
     def _refresh(self, rows: Rows) -> None:
-        count = int(kernel.due(rows.ints, rows.high, self.every, self._due))
-        if self.expects:
-            count = self._outlived(rows, count)
+        count = int(kernel.due(rows.ints, rows.high, self.every, self._curves, self._due))
         if not count:
             return
         if self._ended:
@@ -142,17 +140,6 @@ class Ahead:
         expected = np.where(passes, np.clip(steps, 1.0, self.horizon), self.horizon)
         stays = (expected >= self.horizon) & (not self.is_literal)
         return np.where(stays, NEVER, age + np.ceil(expected).astype(np.int64))
-
-    def _outlived(self, rows: Rows, count: int) -> int:
-        """Add the running requests to the list of those due whose curve says that they are gone."""
-        ints = rows.ints[:, : rows.high]
-        since = ints[PRODUCED] // np.maximum(ints[COPIES], 1) - ints[PREDICTED]
-        running = (ints[0] == kernel.RUNNING) & (since >= 0) & (since < self.every)
-        running &= ints[PREDICTED] >= 0
-        chance = self._curves[np.arange(rows.high), np.where(running, since, 0)]
-        more = np.setdiff1d(np.flatnonzero(running & (chance <= 0.0)), self._due[:count])
-        self._due[count : count + more.size] = more
-        return count + more.size
 
     def _keep_curves(self, due: I8, active: Active) -> None:
         width = self._curves.shape[1]

@@ -14,15 +14,20 @@ ROUNDING = (
 
 
 @jit
-def due(ints, high, every, due_rows):
-    """List the running rows whose prediction is missing, old or overtaken; returns how many."""
+def due(ints, high, every, curves, due_rows):
+    """List the running rows whose prediction is missing, old or overtaken; returns how many.
+
+    Args:
+        curves: as in `project_expected`; of length 0 for a policy that expects no loads.
+    """
     count = 0
     for row in range(high):
         if ints[STATE, row] != RUNNING:
             continue
         age = ints[PRODUCED, row] // ints[COPIES, row]
         predicted = ints[PREDICTED, row]
-        if predicted < 0 or age - predicted >= every or ints[LEAVE, row] <= age:
+        is_due = predicted < 0 or age - predicted >= every or ints[LEAVE, row] <= age
+        if is_due or (curves.shape[0] > 0 and curves[row, age - predicted] <= 0.0):
             due_rows[count] = row
             count += 1
     return count
