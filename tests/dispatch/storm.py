@@ -236,10 +236,10 @@ class Storm:
             self.tell(
                 ev.Probed(now_s=self.now_s, worker=choice(sorted(self.specs)), ok=self.random.random() < 0.7)
             )
-        elif pick < 0.91 and not self.bypassed:
-            self.tell(
-                ev.Reloaded(now_s=self.now_s, policy=choice(POLICIES[:5]), predictor=choice(["", "survival"]))
-            )
+        elif pick < 0.91:
+            policy = choice(POLICIES)
+            self.bypassed |= "bypass" in policy
+            self.tell(ev.Reloaded(now_s=self.now_s, policy=policy, predictor=choice(["", "survival"])))
         elif pick < 0.92 and self.alive:
             self.tell(
                 ev.PromptCounted(

@@ -9,7 +9,7 @@ import pytest
 from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.commands import SendDecode
+from evenstep.dispatch.commands import Notice, SendDecode
 from evenstep.routing.view import RoutingDecision
 
 
@@ -88,8 +88,17 @@ def test_a_policy_that_breaks_is_replaced_by_least_load_for_a_while(reason, rout
 
 def test_a_policy_that_raises_three_times_in_a_row_is_off_until_reload():
     story = with_guest(lambda view: 1 / 0, good_rounds=1)
+    told = []
     for request in range(12):
-        sends(story, request)
+        story.arrives(request)
+        told += [(c.kind, c.text) for c in story.tick() if isinstance(c, Notice)]
+    assert [kind for kind, _ in told] == [
+        "fallback",
+        "fallback",
+        "policy-off",
+        "fallback",
+    ]  # each reason once a minute
+    assert "ZeroDivisionError" in told[0][1] and "ZeroDivisionError" in told[2][1]
     counted = story.d.snapshot()["fallback_total"]
     assert counted["raised"] == 3 and counted["off"] > 0 and story.d.snapshot()["policy_is_off"]
     story.tell(ev.Reloaded, policy="jsq")

@@ -39,7 +39,7 @@ def check(all_: Dispatcher) -> None:
     kept = sorted(row for found in all_.prefill.prefillers.values() for row in found.requests)
     _same("requests at prefillers", kept, sorted(all_.prefiller_of))
     all_.prefixes.check(set(rows.by_request))
-    margin = all_.settings.bypass_margin if all_.deciding.door.binds_at_once else 0
+    margin = all_.settings.bypass_margin if all_.deciding.has_bypassed else 0
     all_.mirror.check(lambda place: _told(all_, states, place), margin)
     late = [
         row

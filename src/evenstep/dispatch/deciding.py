@@ -38,6 +38,7 @@ class Deciding:
     Args:
         policy, predictor: ``NAME[:key=value,...]``; the predictor is asked by a policy with a horizon only.
         rows, mirror, prefixes, waits, meters: the dispatcher's own.
+        notice: tells the operator: kind, about, text, now_s.
         stopwatch: seconds of any clock, for the budget and the stages; None = neither is looked at.
         overruns: decisions that were over their budget when they were first made (replay).
 
@@ -47,13 +48,16 @@ class Deciding:
 
     def __init__(
         self, policy: str, predictor: str, *, rows: Rows, mirror: Mirror, prefixes: Prefixes, waits: Waits,
-        meters: Meters, settings: Settings, stopwatch: Callable[[], float] | None, overruns: frozenset[int],
+        meters: Meters, notice: Callable[[str, str, str, float], None], settings: Settings,
+        stopwatch: Callable[[], float] | None, overruns: frozenset[int],
     ) -> None:  # fmt: skip
         self.rows, self.mirror, self.prefixes, self.waits, self.meters = rows, mirror, prefixes, waits, meters
         self.settings, self.stopwatch, self.overruns = settings, stopwatch, overruns
         self.fallback = Fallback(settings.good_rounds)
         self.least_load = PolicyDoor("least-load", LeastLoad())
         self.decisions = 0
+        self.notice, self._said = notice, ""
+        self.has_bypassed = False  # a worker may hold more than its slots from then
         self.keep_round: Callable[[Round], None] | None = None
         self._outputs, self._squares, self._ended = 0.0, 0.0, 0
         self.predictor_text, self.predictor = "", None
@@ -74,6 +78,7 @@ class Deciding:
         if door.horizon:
             ahead = Ahead(found, door.horizon, expects_loads(door.policy))  # type: ignore[arg-type]
         self.door, self.ahead = door, ahead
+        self.has_bypassed |= door.binds_at_once
         self.predictor_text, self.predictor = text, found
         self.packed = Packed(len(self.mirror.workers), door.horizon)
         self.fallback.reload()
@@ -120,7 +125,10 @@ class Deciding:
         if watch:
             self.meters.stages["prepare"].add(prepared - start)
             self.meters.stages["route"].add(watch() - prepared)
+        was_off = self.fallback.is_off
         self.fallback.after(reason)
+        if reason:
+            self._tell(reason, was_off, now_s)
         outcome = "fallback" if reason else "admitted" if bool((decision.worker != HOLD).any()) else "held"
         self.meters.decisions[self.door.text, outcome] += 1
         if self.keep_round is not None:
@@ -128,15 +136,23 @@ class Deciding:
         self.decisions += 1
         return decision.worker
 
+    def _tell(self, reason: Reason, was_off: bool, now_s: float) -> None:
+        """Say that least load decides, and why."""
+        said = f" ({self._said})" if reason in ("raised", "contract", "predictor") else ""
+        text = f"least load decides instead of {self.door.text}: {reason}{said}"
+        self.notice("fallback", reason, text, now_s)
+        if self.fallback.is_off and not was_off:
+            self.notice("policy-off", self.door.text, f"{self.door.text} is off until a reload{said}", now_s)
+
     def _ask(self, view: RoutingView, reason: Reason, start: float) -> tuple[RoutingDecision, Reason]:
         if not reason:
             kept = self.door.memory
             try:
                 decision = self.door.answer(view, self.packed)
-            except PolicyError:
-                reason = "contract"
-            except Exception:  # whatever a guest raises; counted, told and in the log
-                reason = "raised"
+            except PolicyError as error:
+                reason, self._said = "contract", str(error)
+            except Exception as error:  # whatever a guest raises; counted, told and in the log
+                reason, self._said = "raised", f"{type(error).__name__}: {error}"
             else:
                 if not self._is_over(view.decision, start):
                     return decision, ""
@@ -179,8 +195,8 @@ class Deciding:
                 packed.projections = self.ahead.project(
                     rows, floats[LOAD], ints[RUNNING], floats[FOREIGN_LOAD]
                 )
-            except Exception:  # a predictor is a guest too
-                reason = "predictor"
+            except Exception as error:  # a predictor is a guest too
+                reason, self._said = "predictor", f"{type(error).__name__}: {error}"
         return self._window(W, now_s), reason
 
     def _window(self, W: int, now_s: float) -> RoutingView:

@@ -84,7 +84,7 @@ class Dispatcher(Requests):
         super().__init__(settings)
         self.deciding = Deciding(
             policy, predictor, rows=self.rows, mirror=self.mirror, prefixes=self.prefixes, waits=self.waits,
-            meters=self.meters, settings=settings, stopwatch=stopwatch, overruns=overruns,
+            meters=self.meters, notice=self.fleet.notice, settings=settings, stopwatch=stopwatch, overruns=overruns,
         )  # fmt: skip
         self.is_draining = False
         self._logged_s = -math.inf

@@ -61,6 +61,7 @@ class Fleet:
         if spec.kv_tokens:
             known.capacity = float(spec.kv_tokens)
         if isinstance(known, Worker):
+            known.most_slots = max(known.most_slots, spec.slots)
             self.mirror.changed(self.mirror.place[spec.name])
             if moved:
                 self.mirror.regroup()
