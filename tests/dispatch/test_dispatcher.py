@@ -130,6 +130,8 @@ def test_the_host_is_told_when_to_come_back_and_only_when_that_changes():
     (wake,) = story.d.handle(ev.Arrived(now_s=5.0, request=1, prompt_tokens=3))
     assert wake == WakeAt(5.0)
     assert story.d.handle(ev.Arrived(now_s=5.0, request=2, prompt_tokens=3)) == []
+    assert story.d.handle(ev.Tick(now_s=5.0))[-1] == WakeAt(65.0)
+    assert story.d.handle(ev.Tick(now_s=6.0)) == [WakeAt(65.0)]  # a tick uses up what was asked for
 
 
 def test_pool_and_tenants_have_limits():

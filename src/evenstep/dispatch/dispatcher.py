@@ -284,7 +284,7 @@ class Dispatcher(Requests):
         self.due |= self.rounds.ripe
 
     def _tick(self, event: ev.Tick) -> None:
-        self.due = False
+        self.due, self._wake_s = False, math.inf  # whatever was asked for has come
         self._look_at_deadlines()
         gather_s = self.settings.gather_ms / 1000
         if self.rounds.ripe or self.rounds.deadline_s(gather_s) <= self.now_s:
