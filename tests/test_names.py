@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 
 import pytest
@@ -165,3 +166,17 @@ def test_a_binding_that_cannot_be_made_is_one_error(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(InputError, match=message):
         names.build("routing", {"name": str(path)})
+
+
+def test_a_file_is_read_anew_in_another_folder_and_after_a_change(tmp_path, monkeypatch):
+    def said() -> int:
+        return names.find("routing", "twice.py:VALUE")
+
+    for folder, value in (("a", 1), ("b", 2)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "twice.py").write_text(f"VALUE = {value}\n")
+        monkeypatch.chdir(tmp_path / folder)
+        assert said() == value
+    (tmp_path / "b" / "twice.py").write_text("VALUE = 3\n")
+    os.utime(tmp_path / "b" / "twice.py", ns=(1, 10**18))
+    assert said() == 3

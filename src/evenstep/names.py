@@ -211,20 +211,26 @@ def _import(module: str, name: str) -> ModuleType:
         raise InputError(name, "module", module, "an importable module", f"{error}.") from error
 
 
-@cache
 def _load_file(place: str) -> ModuleType:
     path = Path(place)
     if not path.is_file():
         raise InputError(place, "file", place, "an existing Python file", "Check the path.")
-    key = f"evenstep_user_{path.stem}"
-    spec = importlib.util.spec_from_file_location(key, path.resolve())
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[key] = module
     try:
-        spec.loader.exec_module(module)
+        return _load_version(path.resolve(), path.stat().st_mtime_ns)
     except (Exception, SystemExit) as error:
         raise InputError(
             place, "file", place, "a Python file that loads", f"{type(error).__name__}: {error}."
         ) from error
+
+
+@cache
+def _load_version(path: Path, changed_ns: int) -> ModuleType:
+    """The module of a file as it was at a time; its name is kept, since compiled kernels are found again by it."""
+    key = f"evenstep_user_{path.stem}"
+    sys.modules.pop(f"{key}_kernel", None)  # that of another file, or of this one before it changed
+    spec = importlib.util.spec_from_file_location(key, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[key] = module
+    spec.loader.exec_module(module)
     return module
