@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 
 import pytest
 from tests.experiments.sweeps import tiny
@@ -52,14 +52,7 @@ def test_a_cluster_that_is_not_there_is_one_clear_error(cluster):
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest):
-        if name == "ray":
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(
         InputError, match=r"executor is 'ray'; expected an installed Ray. Install evenstep\[ray\]"
     ):

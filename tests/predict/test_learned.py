@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 
 import numpy as np
@@ -14,8 +15,12 @@ from evenstep.predict.evaluation import evaluate
 from evenstep.predict.survival import Survival
 from evenstep.request import Trace
 
+HAS_LIGHTGBM = importlib.util.find_spec("lightgbm") is not None
+
 
 def made(**options):
+    if not HAS_LIGHTGBM:
+        pytest.skip("LightGBM is an extra")
     return names.build("predict", {"name": "learned", "refit": 300, "trees": 20, **options})
 
 
