@@ -1,0 +1,171 @@
+"""What a gateway is told: one frozen value, from one YAML file, the environment and flags.
+
+`evenstep.gateway.settling` lays these sources over one another; `checked` sees that the whole is in range.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from evenstep import names
+from evenstep.dispatch.settings import Settings, TenantLimits
+from evenstep.errors import InputError, nearest
+from evenstep.gateway.sections import (
+    Admin,
+    ApiKey,
+    Decisions,
+    Dispatch,
+    Engines,
+    Limits,
+    Listen,
+    Log,
+    RequestClass,
+    Tenant,
+    Traces,
+)
+from evenstep.gateway.worker import DEFAULT_SLOTS, Discovery, Worker
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """All of it.
+
+    Args:
+        listen: where clients come in.
+        admin: where operators come in.
+        workers: engines.
+        discovery: engines that come and go.
+        slots: requests a worker runs at a time that does not say.
+        policy: routing policy, NAME[:key=value,...].
+        predictor: predictor for a policy that looks ahead; empty = what it usually asks.
+        dispatch: how requests wait, are decided on, and are tried again.
+        engines: how engines are spoken to.
+        limits: what a client may do.
+        keys: API keys; none = anybody may ask, as the tenant `anonymous`.
+        tenants: limits by tenant; `*` stands for those not listed.
+        classes: classes of requests.
+        aliases: further names of models and the model whose pool serves each, e.g. of a LoRA adapter and its base.
+        tokenizers: model -> its tokenizer.json, to count prompts exactly before an engine has.
+        session_headers: headers of a client whose value pins its requests together, for policies that look at sessions.
+        decisions: the decision log.
+        log: what is said on stderr.
+        traces: OpenTelemetry.
+    """
+
+    listen: Listen = field(default_factory=Listen)
+    admin: Admin = field(default_factory=Admin)
+    workers: list[Worker] = field(default_factory=list[Worker])
+    discovery: Discovery = field(default_factory=Discovery)
+    slots: int = DEFAULT_SLOTS
+    policy: str = "best"
+    predictor: str = ""
+    dispatch: Dispatch = field(default_factory=Dispatch)
+    engines: Engines = field(default_factory=Engines)
+    limits: Limits = field(default_factory=Limits)
+    keys: list[ApiKey] = field(default_factory=list[ApiKey])
+    tenants: dict[str, Tenant] = field(default_factory=dict[str, Tenant])
+    classes: dict[str, RequestClass] = field(default_factory=dict[str, RequestClass])
+    aliases: dict[str, str] = field(default_factory=dict[str, str])
+    tokenizers: dict[str, str] = field(default_factory=dict[str, str])
+    session_headers: list[str] = field(default_factory=lambda: ["x-session-id"])
+    decisions: Decisions = field(default_factory=Decisions)
+    log: Log = field(default_factory=Log)
+    traces: Traces = field(default_factory=Traces)
+
+    def fleet(self) -> list[Worker]:
+        """Every worker of `workers`, ranks one by one, each with its name and slots.
+
+        Raises:
+            InputError: a URL that is none, two workers of one name.
+        """
+        found: dict[str, Worker] = {}
+        for entry in self.workers:
+            for worker in entry.each():
+                if worker.name in found:
+                    hint = "Give one of them a name."
+                    raise InputError("workers", "name", worker.name, "each worker once", hint)
+                slots = self.slots if worker.slots is None else worker.slots
+                found[worker.name] = dataclasses.replace(worker, slots=slots)
+        return list(found.values())
+
+    def settings(self) -> Settings:
+        """What dispatchers are told.
+
+        Raises:
+            InputError: a value out of range.
+        """
+        tenants = {name: TenantLimits(**dataclasses.asdict(t)) for name, t in self.tenants.items()}
+        return Settings(**dataclasses.asdict(self.dispatch), tenants=tenants)
+
+
+_AT_LEAST: dict[str, float] = {
+    "listen.port": 0, "admin.port": 0, "slots": 1, "engines.connections": 0, "limits.head_bytes": 512,
+    "limits.body_bytes": 1, "limits.body_bytes_per_s": 0, "limits.connections": 1, "limits.buffer_bytes": 4096,
+    "limits.drain_s": 0, "decisions.part_bytes": 0, "decisions.keep": 0, "traces.share": 0,
+}  # fmt: skip
+_AT_MOST: dict[str, float] = {"listen.port": 65535, "admin.port": 65535, "traces.share": 1}
+_ABOVE_ZERO = (
+    "engines.connect_s", "engines.first_byte_s", "engines.silence_s", "engines.answer_s", "engines.idle_s",
+    "engines.scrape_s", "engines.scrape_timeout_s", "limits.head_s", "limits.body_s", "limits.idle_s", "limits.stalled_s",
+)  # fmt: skip
+
+
+def checked(config: GatewayConfig) -> GatewayConfig:
+    """The config, seen to be in range and to fit together; errors have the dotted field, for `settling` to place.
+
+    Raises:
+        InputError: where it is not.
+    """
+    for name, low in _AT_LEAST.items():
+        value, high = _at(config, name), _AT_MOST.get(name, math.inf)
+        if not (math.isfinite(value) and low <= value <= high):
+            text = f"a number >= {low:g}" if high == math.inf else f"a number from {low:g} to {high:g}"
+            raise InputError("config", name, value, text)
+    for name in _ABOVE_ZERO:
+        if not 0 < _at(config, name) < math.inf:
+            raise InputError("config", name, _at(config, name), "a number above 0")
+    for worker in config.fleet():
+        worker.spec(config.slots)
+    config.settings()
+    names.build("routing", names.parse(config.policy))
+    if config.predictor:
+        names.build("predict", names.parse(config.predictor))
+    _check_callers(config)
+    if config.admin.enabled and not config.admin.key and not is_loopback(config.admin.host):
+        hint = "Or listen at a loopback address."
+        raise InputError("config", "admin.key", "missing", f"a key, since {config.admin.host} is open", hint)
+    return config
+
+
+def _check_callers(config: GatewayConfig) -> None:
+    for place, key in enumerate(config.keys):
+        if not key.tenant:
+            raise InputError("config", f"keys[{place}].tenant", key.tenant, "a name")
+        for name in key.classes:
+            if name != "*" and name not in config.classes:
+                hint = nearest(name, config.classes)
+                raise InputError("config", f"keys[{place}].classes", name, "a class of `classes`", hint)
+    for name, kind in config.classes.items():
+        if not 0 < kind.weight < math.inf:
+            raise InputError("config", f"classes.{name}.weight", kind.weight, "a number above 0")
+        for target in ("ttft_s", "tpot_s"):
+            if not 0 <= getattr(kind, target) < math.inf:
+                raise InputError("config", f"classes.{name}.{target}", getattr(kind, target), "a number >= 0")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _at(config: Any, dotted: str) -> Any:
+    for part in dotted.split("."):
+        config = getattr(config, part)
+    return config

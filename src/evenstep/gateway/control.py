@@ -1,0 +1,107 @@
+"""What operation asks of a running gateway: the one door between the data path and everything beside it.
+
+The data path implements `Control` and owns the loop that its methods run on. Admin API, scraping, discovery and signals
+live elsewhere and come in through `Doorway`, which carries each call over to that loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from evenstep.engines.view import EngineSample
+from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.worker import Worker
+
+T = TypeVar("T")
+
+
+class Control(Protocol):
+    """A running gateway. Every method runs on its loop, returns at once and never waits."""
+
+    def config(self) -> GatewayConfig:
+        """What it goes by now."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything measured, as plain numbers.
+
+        Returns:
+            ``models``: model -> `Dispatcher.snapshot()`; ``gateway``: numbers of the data path itself.
+        """
+        ...
+
+    def workers(self) -> list[Worker]:
+        """Every worker it knows, those that leave included."""
+        ...
+
+    def not_ready(self) -> str:
+        """Why it should get no requests yet, or no more; empty when it is ready."""
+        ...
+
+    def add_worker(self, worker: Worker) -> None:
+        """A worker joins, or is described anew.
+
+        Raises:
+            InputError: it cannot; nothing has changed then.
+        """
+        ...
+
+    def remove_worker(self, name: str, drain: bool) -> None:
+        """A worker leaves: what it runs ends there (drain), or goes on elsewhere at once.
+
+        Raises:
+            InputError: there is no such worker.
+        """
+        ...
+
+    def sampled(self, name: str, sample: EngineSample) -> None:
+        """A worker's metrics were read; a worker that left meanwhile is none of anybody's business."""
+        ...
+
+    def scrape_failed(self, name: str) -> None:
+        """They could not be."""
+        ...
+
+    def reload(self, config: GatewayConfig) -> None:
+        """Go by another config from now on: policy, predictor, settings, keys, tenants, classes, workers.
+
+        Raises:
+            InputError: it cannot; nothing has changed then.
+        """
+        ...
+
+    def drain(self) -> None:
+        """Accept nothing new; what is accepted ends."""
+        ...
+
+
+class Doorway:
+    """Calls a gateway from another thread.
+
+    Args:
+        control: the gateway.
+        loop: the loop it runs on.
+    """
+
+    def __init__(self, control: Control, loop: asyncio.AbstractEventLoop) -> None:
+        self.control, self._loop = control, loop
+
+    def tell(self, call: Callable[..., Any], *args: Any) -> None:
+        """Do this on the gateway's loop, whenever it comes to it; nobody waits."""
+        self._loop.call_soon_threadsafe(call, *args)
+
+    def ask(self, call: Callable[..., T], *args: Any) -> Future[T]:
+        """Do this on the gateway's loop and tell what came of it."""
+        answer: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(call(*args))
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return answer

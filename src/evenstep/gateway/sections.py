@@ -1,0 +1,255 @@
+"""The sections of a gateway's config: plain frozen values, one for each key of the file that holds more than one thing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """A certificate to show.
+
+    Args:
+        certificate: PEM file, the chain included.
+        key: PEM file of its key; empty = it is in the certificate's file.
+        client_ca: PEM file of authorities; clients must show a certificate of one of them. Empty = they need none.
+    """
+
+    certificate: str
+    key: str = ""
+    client_ca: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where clients come in.
+
+    Args:
+        host: address to listen at; 0.0.0.0 = every interface.
+        port: port to listen at; 0 = any free one.
+        tls: certificate; without one, plain HTTP.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    tls: Tls | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """Where operators come in: metrics, admin API.
+
+    Args:
+        enabled: whether there is such a port.
+        host: address to listen at.
+        port: port to listen at; 0 = any free one.
+        key: what `Authorization: Bearer` must carry, as env:NAME, file:PATH, sha256:HEX or itself; empty = nothing, which
+            only a loopback address may have.
+        tls: certificate; without one, plain HTTP.
+    """
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int = 8090
+    key: str = ""
+    tls: Tls | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """How engines are spoken to.
+
+    Args:
+        connect_s: longest wait for a connection.
+        first_byte_s: longest wait for the first token of an answer, from the time a request is sent.
+        silence_s: longest silence in mid-stream.
+        answer_s: longest wait for an answer that is no stream, and of a prefill leg.
+        idle_s: how long an unused connection is kept.
+        connections: unused connections kept for each engine.
+        scrape_s: seconds between readings of its metrics.
+        scrape_timeout_s: longest wait for one.
+        ca: PEM file of authorities for https; the system's when left out.
+        verify: whether certificates of engines are checked.
+    """
+
+    connect_s: float = 3.0
+    first_byte_s: float = 120.0
+    silence_s: float = 60.0
+    answer_s: float = 600.0
+    idle_s: float = 60.0
+    connections: int = 512
+    scrape_s: float = 0.5
+    scrape_timeout_s: float = 1.5
+    ca: str = ""
+    verify: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a client may do.
+
+    Args:
+        head_bytes: largest request head.
+        body_bytes: largest request body.
+        head_s: longest time for a whole head.
+        body_s: longest time for a whole body.
+        body_bytes_per_s: slowest body, on average after the first two seconds; 0 = no floor.
+        idle_s: how long a connection without a request is kept.
+        connections: open connections; beyond it a new one is closed at once.
+        buffer_bytes: most that is kept of an answer for a client that reads slowly.
+        stalled_s: longest time in which such a client takes nothing at all.
+        drain_s: longest wait for running requests when the gateway stops.
+    """
+
+    head_bytes: int = 64 * 1024
+    body_bytes: int = 32 * _MIB
+    head_s: float = 10.0
+    body_s: float = 60.0
+    body_bytes_per_s: int = 1024
+    idle_s: float = 75.0
+    connections: int = 20_000
+    buffer_bytes: int = _MIB
+    stalled_s: float = 300.0
+    drain_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """How requests wait, are decided on, and are tried again; fields as `evenstep.dispatch.settings.Settings` has them.
+
+    Args:
+        gather_ms: how long an open round waits for the rest of its barrier group; 0 = decide at once, as the papers do.
+        ttl_s: longest wait in the pool, or for a prefiller.
+        pool_limit: requests that may wait; beyond it they are turned away with 503.
+        stale_s: age of a worker's state from which rounds fall back to least load.
+        budget_ms: longest a policy may take for one decision.
+        good_rounds: rounds without fault after which the policy is asked again.
+        retries: other engines a request is tried on.
+        backoff_s: wait before the first retry, doubled for each further one.
+        backoff_cap_s: longest such wait.
+        breaker_failures: failures in a row after which a worker is ejected.
+        cooldown_s: wait before an ejected worker is probed, doubled after each bad probe.
+        cooldown_cap_s: longest such wait.
+        kv_reserve: KV tokens kept free for the growth of every request a worker has; as measured when left out.
+        bypass_margin: requests a worker may be sent beyond its slots, for a policy with bypass=True.
+        prefix_blocks: prompt blocks remembered for each worker, for policies that look at prefix caches.
+        seed: key of every random draw.
+    """
+
+    gather_ms: float = 2.0
+    ttl_s: float = 60.0
+    pool_limit: int = 4096
+    stale_s: float = 2.0
+    budget_ms: float = 20.0
+    good_rounds: int = 100
+    retries: int = 3
+    backoff_s: float = 0.05
+    backoff_cap_s: float = 1.0
+    breaker_failures: int = 3
+    cooldown_s: float = 1.0
+    cooldown_cap_s: float = 30.0
+    kv_reserve: float | None = None
+    bypass_margin: int = 2
+    prefix_blocks: int = 50_000
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """What one tenant may have at a time; 0 = no limit.
+
+    Args:
+        concurrent: requests that wait or run.
+        waiting: requests that wait.
+        per_s: requests a second, with bursts.
+        burst: requests that may come at once; 0 = as many as in one second, at least 1.
+    """
+
+    concurrent: int = 0
+    waiting: int = 0
+    per_s: float = 0.0
+    burst: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key that clients show as bearer.
+
+    Args:
+        key: the key, as env:NAME, file:PATH, sha256:HEX (of the key) or itself.
+        tenant: who pays; limits are per tenant.
+        classes: classes it may ask for by the header x-evenstep-class; `*` = every one. The first is taken when it asks for
+            none.
+    """
+
+    key: str
+    tenant: str
+    classes: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class RequestClass:
+    """A class of requests; its number for policies is its place in the file, from 1; 0 = no class.
+
+    Args:
+        weight: what a request of it is worth beside others.
+        ttft_s: seconds to the first token that it should keep to; 0 = none.
+        tpot_s: seconds per further token that it should keep to; 0 = none.
+    """
+
+    weight: float = 1.0
+    ttft_s: float = 0.0
+    tpot_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """The decision log.
+
+    Args:
+        path: file; empty = none. JSON lines where the name ends in .jsonl, else msgpack.
+        part_bytes: size from which a new part is begun; 0 = never.
+        keep: parts kept; 0 = all.
+        plain_keys: hash prompts without a salt, so that logs of several gateways can be joined (research).
+        salt: secret of this installation for hashes of prompts, as env:NAME, file:PATH or itself; drawn once and kept
+            in the user's state folder when left out.
+    """
+
+    path: str = ""
+    part_bytes: int = 256 * _MIB
+    keep: int = 0
+    plain_keys: bool = False
+    salt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What the gateway says on stderr.
+
+    Args:
+        format: text, or json lines.
+        level: least severity.
+        access: a line for each request: id, status, tokens, seconds; never text of prompts or answers.
+    """
+
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    access: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """OpenTelemetry: one span a request (`pip install 'evenstep[otel]'`).
+
+    Args:
+        endpoint: OTLP/HTTP collector, e.g. http://127.0.0.1:4318/v1/traces; empty = no traces.
+        share: share of the requests that get a span, where the client's traceparent does not say.
+        service: name of the service.
+    """
+
+    endpoint: str = ""
+    share: float = 1.0
+    service: str = "evenstep"

@@ -1,0 +1,159 @@
+"""Workers as their operator describes them, and where those come from that come and go by themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import urlsplit
+
+from evenstep.dispatch.settings import WorkerSpec
+from evenstep.errors import InputError
+
+#: Slots of a worker whose operator does not say.
+DEFAULT_SLOTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One engine endpoint, or several ranks behind one.
+
+    Args:
+        url: http://host:port or https://host:port, with a path where the engine has one.
+        name: unique name in metrics and logs; host:port when left out, with #rank where there are ranks.
+        group: barrier group: workers with the same text share a barrier; empty = one of its own, or of its ranks together.
+        slots: requests it runs at a time; as in `slots` at the top when left out.
+        kv_tokens: KV capacity in tokens; 0 = as its metrics say, else unlimited.
+        role: decode (it does both where there is no prefiller) or prefill.
+        rank: data-parallel rank that this worker is, behind its URL; none when left out.
+        ranks: this many ranks behind the URL, 0 to ranks - 1, each a worker in one group.
+        engine: what it speaks: vllm, sglang or openai, with options as in vllm:version=0.32.0.
+        models: names it serves; what its /v1/models says when left out.
+        speed: tokens it reads a second beside the others.
+        api_key: what it wants as bearer, as env:NAME, file:PATH or itself.
+        scraped: whether its metrics page is read.
+    """
+
+    url: str
+    name: str = ""
+    group: str = ""
+    slots: int | None = None
+    kv_tokens: int = 0
+    role: Literal["decode", "prefill"] = "decode"
+    rank: int | None = None
+    ranks: int | None = None
+    engine: str = "vllm"
+    models: list[str] = field(default_factory=list[str])
+    speed: float = 1.0
+    api_key: str = ""
+    scraped: bool = True
+
+    def spec(self, slots: int = DEFAULT_SLOTS) -> WorkerSpec:
+        """The worker as a dispatcher knows it.
+
+        Args:
+            slots: for a worker that does not say.
+        """
+        return WorkerSpec(
+            name=self.name, group=self.group, slots=slots if self.slots is None else self.slots,
+            kv_tokens=self.kv_tokens, role=self.role, speed=self.speed, scraped=self.scraped,
+        )  # fmt: skip
+
+    def each(self) -> list[Worker]:
+        """This worker with its name, or each of its ranks.
+
+        Raises:
+            InputError: a URL that is none, or a rank out of range.
+        """
+        where = f"worker {self.name or self.url}"
+        address = _address(self.url, where)
+        if self.ranks is None:
+            if self.rank is not None and self.rank < 0:
+                raise InputError(where, "rank", self.rank, "an integer >= 0")
+            name = self.name or (address if self.rank is None else f"{address}#{self.rank}")
+            return [dataclasses.replace(self, name=name)]
+        if self.rank is not None:
+            raise InputError(where, "ranks", self.ranks, "no ranks beside rank", "Leave one of them out.")
+        if self.ranks < 1:
+            raise InputError(where, "ranks", self.ranks, "an integer >= 1")
+        base = self.name or address
+        return [
+            dataclasses.replace(self, name=f"{base}#{rank}", rank=rank, ranks=None, group=self.group or base)
+            for rank in range(self.ranks)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Dns:
+    """Workers by a DNS name: one for each address it has, looked up again and again.
+
+    Args:
+        name: a host name, or with srv the name of a service record.
+        port: port of the workers; with srv the records say it.
+        srv: ask for service records (_http._tcp.engines.example).
+        every_s: seconds between look-ups.
+        worker: what all of them have in common; its URL gives scheme and path alone.
+    """
+
+    name: str
+    port: int = 8000
+    srv: bool = False
+    every_s: float = 10.0
+    worker: Worker = field(default_factory=lambda: Worker(url="http://"))
+
+
+@dataclass(frozen=True, slots=True)
+class Kubernetes:
+    """Workers by label: one for each ready pod that a selector finds.
+
+    Args:
+        selector: label selector of the pods, e.g. app=vllm,tier=decode.
+        namespace: where they are; that of the gateway's own pod when left out.
+        port: port of the workers.
+        every_s: seconds after which the list is fetched anew, beside the watch.
+        api: URL of the API server, for use outside the cluster; as the pod's environment says when left out.
+        token: bearer for it, as env:NAME, file:PATH or itself; the pod's own when left out.
+        ca: PEM file of its authority; the pod's own when left out.
+        group_label: label whose value is the barrier group of a pod.
+        worker: what all of them have in common; its URL gives scheme and path alone.
+    """
+
+    selector: str
+    namespace: str = ""
+    port: int = 8000
+    every_s: float = 60.0
+    api: str = ""
+    token: str = ""
+    ca: str = ""
+    group_label: str = ""
+    worker: Worker = field(default_factory=lambda: Worker(url="http://"))
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """Workers that come and go by themselves, beside those in `workers`.
+
+    Args:
+        dns: by DNS names.
+        kubernetes: by label selectors.
+    """
+
+    dns: list[Dns] = field(default_factory=list[Dns])
+    kubernetes: list[Kubernetes] = field(default_factory=list[Kubernetes])
+
+
+def _address(url: str, where: str) -> str:
+    """``host:port`` of a URL."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    shape = "http://host:port or https://host:port"
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+        raise InputError(where, "url", url, shape)
+    if parts.query or parts.fragment or parts.username or re.search(r"[\s\x00-\x1f]", url):
+        raise InputError(where, "url", url, shape, "Without user, query or fragment.")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{host}:{port or (443 if parts.scheme == 'https' else 80)}"

@@ -1,0 +1,64 @@
+"""A gateway's config is seen to be in range and to fit together."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from evenstep.dispatch.settings import TenantLimits
+from evenstep.errors import InputError
+from evenstep.gateway.config import GatewayConfig, checked, is_loopback
+from evenstep.gateway.sections import Admin, ApiKey, Dispatch, Limits, Listen, RequestClass, Tenant
+from evenstep.gateway.worker import Worker
+
+
+def test_the_defaults_are_in_range():
+    assert checked(GatewayConfig()) == GatewayConfig()
+
+
+def test_every_worker_gets_the_slots_that_the_config_says_unless_it_says_its_own():
+    config = GatewayConfig(workers=[Worker("http://a:1"), Worker("http://b:1", slots=3)], slots=9)
+    assert [(w.name, w.slots) for w in config.fleet()] == [("a:1", 9), ("b:1", 3)]
+
+
+def test_two_workers_of_one_name_are_refused():
+    with pytest.raises(InputError, match=r"workers: name is 'a:1'; expected each worker once"):
+        checked(GatewayConfig(workers=[Worker("http://a:1"), Worker("http://a:1/")]))
+
+
+def test_dispatchers_are_told_the_limits_of_tenants():
+    config = GatewayConfig(tenants={"a": Tenant(concurrent=3)}, dispatch=Dispatch(gather_ms=0.0))
+    assert config.settings().tenants == {"a": TenantLimits(concurrent=3)}
+    assert config.settings().gather_ms == 0.0
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (GatewayConfig(listen=Listen(port=70000)), "listen.port is 70000; expected a number from 0 to 65535"),
+        (GatewayConfig(limits=Limits(head_s=0.0)), "limits.head_s is 0.0; expected a number above 0"),
+        (GatewayConfig(limits=Limits(body_bytes=0)), "limits.body_bytes is 0; expected a number >= 1"),
+        (GatewayConfig(dispatch=Dispatch(retries=-1)), "retries is -1; expected a number >= 0"),
+        (GatewayConfig(policy="brh"), "name is 'brh'; expected a known policy"),
+        (GatewayConfig(predictor="surival"), "name is 'surival'; expected a known predictor"),
+        (GatewayConfig(admin=Admin(host="0.0.0.0")), "admin.key is 'missing'; expected a key"),
+        (GatewayConfig(keys=[ApiKey("k", "")]), r"keys\[0\].tenant is ''"),
+        (GatewayConfig(keys=[ApiKey("k", "t", ["fast"])]), r"keys\[0\].classes is 'fast'"),
+        (GatewayConfig(classes={"a": RequestClass(weight=0.0)}), "classes.a.weight is 0.0"),
+        (GatewayConfig(tenants={"a": Tenant(per_s=-1.0)}), "per_s is -1.0"),
+        (GatewayConfig(workers=[Worker("http://a:1", slots=0)]), "slots is 0; expected an integer >= 1"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(config, said):
+    with pytest.raises(InputError, match=said):
+        checked(config)
+
+
+def test_an_open_admin_port_needs_a_key_and_a_loopback_one_does_not():
+    open_port = Admin(host="0.0.0.0", key="env:ADMIN_KEY")
+    assert checked(GatewayConfig(admin=open_port)).admin == open_port
+    checked(GatewayConfig(admin=dataclasses.replace(open_port, key="", enabled=False)))
+    assert [is_loopback(h) for h in ("127.0.0.1", "::1", "localhost", "10.0.0.1", "example.org")] == [
+        True, True, True, False, False,
+    ]  # fmt: skip

@@ -1,0 +1,44 @@
+"""Calls from another thread reach a gateway on its own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.gateway.control import Doorway
+
+
+class Asked:
+    """Notes who asked, and on which thread."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int]] = []
+
+    def remove_worker(self, name: str, drain: bool) -> None:
+        self.seen.append((name, threading.get_ident()))
+        if name == "nobody":
+            raise InputError("workers", "name", name, "a known worker")
+
+    def not_ready(self) -> str:
+        return "warming"
+
+
+def test_what_is_asked_runs_on_the_gateways_loop_and_is_answered():
+    async def scenario() -> None:
+        gateway, loop = Asked(), asyncio.get_running_loop()
+        door = Doorway(gateway, loop)  # type: ignore[arg-type]
+        here = threading.get_ident()
+
+        def from_outside() -> str:
+            door.tell(gateway.remove_worker, "a", True)
+            with pytest.raises(InputError, match="nobody"):
+                door.ask(gateway.remove_worker, "nobody", True).result(5)
+            return door.ask(gateway.not_ready).result(5)
+
+        assert await asyncio.to_thread(from_outside) == "warming"
+        assert gateway.seen == [("a", here), ("nobody", here)]
+
+    asyncio.run(scenario())

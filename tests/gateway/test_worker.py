@@ -1,0 +1,65 @@
+"""Workers as their operator describes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.gateway.worker import Worker
+
+
+def test_a_worker_is_called_by_its_address():
+    assert [w.name for w in Worker("http://engine:8100").each()] == ["engine:8100"]
+    assert [w.name for w in Worker("https://engine/base").each()] == ["engine:443"]
+    assert [w.name for w in Worker("http://[::1]:80").each()] == ["[::1]:80"]
+
+
+def test_ranks_behind_one_address_are_workers_of_one_barrier_group():
+    ranks = Worker("http://engine:8100", ranks=3).each()
+    assert [(w.name, w.rank, w.group) for w in ranks] == [
+        ("engine:8100#0", 0, "engine:8100"), ("engine:8100#1", 1, "engine:8100"), ("engine:8100#2", 2, "engine:8100"),
+    ]  # fmt: skip
+    assert {w.ranks for w in ranks} == {None}
+
+
+def test_a_group_that_is_given_holds_for_every_rank():
+    assert {w.group for w in Worker("http://engine:8100", ranks=2, group="a").each()} == {"a"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "engine:8100",
+        "ftp://engine:1",
+        "http://",
+        "http://a:port",
+        "http://a b:1",
+        "http://u@a:1",
+        "http://a:1?x",
+    ],
+)
+def test_an_address_that_is_none_is_refused_by_name(url):
+    with pytest.raises(InputError, match=r"worker .*: url is"):
+        Worker(url).each()
+
+
+def test_rank_and_ranks_exclude_each_other():
+    with pytest.raises(InputError, match="ranks is 2; expected no ranks beside rank"):
+        Worker("http://a:1", rank=0, ranks=2).each()
+    with pytest.raises(InputError, match="ranks is 0"):
+        Worker("http://a:1", ranks=0).each()
+    with pytest.raises(InputError, match="rank is -1"):
+        Worker("http://a:1", rank=-1).each()
+
+
+def test_a_dispatcher_is_told_what_the_operator_said():
+    spec = Worker("http://a:1", name="a", group="g", slots=8, kv_tokens=99, speed=2.0, scraped=False).spec()
+    assert (spec.name, spec.group, spec.slots, spec.kv_tokens, spec.speed, spec.scraped) == (
+        "a",
+        "g",
+        8,
+        99,
+        2.0,
+        False,
+    )
+    assert Worker("http://a:1", name="a").spec(slots=7).slots == 7
