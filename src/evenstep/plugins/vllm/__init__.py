@@ -1,0 +1,27 @@
+"""A guest in vLLM's engine processes: records what every step really held and how long it took.
+
+vLLM finds `register` by the entry point group ``vllm.general_plugins`` once evenstep is installed beside it, and calls it
+in each of its processes. Nothing happens unless ``EVENSTEP_STEPS_FOLDER`` is set.
+
+Source: BalanceRoute App. D.5.
+"""
+
+from __future__ import annotations
+
+
+def register() -> None:
+    """Record steps if the environment asks for it.
+
+    Raises:
+        InputError: the environment is not as it has to be.
+        EngineError: a version of vLLM that is not known here.
+    """
+    import os
+
+    from evenstep.plugins.vllm.settings import recording
+
+    asked = recording(os.environ)
+    if asked is not None:
+        from evenstep.plugins.vllm.recorder import install
+
+        install(asked)

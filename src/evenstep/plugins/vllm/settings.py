@@ -1,0 +1,56 @@
+"""Whether and where an engine records its steps: two variables of its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evenstep.errors import InputError, nearest
+
+FOLDER, RANK = "EVENSTEP_STEPS_FOLDER", "EVENSTEP_STEPS_RANK"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What to record.
+
+    Args:
+        folder: where the files go; made when missing.
+        rank: number of the engine; -1 = as the engine was launched, else the number of its process.
+    """
+
+    folder: Path
+    rank: int = -1
+
+
+def recording(environ: Mapping[str, str]) -> Recording | None:
+    """What the environment asks for; None = nothing.
+
+    Raises:
+        InputError: a rank that is none, or without a folder, or a variable of a like name.
+    """
+    for name in environ:
+        if name.startswith("EVENSTEP_STEPS") and name not in (FOLDER, RANK):
+            raise InputError("environment", "variable", name, "a known one", nearest(name, (FOLDER, RANK)))
+    rank = environ.get(RANK, "")
+    if rank and not rank.isdecimal():
+        raise InputError("environment", RANK, rank, "an integer >= 0")
+    folder = environ.get(FOLDER, "")
+    if not folder:
+        if rank:
+            raise InputError("environment", FOLDER, "missing", "a folder", f"Or unset {RANK}.")
+        return None
+    return Recording(Path(folder), int(rank) if rank else -1)
+
+
+def rank_of(asked: Recording, launched: int, is_parallel: bool, pid: int) -> int:
+    """The engine's number: as the environment says, else as it was launched, else its process.
+
+    Args:
+        launched: data-parallel rank in vLLM's own settings.
+        is_parallel: whether it is one of several; a single engine is rank 0 as well, and says nothing by it.
+    """
+    if asked.rank >= 0:
+        return asked.rank
+    return launched if is_parallel or launched else pid

@@ -1,0 +1,57 @@
+"""The file an engine records its steps in: CSV, one line a step, one file a rank."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from evenstep.errors import InputError
+
+COLUMNS = ("rank", "wave", "step", "start_s", "seconds", "running", "kv_tokens")
+
+
+class StepFile:
+    """Appends steps; a line is in the file when `add` returns, so that a killed engine loses none.
+
+    Args:
+        folder: made when missing.
+        rank: of the engine; the file is ``steps-<rank>.csv``.
+
+    Raises:
+        InputError: the folder cannot be written, or another process writes this rank's file.
+    """
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self.path, self.rank = folder / f"steps-{rank}.csv", rank
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise InputError(
+                "step records", "folder", str(folder), "a folder to write in", f"{error.strerror}."
+            ) from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._file)
+            hint = "Give each engine its own EVENSTEP_STEPS_RANK, or none."
+            raise InputError("step records", "rank", rank, "a rank no other process records", hint) from None
+        if os.fstat(self._file).st_size == 0:
+            self._write(",".join(COLUMNS))
+
+    def add(self, wave: int, step: int, start_s: float, seconds: float, running: int, kv_tokens: int) -> None:
+        """One step.
+
+        Args:
+            wave, step: which one; ranks in lock-step give the same numbers to the same step.
+            start_s: Unix time. seconds: until its tokens were known.
+            running: requests in it. kv_tokens: they held while it ran, its own positions included.
+        """
+        self._write(f"{self.rank},{wave},{step},{start_s:.6f},{seconds:.6f},{running},{kv_tokens}")
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _write(self, line: str) -> None:
+        os.write(self._file, f"{line}\n".encode())

@@ -1,0 +1,95 @@
+"""Recorded steps of a barrier group, read back: the same step of every rank side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.plugins.vllm.step_file import COLUMNS
+from evenstep.request import F8, I8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupSteps:
+    """Steps of G ranks that share a barrier, in order; those in which nothing ran anywhere are left out.
+
+    Args:
+        rank: int64[G], ascending.
+        start_s: float64[K, G], Unix time.
+        seconds: float64[K, G].
+        running: int64[K, G], requests.
+        load: float64[K, G], KV tokens while the step ran.
+        alone: steps that not every rank recorded; they are left out.
+    """
+
+    rank: I8
+    start_s: F8
+    seconds: F8
+    running: I8
+    load: F8
+    alone: int
+
+    def between(self, first_s: float, last_s: float) -> GroupSteps:
+        """Those that begin, on their last rank, within this time."""
+        begins = self.start_s.max(axis=1)
+        kept = (begins >= first_s) & (begins < last_s)
+        return GroupSteps(
+            self.rank, self.start_s[kept], self.seconds[kept], self.running[kept], self.load[kept], self.alone
+        )
+
+
+def read_steps(folder: str | Path) -> GroupSteps:
+    """The step files of one barrier group.
+
+    Args:
+        folder: holds the ``steps-<rank>.csv`` of the group's ranks and no others.
+
+    Raises:
+        InputError: no such files, or one that is not as `StepFile` writes it.
+    """
+    paths = sorted(Path(folder).glob("steps-*.csv"), key=lambda path: (len(path.name), path.name))
+    if not paths:
+        raise InputError(str(folder), "content", "no steps-*.csv", "the step files of a barrier group")
+    tables = [_read(path) for path in paths]
+    keyed = [dict(zip(_keys(table), range(len(table)), strict=True)) for table in tables]
+    shared = [key for key in keyed[0] if all(key in other for other in keyed[1:])]
+    rows = [table[[places[key] for key in shared]] for table, places in zip(tables, keyed, strict=True)]
+    every = np.stack(rows, axis=1)  # [K, G, columns]
+    every = every[every[:, :, COLUMNS.index("running")].sum(axis=1) > 0]
+    alone = len(set[tuple[int, int, int]]().union(*keyed)) - len(shared)
+
+    def column(name: str) -> F8:
+        return np.ascontiguousarray(every[:, :, COLUMNS.index(name)])
+
+    ranks = np.array([table[0, 0] for table in tables]).astype(np.int64)
+    running = column("running").astype(np.int64)
+    return GroupSteps(ranks, column("start_s"), column("seconds"), running, column("kv_tokens"), alone)
+
+
+def _read(path: Path) -> F8:
+    """float64[K, columns] of one file."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if not lines or lines[0] != ",".join(COLUMNS):
+        raise InputError(f"{path} line 1", "header", lines[0] if lines else "", f"'{','.join(COLUMNS)}'")
+    table = np.empty((len(lines) - 1, len(COLUMNS)))
+    for number, line in enumerate(lines[1:]):
+        try:
+            table[number] = [float(value) for value in line.split(",")]
+        except ValueError:
+            raise InputError(f"{path} line {number + 2}", "line", line, f"{len(COLUMNS)} numbers") from None
+    if not len(table):
+        raise InputError(str(path), "steps", 0, "at least one")
+    return table
+
+
+def _keys(table: F8) -> list[tuple[int, int, int]]:
+    """Which step each line is: the engine's life (it counts anew after a restart), the wave, the step."""
+    life, last, found = 0, (-1, -1), list[tuple[int, int, int]]()
+    for wave, step in table[:, 1:3].astype(np.int64).tolist():
+        life += (wave, step) <= last
+        last = (wave, step)
+        found.append((life, wave, step))
+    return found

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.plugins.vllm.step_file import StepFile
+
+
+def test_each_step_is_a_line_that_is_there_at_once(tmp_path):
+    file = StepFile(tmp_path / "new", 3)
+    file.add(0, 7, 1000.25, 0.0421, 2, 350)
+    text = (tmp_path / "new" / "steps-3.csv").read_text()
+    assert text == "rank,wave,step,start_s,seconds,running,kv_tokens\n3,0,7,1000.250000,0.042100,2,350\n"
+    file.close()
+
+
+def test_a_restarted_engine_goes_on_in_its_file(tmp_path):
+    for step in range(2):
+        file = StepFile(tmp_path, 0)
+        file.add(0, step, 1.0, 0.5, 1, 10)
+        file.close()
+    assert [line[:5] for line in (tmp_path / "steps-0.csv").read_text().splitlines()] == [
+        "rank,",
+        "0,0,0",
+        "0,0,1",
+    ]
+
+
+def test_two_engines_of_one_rank_are_refused(tmp_path):
+    first = StepFile(tmp_path, 0)
+    with pytest.raises(InputError, match="rank is 0; expected a rank no other process records"):
+        StepFile(tmp_path, 0)
+    first.close()
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "a").write_text("")
+    with pytest.raises(InputError, match="expected a folder to write in"):
+        StepFile(tmp_path / "a", 0)
