@@ -16,6 +16,7 @@ from evenstep.experiments.leaderboard_page import page
 from evenstep.experiments.leaderboard_picture import picture
 from evenstep.experiments.leaderboard_table import read_table
 from evenstep.experiments.settings import CompareSettings, SimulateSettings
+from evenstep.gateway.config import GatewayConfig
 from evenstep.workload import yaml_schema
 
 HERE = Path(__file__).parent / "reference"
@@ -38,6 +39,7 @@ def pages() -> dict[Path, str]:
         HERE / "schemas" / "compare.json": _json(schema(CompareSettings, "evenstep compare settings")),
         HERE / "schemas" / "leaderboard.json": _json(leaderboard_file.schema()),
         HERE / "schemas" / "emulate.json": _json(schema(EmulatorSettings, "evenstep emulate settings")),
+        HERE / "schemas" / "gateway.json": _json(schema(GatewayConfig, "evenstep serve settings")),
         HERE / "schemas" / "simulate.json": _json(schema(SimulateSettings, "evenstep simulate settings")),
         HERE / "schemas" / "sweep.json": _json(sweep_file.schema()),
         HERE / "schemas" / "workload.json": _json(yaml_schema.schema()),

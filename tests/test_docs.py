@@ -74,6 +74,14 @@ def test_generated_pages_are_what_the_code_says():
 SETTINGS = [("compare", "compare.yaml"), ("compare", "fleet.yaml"), ("simulate", "simulate.yaml")]
 
 
+def test_the_example_of_a_gateway_fits_its_schema_and_is_taken(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT / "examples")
+    published = json.loads((DOCS / "reference" / "schemas" / "gateway.json").read_text())
+    jsonschema.validate({"version": 1, **read_yaml("gateway.yaml").values}, published)
+    assert main(["config", "print", "--config", "gateway.yaml"]) == 0
+    assert "gateway.yaml line" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("schema", "example"), SETTINGS)
 def test_an_example_of_settings_fits_its_schema_and_runs(schema, example, capsys, monkeypatch):
     monkeypatch.chdir(ROOT / "examples")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
+from evenstep.config import convert
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.errors import InputError
 
@@ -157,3 +158,35 @@ def _address(url: str, where: str) -> str:
         raise InputError(where, "url", url, shape, "Without user, query or fragment.")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{host}:{port or (443 if parts.scheme == 'https' else 80)}"
+
+
+def worker_of(text: str, where: str) -> Worker:
+    """A worker from ``URL[,key=value,...]``, as flags and the environment write it.
+
+    Raises:
+        InputError: an unknown key, or a value that does not fit.
+    """
+    url, *options = text.split(",")
+    given: dict[str, str] = {"url": url}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals or not key:
+            raise InputError(where, "worker", text, "URL[,key=value,...]")
+        given[key.strip()] = value.strip()
+    return convert(given, Worker, where, text=True)
+
+
+def group_of(text: str, where: str) -> list[Worker]:
+    """Workers that share a barrier, from ``URL,URL,...[,key=value,...]``; the options hold for each.
+
+    Raises:
+        InputError: no URL, an unknown key, or a value that does not fit.
+    """
+    parts = text.split(",")
+    urls = [part for part in parts if "://" in part.partition("=")[0]]
+    options = [part for part in parts if part not in urls]
+    if not urls:
+        raise InputError(where, "group", text, "URL,URL,...[,key=value,...]")
+    workers = [worker_of(",".join([url, *options]), where) for url in urls]
+    name = workers[0].group or _address(urls[0], where)
+    return [dataclasses.replace(worker, group=name) for worker in workers]

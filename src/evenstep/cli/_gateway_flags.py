@@ -1,0 +1,102 @@
+"""The flags of a gateway: what `serve` is given and `config print` explains."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from evenstep.errors import InputError
+
+if TYPE_CHECKING:
+    from evenstep.gateway.settling import Given, Sources
+
+#: flag -> (setting, what its value looks like, help). Every other setting is reached by --set.
+_FLAGS = {
+    "--host": ("listen.host", "ADDRESS", "address to listen at (default 127.0.0.1; 0.0.0.0 = every interface)"),
+    "--port": ("listen.port", "N", "port to listen at; 0 = any free one (default 8000)"),
+    "--policy": ("policy", "NAME[:KEY=VALUE,...]", "routing policy (default best)"),
+    "--predictor": ("predictor", "NAME[:KEY=VALUE,...]", "predictor for a policy that looks ahead"),
+    "--slots": ("slots", "N", "requests a worker runs at a time (default 256)"),
+    "--admin-host": ("admin.host", "ADDRESS", "address of metrics and admin API (default 127.0.0.1)"),
+    "--admin-port": ("admin.port", "N", "their port; 0 = any free one (default 8090)"),
+    "--log-decisions": ("decisions.path", "FILE", "write a decision log, for evenstep replay and compare"),
+}  # fmt: skip
+_WORKERS = {
+    "--worker": "an engine; options are those of a worker in the file, e.g. slots=72,ranks=8",
+    "--prefill": "an engine that only prefills",
+    "--decode": "an engine that decodes what they prefilled",
+}
+
+
+def add_gateway_flags(parser: argparse.ArgumentParser) -> None:
+    """Add them; a flag that is not given leaves no attribute behind."""
+    for flag, (_, metavar, text) in _FLAGS.items():
+        parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text)
+    for flag, text in _WORKERS.items():
+        parser.add_argument(
+            flag, default=[], action="append", metavar="URL[,KEY=VALUE,...]",
+            help=f"{text}; may be given many times",
+        )  # fmt: skip
+    parser.add_argument(
+        "--group", default=[], action="append", metavar="URL,URL[,KEY=VALUE,...]",
+        help="engines that share a barrier; may be given many times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--plain-keys", action="store_true", default=argparse.SUPPRESS,
+        help="hash prompts in the decision log without this installation's salt",
+    )  # fmt: skip
+    parser.add_argument(
+        "--set", default=[], action="append", metavar="SETTING=VALUE",
+        help="any setting of the file, e.g. limits.body_bytes=1000000; may be given many times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--config", metavar="FILE", default="", help="YAML file; flags and environment win over it"
+    )
+
+
+def sources_of(args: argparse.Namespace) -> Sources:
+    """File, environment and flags of a command line, to be read now and at every reload.
+
+    Raises:
+        InputError: a flag's value that is not of its form.
+    """
+    from evenstep.gateway.settling import Given, Sources
+
+    flags: dict[str, Given] = {}
+    for text in args.set:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError("command line", "--set", text, "SETTING=VALUE")
+        flags[name.strip()] = Given("command line --set", value)
+    for flag, (name, _, _) in _FLAGS.items():
+        attribute = flag[2:].replace("-", "_")
+        if hasattr(args, attribute):
+            flags[name] = Given(f"command line {flag}", getattr(args, attribute))
+    if hasattr(args, "plain_keys"):
+        flags["decisions.plain_keys"] = Given("command line --plain-keys", True)
+    workers = _workers(args)
+    if workers:
+        flags["workers"] = workers
+    return Sources(file=args.config, environment=dict(os.environ), flags=flags)
+
+
+def _workers(args: argparse.Namespace) -> Given | None:
+    """Every engine that the command line names."""
+    import dataclasses
+
+    from evenstep.gateway.settling import Given
+    from evenstep.gateway.worker import Worker, group_of, worker_of
+
+    found: list[Worker] = [worker_of(text, "command line --worker") for text in args.worker]
+    for text in args.group:
+        found += group_of(text, "command line --group")
+    for flag, texts in (("prefill", args.prefill), ("decode", args.decode)):
+        for text in texts:
+            worker = worker_of(text, f"command line --{flag}")
+            found.append(dataclasses.replace(worker, role=flag))
+    if args.prefill and not args.decode:
+        raise InputError("command line", "--decode", "missing", "an engine that decodes", "Beside --prefill.")
+    given = [flag for flag in ("worker", "group", "prefill", "decode") if getattr(args, flag)]
+    names = " ".join(f"--{flag}" for flag in given)
+    return Given(f"command line {names}", found) if found else None

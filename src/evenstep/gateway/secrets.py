@@ -1,0 +1,55 @@
+"""Secrets that a config refers to: in a variable, in a file, as a hash, or written out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from evenstep.errors import InputError
+
+_HASH = "sha256:"
+
+
+def read_secret(text: str, where: str, field: str) -> str:
+    """What ``env:NAME`` or ``file:PATH`` stands for, or the text itself; white space round it is no part of it.
+
+    Raises:
+        InputError: no such variable or file, or nothing in it.
+    """
+    kind, colon, name = text.partition(":")
+    if colon and kind == "env":
+        found = os.environ.get(name, "").strip()
+        if not found:
+            raise InputError(where, field, text, "a variable that is set")
+        return found
+    if colon and kind == "file":
+        try:
+            found = Path(name).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            said = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            raise InputError(where, field, text, "a readable file", f"{said}.") from None
+        if not found:
+            raise InputError(where, field, text, "a file that is not empty")
+        return found
+    return text
+
+
+def digest_of(text: str, where: str, field: str) -> bytes:
+    """SHA-256 of a key that clients are to show; ``sha256:HEX`` is that already.
+
+    Raises:
+        InputError: see `read_secret`; and no 64 hexadecimal digits.
+    """
+    if text.startswith(_HASH):
+        digits = text.removeprefix(_HASH)
+        if not re.fullmatch(r"[0-9a-fA-F]{64}", digits):
+            raise InputError(where, field, "sha256:...", "64 hexadecimal digits behind sha256:")
+        return bytes.fromhex(digits)
+    return hashlib.sha256(read_secret(text, where, field).encode()).digest()
+
+
+def covered(text: str) -> str:
+    """What may be shown of a secret: where it lies, never itself."""
+    return text if not text or text.startswith(("env:", "file:")) else "(hidden)"

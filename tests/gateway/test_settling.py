@@ -1,0 +1,115 @@
+"""Defaults, file, environment and flags are laid over one another, and each value knows where it came from."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.sections import Tls
+from evenstep.gateway.settling import Given, Sources, leaves, value_at, variable_of
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text: str) -> str:
+        path = tmp_path / "gateway.yaml"
+        path.write_text(f"version: 1\n{text}")
+        return str(path)
+
+    return write
+
+
+def test_flags_win_over_the_environment_over_the_file_over_defaults(file):
+    found = Sources(
+        file=file("listen: {host: 0.0.0.0, port: 1}\nslots: 3\npolicy: br-0\n"),
+        environment={"EVENSTEP_LISTEN_PORT": "2", "EVENSTEP_SLOTS": "4"},
+        flags={"slots": Given("command line --slots", "5")},
+    ).settled()
+    assert (found.value.listen.host, found.value.listen.port, found.value.slots) == ("0.0.0.0", 2, 5)
+    assert found.value.policy == "br-0"
+    assert found.origin["listen.port"] == "environment EVENSTEP_LISTEN_PORT"
+    assert found.origin["slots"] == "command line --slots"
+    assert found.origin["policy"].endswith("gateway.yaml line 4")
+    assert found.origin["predictor"] == "default"
+
+
+def test_every_setting_has_an_origin_and_a_variable_of_its_own():
+    found = Sources().settled()
+    known = [name for name, _ in leaves(GatewayConfig)]
+    assert list(found.origin) == known
+    assert set(found.origin.values()) == {"default"}
+    assert len({variable_of(name) for name in known}) == len(known)
+    assert found.value == GatewayConfig()
+    assert value_at(found.value, "listen.tls.certificate") is None
+
+
+def test_text_becomes_what_its_setting_is():
+    environment = {
+        "EVENSTEP_WORKERS": "http://a:1,slots=3 http://b:1", "EVENSTEP_ADMIN_ENABLED": "false",
+        "EVENSTEP_DISPATCH_KV_RESERVE": "none", "EVENSTEP_SESSION_HEADERS": "x-a, x-b",
+        "EVENSTEP_TENANTS": '{"a": {"per_s": 2}}', "EVENSTEP_LOG_FORMAT": "json",
+    }  # fmt: skip
+    config = Sources(environment=environment).settled().value
+    assert [(w.url, w.slots) for w in config.workers] == [("http://a:1", 3), ("http://b:1", None)]
+    assert not config.admin.enabled and config.dispatch.kv_reserve is None
+    assert config.session_headers == ["x-a", "x-b"]
+    assert config.tenants["a"].per_s == 2.0 and config.log.format == "json"
+
+
+def test_a_section_that_may_be_absent_is_replaced_as_a_whole_or_leaf_by_leaf(file):
+    text = "listen: {tls: {certificate: a.pem, key: a.key}}\n"
+    found = Sources(file=file(text), environment={"EVENSTEP_LISTEN_TLS_KEY": "b.key"}).settled()
+    assert found.value.listen.tls == Tls("a.pem", "b.key")
+    assert found.origin["listen.tls.certificate"].endswith("line 2")
+    assert Sources(file=file("listen: {tls: null}\n")).settled().value.listen.tls is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("limit: {}\n", r"line 2: key is 'limit'; expected a known key. Did you mean limits"),
+        ("limits:\n  body_byte: 3\n", r"line 3: key is 'limits.body_byte'.*body_bytes"),
+        ("workers:\n  - {url: 'http://a:1', slot: 3}\n", r"line 3: key is 'workers\[0\].slot'.*slots"),
+        ("tenants:\n  a: {per_sec: 3}\n", r"line 3: key is 'tenants.a.per_sec'.*per_s"),
+        ("slots: many\n", r"line 2: slots is 'many'; expected an integer"),
+        ("limits: {body_s: 0}\n", r"line 2: limits.body_s is 0.0; expected a number above 0"),
+        ("keys: [{key: k}]\n", r"keys\[0\].tenant is 'missing'"),
+        ("dispatch:\n  retries: -1\n", r"line 3: dispatch.retries is -1; expected a number >= 0"),
+        ("keys: [{key: k, tenant: t, classes: [x]}]\n", r"line 2: keys\[0\].classes is 'x'"),
+        ("policy: brh\n", "'brh'; expected a known policy. Did you mean br-h"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_line_and_the_nearest_name(file, text, said):
+    with pytest.raises(InputError, match=said):
+        Sources(file=file(text)).settled()
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"EVENSTEP_LIMITS_BODYBYTES": "3"}, "EVENSTEP_LIMITS_BODYBYTES.*Did you mean EVENSTEP_LIMITS_BODY_BYTES"),
+        ({"EVENSTEP_SLOTS": "x"}, "environment EVENSTEP_SLOTS: slots is 'x'; expected an integer"),
+        ({"EVENSTEP_LOG_FORMAT": "yaml"}, "expected one of text, json"),
+        ({"EVENSTEP_TENANTS": "{"}, "tenants is '{'; expected JSON that fits"),
+        ({"EVENSTEP_LISTEN_PORT": "70000"}, "environment EVENSTEP_LISTEN_PORT: listen.port is 70000"),
+        ({"EVENSTEP_WORKERS": "http://a:1,slot=3"}, "key is 'slot'.*slots"),
+    ],
+)  # fmt: skip
+def test_a_bad_variable_is_refused_by_name(environment, said):
+    with pytest.raises(InputError, match=said):
+        Sources(environment=environment).settled()
+
+
+def test_a_flag_that_sets_nothing_known_offers_the_nearest():
+    with pytest.raises(InputError, match=r"command line --set: setting is 'slot'.*slots"):
+        Sources(flags={"slot": Given("command line --set", "3")}).settled()
+
+
+def test_what_kubernetes_says_of_a_service_called_evenstep_admin_is_no_setting():
+    environment = {
+        "EVENSTEP_ADMIN_PORT": "tcp://10.0.0.1:8090", "EVENSTEP_ADMIN_SERVICE_HOST": "10.0.0.1",
+        "EVENSTEP_ADMIN_SERVICE_PORT": "8090", "EVENSTEP_ADMIN_PORT_8090_TCP_ADDR": "10.0.0.1",
+        "EVENSTEP_PLAIN": "1",
+    }  # fmt: skip
+    assert Sources(environment=environment).settled().value == GatewayConfig()

@@ -1,0 +1,39 @@
+"""A config is shown with origins and without secrets."""
+
+from __future__ import annotations
+
+import json
+
+from evenstep.gateway.settling import Given, Sources
+from evenstep.gateway.showing import as_json, as_text
+
+SOURCES = Sources(
+    environment={"EVENSTEP_ADMIN_KEY": "sk-admin"},
+    flags={
+        "workers": Given("command line --worker", "http://a:1,api_key=sk-engine http://b:1"),
+        "keys": Given(
+            "command line --set", '[{"key": "sk-client", "tenant": "t"}, {"key": "env:K", "tenant": "u"}]'
+        ),
+        "decisions.salt": Given("command line --set", "sk-salt"),
+        "listen.tls.certificate": Given("command line --set", "server.pem"),
+        "listen.tls.key": Given("command line --set", "server.key"),
+    },
+)
+
+
+def test_no_secret_is_ever_shown_and_its_place_is():
+    for text in (as_text(SOURCES.settled()), as_json(SOURCES.settled())):
+        assert "sk-" not in text
+        assert "env:K" in text and "(hidden)" in text
+        assert "server.key" in text
+
+
+def test_every_setting_is_shown_with_its_origin():
+    settled = SOURCES.settled()
+    rows = {row["setting"]: row for row in json.loads(as_json(settled))}
+    assert list(rows) == list(settled.origin)
+    assert rows["admin.key"]["origin"] == "environment EVENSTEP_ADMIN_KEY"
+    assert [w["url"] for w in rows["workers"]["value"]] == ["http://a:1", "http://b:1"]
+    lines = as_text(settled).splitlines()
+    assert any(line.startswith("workers[1] ") and line.endswith("command line --worker") for line in lines)
+    assert any(line.split() == ["policy", "best", "default"] for line in lines)
