@@ -1,0 +1,106 @@
+"""Who asks: from a client's key to its tenant and the classes it may ask for; and what its headers say beside."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evenstep.engines.refusals import Refusal, unauthorized
+from evenstep.errors import InputError
+from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.secrets import digest_of
+
+#: Who pays where there are no keys.
+ANONYMOUS = "anonymous"
+CLASS_HEADER = "x-evenstep-class"
+EXPECTED_HEADER = "x-evenstep-expected-tokens"
+#: Groups the calls of one agent's task, as a session does.
+TASK_HEADER = "x-evenstep-task"
+_MOST_EXPECTED = 1 << 31
+_FRONT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request.
+
+    Args:
+        tenant: who pays.
+        classes: names of classes it may ask for -> their numbers.
+        default_class: number of the class it gets when it asks for none.
+    """
+
+    tenant: str
+    classes: Mapping[str, int]
+    default_class: int = 0
+
+
+class Callers:
+    """Everybody who may ask. Made anew at every reload.
+
+    Args:
+        config: keys and classes.
+
+    Raises:
+        InputError: a key that cannot be read, or is there twice.
+    """
+
+    def __init__(self, config: GatewayConfig) -> None:
+        numbers = {name: number for number, name in enumerate(config.classes, start=1)}
+        self.class_names = ("", *numbers)
+        self._anybody = Caller(ANONYMOUS, numbers)
+        self._keys: dict[bytes, tuple[bytes, Caller]] = {}  # by the front of the key's hash
+        for place, key in enumerate(config.keys):
+            digest = digest_of(key.key, f"keys[{place}]", "key")
+            if digest[:_FRONT] in self._keys:
+                raise InputError(f"keys[{place}]", "key", f"(of {key.tenant})", "each key once")
+            allowed = numbers if "*" in key.classes else {name: numbers[name] for name in key.classes}
+            first = next((numbers[name] for name in key.classes[:1] if name != "*"), 0)
+            self._keys[digest[:_FRONT]] = digest, Caller(key.tenant, allowed, first)
+
+    def find(self, authorization: bytes) -> Caller | Refusal:
+        """The caller of a request, or why it is turned away.
+
+        The key is hashed before anything is looked up, and hashes are compared in constant time: how long it takes tells
+        nothing about how near a wrong key came to a right one.
+
+        Args:
+            authorization: the header's value; empty where there is none.
+        """
+        if not self._keys:
+            return self._anybody
+        scheme, _, key = authorization.partition(b" ")
+        if scheme.lower() != b"bearer":
+            return unauthorized()
+        digest = hashlib.sha256(key.strip()).digest()
+        found = self._keys.get(digest[:_FRONT])
+        return found[1] if found and hmac.compare_digest(found[0], digest) else unauthorized()
+
+
+def class_of(caller: Caller, name: str) -> int | Refusal:
+    """Number of the class a request is of.
+
+    Args:
+        caller: who sent it.
+        name: what its header asks for; empty = nothing.
+    """
+    if not name:
+        return caller.default_class
+    number = caller.classes.get(name)
+    if number is None:
+        message = f"The header {CLASS_HEADER} asks for a class that this key may not ask for."
+        return Refusal(403, "invalid_request_error", message, "class_not_allowed", CLASS_HEADER)
+    return number
+
+
+def expected_tokens(value: str) -> int | Refusal:
+    """Output tokens a client expects; 0 where its header is empty."""
+    if not value:
+        return 0
+    number = int(value) if value.isascii() and value.isdecimal() and len(value) < 11 else 0
+    if not 0 < number < _MOST_EXPECTED:
+        message = f"The header {EXPECTED_HEADER} is not a whole number above 0."
+        return Refusal(400, "invalid_request_error", message, "bad_header", EXPECTED_HEADER)
+    return number

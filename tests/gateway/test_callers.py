@@ -1,0 +1,55 @@
+"""From a client's key to its tenant and classes."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenstep.engines.refusals import Refusal
+from evenstep.errors import InputError
+from evenstep.gateway.callers import Caller, Callers, class_of, expected_tokens
+from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.sections import ApiKey, RequestClass
+
+CLASSES = {"fast": RequestClass(), "slow": RequestClass()}
+
+
+def test_without_keys_anybody_may_ask_for_every_class():
+    caller = Callers(GatewayConfig(classes=CLASSES)).find(b"")
+    assert isinstance(caller, Caller)
+    assert (caller.tenant, class_of(caller, ""), class_of(caller, "slow")) == ("anonymous", 0, 2)
+
+
+def test_a_key_stands_for_its_tenant_and_its_classes():
+    callers = Callers(
+        GatewayConfig(keys=[ApiKey("one", "a", ["slow"]), ApiKey("two", "b", ["*"])], classes=CLASSES)
+    )
+    first, second = callers.find(b"Bearer one"), callers.find(b"bearer  two")
+    assert isinstance(first, Caller) and isinstance(second, Caller)
+    assert (first.tenant, class_of(first, ""), class_of(first, "slow")) == ("a", 2, 2)
+    assert (second.tenant, class_of(second, ""), class_of(second, "fast")) == ("b", 0, 1)
+    refused = class_of(first, "fast")
+    assert isinstance(refused, Refusal) and refused.status == 403 and b"fast" not in refused.body()
+    assert callers.class_names == ("", "fast", "slow")
+
+
+@pytest.mark.parametrize(
+    "authorization", [b"", b"Bearer", b"Bearer ", b"Bearer onee", b"Bearer on", b"Basic one", b"one"]
+)
+def test_every_other_key_is_refused_as_openai_does(authorization):
+    found = Callers(GatewayConfig(keys=[ApiKey("one", "a")])).find(authorization)
+    assert isinstance(found, Refusal)
+    assert (found.status, found.code) == (401, "invalid_api_key")
+    assert b"one" not in found.body()
+
+
+def test_a_key_belongs_to_one_tenant():
+    with pytest.raises(InputError, match=r"keys\[1\]: key is '\(of b\)'; expected each key once") as caught:
+        Callers(GatewayConfig(keys=[ApiKey("secret", "a"), ApiKey("secret", "b")]))
+    assert "secret" not in str(caught.value)
+
+
+def test_expected_tokens_are_a_whole_number_or_refused():
+    assert [expected_tokens(text) for text in ("", "1", "300")] == [0, 1, 300]
+    for text in ("0", "-1", "+1", "1.5", "x", "1e3", "²", "99999999999"):
+        refused = expected_tokens(text)
+        assert isinstance(refused, Refusal) and refused.status == 400
