@@ -42,7 +42,7 @@ class Control(Protocol):
         ...
 
     def add_worker(self, worker: Worker) -> None:
-        """A worker joins, or is described anew.
+        """A worker joins, or is described anew: one of the name that is there already, also one that was to leave.
 
         Raises:
             InputError: it cannot; nothing has changed then.
@@ -66,7 +66,9 @@ class Control(Protocol):
         ...
 
     def reload(self, config: GatewayConfig) -> None:
-        """Go by another config from now on: policy, predictor, settings, keys, tenants, classes, workers.
+        """Go by another config from now on, all of it but its workers, which come and go by the two methods above.
+
+        What cannot change while it runs (addresses, TLS files, decision log) stays as it was.
 
         Raises:
             InputError: it cannot; nothing has changed then.
