@@ -1,0 +1,54 @@
+"""Requests of a class keep to its targets, or do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenstep.gateway.classes import Attainment
+from evenstep.gateway.ended import Ended, Outcome
+from evenstep.gateway.sections import RequestClass
+
+CLASSES = {"fast": RequestClass(weight=3.0, ttft_s=1.0, tpot_s=0.1), "any": RequestClass()}
+
+
+def one(
+    number: int, ttft_s: float = 0.5, tpot_s: float = 0.05, tokens: int = 11, outcome: Outcome = "complete"
+) -> Ended:
+    return Ended(
+        "r", outcome, 200, request_class=number, output_tokens=tokens, arrived_s=0.0, first_s=ttft_s,
+        ended_s=ttft_s + tpot_s * (tokens - 1),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("request_", "name", "met"),
+    [
+        (one(1), "fast", True), (one(1, ttft_s=1.5), "fast", False), (one(1, tpot_s=0.2), "fast", False),
+        (one(1, tokens=1), "fast", True), (one(1, outcome="error"), "fast", False),
+        (one(1, ttft_s=float("nan")), "fast", False), (one(2, ttft_s=99.0), "any", True),
+        (one(2, outcome="error"), "any", False),
+    ],
+)  # fmt: skip
+def test_a_request_is_counted_by_whether_it_kept_to_its_targets(request_, name, met):
+    found = Attainment(CLASSES)
+    found.ended(request_)
+    assert found.counted == {(name, met): 1}
+
+
+def test_a_client_that_leaves_and_a_request_without_class_are_not_counted():
+    found = Attainment(CLASSES)
+    for request in (one(0), one(3), one(1, outcome="cancelled")):
+        found.ended(request)
+    assert not found.counted and found.weighted_share() == 1.0 and found.shares() == {}
+
+
+def test_shares_weigh_each_request_by_its_class():
+    found = Attainment(CLASSES)
+    for request in (one(1), one(1, ttft_s=9.0), one(2), one(2)):
+        found.ended(request)
+    assert found.shares() == {"fast": 0.5, "any": 1.0}
+    assert found.weighted_share() == pytest.approx((3 + 1 + 1) / (3 + 3 + 1 + 1))
+    found.reload({"fast": RequestClass(weight=1.0)})
+    assert found.weights() == {"fast": 1.0}
+    found.ended(one(1, ttft_s=9.0))
+    assert found.counted["fast", True] == 2

@@ -1,0 +1,79 @@
+"""Records become lines, and nobody waits for a slow terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import threading
+
+from evenstep.gateway.ended import Ended
+from evenstep.gateway.logs import access, fields, logging_to
+from evenstep.gateway.sections import Log
+
+LOG = logging.getLogger("evenstep.gateway")
+
+
+def test_json_lines_hold_the_message_and_its_fields():
+    out = io.StringIO()
+    with logging_to(Log(format="json"), out):
+        LOG.warning("worker %s", "left", extra=fields(worker='a "b"', age_s=1.23456789, never=float("nan")))
+    (line,) = out.getvalue().splitlines()
+    found = json.loads(line)
+    assert found["time"].endswith("Z") and found.pop("time")
+    assert found == {
+        "level": "warning", "logger": "evenstep.gateway", "message": "worker left", "worker": 'a "b"', "age_s": 1.234568,
+    }  # fmt: skip
+
+
+def test_text_is_one_line_a_record_whatever_it_holds():
+    out = io.StringIO()
+    with logging_to(Log(), out):
+        LOG.info("two\nlines", extra=fields(who="a b", at="x\ny"))
+    (line,) = out.getvalue().splitlines()
+    assert line.endswith('info    two lines who="a b" at="x\\ny"')
+
+
+def test_a_level_holds_until_it_is_changed():
+    out = io.StringIO()
+    with logging_to(Log(level="error"), out) as logs:
+        LOG.info("one")
+        logs.reload(Log(level="debug", format="json"))
+        LOG.debug("two")
+    assert "one" not in out.getvalue() and '"two"' in out.getvalue()
+
+
+def test_a_traceback_follows_its_line():
+    for form in ("json", "text"):
+        out = io.StringIO()
+        with logging_to(Log(format=form), out):
+            try:
+                raise ValueError("of ours")
+            except ValueError:
+                LOG.exception("bug")
+        assert "ValueError: of ours" in out.getvalue()
+
+
+def test_a_request_that_is_over_is_one_line_without_text():
+    out = io.StringIO()
+    one = Ended("r1", "complete", 200, model="m", tenant="t", worker="w", output_tokens=3, arrived_s=1.0, sent_s=1.5,
+                first_s=2.0, ended_s=3.0)  # fmt: skip
+    with logging_to(Log(format="json"), out):
+        access(one)
+    found = json.loads(out.getvalue())
+    assert (found["request_id"], found["wait_s"], found["ttft_s"], found["seconds"]) == ("r1", 0.5, 1.0, 2.0)
+    assert not {"prompt", "text", "body", "key"} & set(found)
+
+
+def test_a_stream_that_takes_nothing_loses_lines_and_holds_nobody_up(monkeypatch):
+    monkeypatch.setattr("evenstep.gateway.logs._WAITING", 3)
+    gate, out = threading.Event(), io.StringIO()
+    write = out.write
+    out.write = lambda text: (gate.wait(10), write(text))[1]  # type: ignore[method-assign]
+    with logging_to(Log(), out) as logs:
+        for number in range(10):
+            LOG.info("line %d", number)
+        lost = logs.dropped
+        gate.set()
+    assert lost >= 6
+    assert len(out.getvalue().splitlines()) == 10 - lost
