@@ -17,6 +17,7 @@ from evenstep.experiments.leaderboard_picture import picture
 from evenstep.experiments.leaderboard_table import read_table
 from evenstep.experiments.settings import CompareSettings, SimulateSettings
 from evenstep.gateway.config import GatewayConfig
+from evenstep.load.settings import LoadSettings
 from evenstep.workload import yaml_schema
 
 HERE = Path(__file__).parent / "reference"
@@ -40,6 +41,7 @@ def pages() -> dict[Path, str]:
         HERE / "schemas" / "leaderboard.json": _json(leaderboard_file.schema()),
         HERE / "schemas" / "emulate.json": _json(schema(EmulatorSettings, "evenstep emulate settings")),
         HERE / "schemas" / "gateway.json": _json(schema(GatewayConfig, "evenstep serve settings")),
+        HERE / "schemas" / "load.json": _json(schema(LoadSettings, "evenstep load settings")),
         HERE / "schemas" / "simulate.json": _json(schema(SimulateSettings, "evenstep simulate settings")),
         HERE / "schemas" / "sweep.json": _json(sweep_file.schema()),
         HERE / "schemas" / "workload.json": _json(yaml_schema.schema()),

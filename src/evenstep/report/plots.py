@@ -55,13 +55,13 @@ def _load_band(name: str, series: int, table: WorkerTable, x: Scale, y: Scale) -
 def envelope_over_time(runs: Mapping[str, Run]) -> str:
     """Load of the heaviest worker, mean over stretches of steps."""
     series = [(i, *_over_time(s, s.envelope)) for i, s, _ in _steps(runs)]
-    return _lines(series, "envelope over time", "time, s", "KV tokens, heaviest worker")
+    return lines(series, "envelope over time", "time, s", "KV tokens, heaviest worker")
 
 
 def idle_over_time(runs: Mapping[str, Run]) -> str:
     """Share of worker time spent waiting at the barrier, in per cent, mean over stretches of steps."""
     series = [(i, *_over_time(s, 100 * idle_of(s, c))) for i, s, c in _steps(runs)]
-    return _lines(series, "idle share over time", "time, s", "idle share, %")
+    return lines(series, "idle share over time", "time, s", "idle share, %")
 
 
 def power_over_time(runs: Mapping[str, Run]) -> str:
@@ -74,7 +74,7 @@ def power_over_time(runs: Mapping[str, Run]) -> str:
         joules = np.add.reduceat(s.energy_busy_idle_j, edges)
         watts = np.divide(joules, worker_s, out=np.full(joules.size, np.nan), where=worker_s > 0)
         series.append((i, s.start_s[edges], watts))
-    return _lines(series, "power over time", "time, s", "watts a worker", tight=True)
+    return lines(series, "power over time", "time, s", "watts a worker", tight=True)
 
 
 def imbalance_distribution(runs: Mapping[str, Run]) -> str:
@@ -85,7 +85,7 @@ def imbalance_distribution(runs: Mapping[str, Run]) -> str:
         values = metrics.imbalance_envelope(s.envelope, s.load_sum, size)
         _, first, last = metrics.steady_window(metrics.full(s, c.slots_total))
         found.append((i, values[first : last + 1]))
-    return _distribution(
+    return distribution(
         found, "distribution of imbalance", "imbalance, KV tokens", "share of steps, %", log=True
     )
 
@@ -97,7 +97,7 @@ def tpot_distribution(runs: Mapping[str, Run]) -> str:
         for i, run in enumerate(runs.values())
         if run.requests is not None and run.requests.rows
     ]
-    return _distribution(found, "distribution of time per output token", "TPOT, ms", "share of requests, %")
+    return distribution(found, "distribution of time per output token", "TPOT, ms", "share of requests, %")
 
 
 def waits_by_size(fifths: Mapping[str, list[dict[str, Any]]], field: str, y_title: str) -> str:
@@ -175,7 +175,7 @@ def _over_time(steps: StepTable, values: F8) -> tuple[F8, F8]:
     return steps.start_s[edges[:-1]], np.add.reduceat(values, edges[:-1]) / np.diff(edges)
 
 
-def _lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = False) -> str:
+def lines(series: Series, label: str, x_title: str, y_title: str, tight: bool = False) -> str:
     """Lines on common axes, from 0 or, when `tight`, from just below the smallest value; empty without any."""
     if not series:
         return ""
@@ -190,7 +190,7 @@ def _lines(series: Series, label: str, x_title: str, y_title: str, tight: bool =
     return board.svg()
 
 
-def _distribution(
+def distribution(
     found: list[tuple[int, F8]], label: str, x_title: str, y_title: str, log: bool = False
 ) -> str:
     """Cumulative distributions, x from the smallest to the largest value but the last thousandth."""

@@ -1,0 +1,198 @@
+"""``evenstep load``: a trace sent to any OpenAI endpoint, and what came back measured."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenstep.cli._flags import add_flags, settled
+
+if TYPE_CHECKING:
+    from evenstep.load.run import Outcome, Progress
+    from evenstep.load.settings import LoadSettings
+    from evenstep.request import Trace
+
+
+class Load:
+    """The command."""
+
+    summary = "send a trace to an OpenAI endpoint and measure what comes back"
+    description = (
+        "Sends the requests of a trace or workload to any server with OpenAI's endpoints, as streams, with made-up prompts\n"
+        "of the trace's lengths, and reports TTFT, TPOT, ITL, E2EL, throughput, goodput and every answer that was not\n"
+        "whole, under the names of vLLM's bench serve. Sessions keep their order, their prompts grow from a common prefix."
+    )
+    examples = (
+        "evenstep load sample:azure-conv --url http://127.0.0.1:8100 --limit 500 --speed 10",
+        "evenstep load trace.csv --url http://127.0.0.1:8000 --rate 12 --goodput ttft:500,tpot:50 --report load.html",
+        "evenstep load sessions.jsonl --url http://127.0.0.1:8000 --endpoint chat --closed 64 --format json",
+        "evenstep load sample:sharegpt --url https://llm.example.org --closed 8 --dialect openai --save-requests r.parquet",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        from evenstep.load.settings import LoadSettings
+
+        source = "trace file, workload YAML or sample:azure-conv"
+        parser.add_argument("source", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help=source)
+        add_flags(parser, LoadSettings, leave_out=("source",))
+        kinds = ["table", "json"]
+        parser.add_argument(
+            "--format", choices=kinds, default="table", help="what stdout gets (default table)"
+        )
+        parser.add_argument(
+            "--report", metavar="FILE.html", help="write distributions and time lines as one HTML file"
+        )
+        parser.add_argument(
+            "--save-requests", metavar="FILE.parquet", help="write what happened to each request as Parquet"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        from evenstep.cli import _outputs as outputs
+        from evenstep.load.run import drive
+        from evenstep.load.settings import LoadSettings, checked
+        from evenstep.load.summary import notes, summary
+
+        settings = checked(settled(args, LoadSettings))
+        outputs.check_writable(args.report)
+        outputs.check_writable(args.save_requests)
+        trace = _trace(settings)
+        settings = replace(settings, api_key=settings.api_key or os.environ.get("OPENAI_API_KEY") or None)
+        bar = _Bar()
+        try:
+            outcome = drive(trace, settings, bar.show)
+        finally:
+            bar.end()
+        found = summary(outcome, settings)
+        told = [*trace.notes, *notes(found)]
+        command = _without_key(args.command_line, settings.api_key)
+        written = _write(args, outcome, found, settings, told, command)
+        if args.format == "json":
+            shown = outputs.versions()
+            outputs.print_json({"version": 1, "command": command, "versions": shown, "notes": told, **found})
+        else:
+            from evenstep.load.page import table
+
+            for line in (*table(found), "", *told, *written):
+                print(line)
+        return 0 if found["completed"] else 1
+
+
+command = Load()
+
+
+def _trace(settings: LoadSettings) -> Trace:
+    """The requests, with the times they are due at."""
+    from evenstep.load.run import timed
+    from evenstep.names import parse
+    from evenstep.workload.replicate import replicate, rescaled
+    from evenstep.workload.sources import open_source
+
+    options: dict[str, Any] = {**parse(settings.format_name)} if settings.format_name is not None else {}
+    name = options.pop("name", None)
+    found = open_source(
+        settings.source,
+        name,
+        skip_bad_rows=settings.skip_bad_rows,
+        limit=settings.limit,
+        seed=settings.seed,
+        **options,
+    )
+    source = found.source
+    if found.requests_per_s is not None and settings.rate is None and not settings.closed:
+        source = rescaled(source, requests_per_s=found.requests_per_s, seed=settings.seed)
+    return timed(replicate(source, 0, settings.seed), settings)
+
+
+def _write(
+    args: argparse.Namespace,
+    outcome: Outcome,
+    found: dict[str, Any],
+    settings: LoadSettings,
+    told: list[str],
+    command: str,
+) -> list[str]:
+    """Write the files asked for; what to tell the user."""
+    from evenstep.cli import _outputs as outputs
+    from evenstep.load.page import Shown, page
+    from evenstep.measure.output_file import replacing
+
+    written: list[str] = []
+    if args.save_requests is not None:
+        outcome.records.write(Path(args.save_requests), {"command": command, "versions": outputs.versions()})
+        written.append(f"requests: {Path(args.save_requests).resolve()}")
+    if args.report is not None:
+        facts = {
+            "server": settings.url,
+            "model": outcome.model,
+            "workload": settings.source,
+            **outputs.versions(),
+        }
+        from html import escape
+
+        lead = [f'<p class="hint">{escape(line)}</p>' for line in told]
+        totals = {
+            key: found[key] for key in ("completed", "failed", "request_throughput", "output_throughput")
+        }
+        text = page(
+            f"Load on {settings.url}",
+            {outcome.model: Shown(outcome, found)},
+            lead,
+            {**totals, **facts},
+            command,
+        )
+        with replacing(Path(args.report)) as out:
+            out.write(text.encode())
+        written.append(f"report: {Path(args.report).resolve()}")
+    return written
+
+
+def _without_key(line: str, key: str | None) -> str:
+    """The command line with the key left out."""
+    words = shlex.split(line)
+    for place, word in enumerate(words):
+        if word == "--api-key" and place + 1 < len(words):
+            words[place + 1] = "***"
+        elif word.startswith("--api-key="):
+            words[place] = "--api-key=***"
+    shown = shlex.join(words)
+    return shown.replace(key, "***") if key else shown
+
+
+class _Bar:
+    """A bar on stderr, if it is a terminal."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+
+    def show(self, at: Progress) -> None:
+        if not sys.stderr.isatty():
+            return
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+            )
+            self._bar = Progress(
+                *columns, console=Console(file=sys.stderr), transient=True, auto_refresh=False
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("", total=at.total)
+        rate = at.tokens / at.now_s if at.now_s > 0 else 0.0
+        failed = f", {at.failed:,} failed" if at.failed else ""
+        said = f"{at.running:,} under way, {rate:,.0f} tokens/s{failed}"
+        self._bar.update(self._task, completed=at.done, description=said, refresh=True)
+
+    def end(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()

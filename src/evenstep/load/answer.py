@@ -1,0 +1,206 @@
+"""What one streamed answer brings, and everything that can be wrong with it. Bytes in, counts out; no I/O.
+
+An answer is good when all of this holds: every event is a chunk or ``[DONE]``, the choice has a finish_reason that is no
+failure, ``[DONE]`` comes, nothing follows it, and the tokens told (by usage in each chunk, by ids, by the usage at the
+end) agree and are as many as were asked for where the length ended the answer. The first thing that is wrong gives the
+error its kind:
+
+* ``error-event``: an error object in the stream; ``bad-chunk``: what is no chunk;
+* ``no-finish``: no finish_reason; ``no-done``: no ``[DONE]``; ``after-done``: something behind it;
+* ``finish-REASON``: a finish_reason other than stop, length and tool_calls;
+* ``tokens-missing``, ``tokens-twice``: counts that disagree; ``empty``: an end without any token.
+
+Errors of the connection (``connect``, ``cut``, ``timeout``, ``not-http``, ``status-503`` and the like, ``not-a-stream``) are
+told by whoever holds it.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from array import array
+from typing import Literal
+
+from evenstep.engines.chunks import DONE, Choice, Chunk, Usage, read_chunk
+from evenstep.engines.sse import EventReader
+from evenstep.errors import EngineError
+
+#: How an answer's tokens were counted.
+Counting = Literal["usage", "ids", "estimated"]
+_LIMIT = 16 << 20
+_GOOD = frozenset(("stop", "length", "tool_calls"))
+
+
+class Meters:
+    """What all answers add to: tokens over time, and gaps between chunks.
+
+    Args:
+        start_s: the clock's time that counts as 0.
+        width_s: seconds of a bucket of `tokens`.
+    """
+
+    def __init__(self, start_s: float, width_s: float) -> None:
+        self.start_s, self.width_s = start_s, width_s
+        self.tokens: list[int] = []
+        self.gaps_s = array("d")
+
+    def count(self, now_s: float, tokens: int) -> None:
+        """Tokens that came now."""
+        bucket = int((now_s - self.start_s) / self.width_s)
+        try:
+            self.tokens[bucket] += tokens
+        except IndexError:
+            self.tokens.extend([0] * (bucket + 1 - len(self.tokens)))
+            self.tokens[bucket] += tokens
+
+
+class Answer:
+    """One answer.
+
+    Args:
+        max_tokens: asked for.
+        meters: takes tokens and gaps.
+    """
+
+    __slots__ = (
+        "_done", "_estimated", "_events", "_ids", "_max_tokens", "_meters", "_usage", "counting", "crc", "error", "finish",
+        "first_s", "last_s", "message", "prompt_tokens", "tokens",
+    )  # fmt: skip
+
+    def __init__(self, max_tokens: int, meters: Meters) -> None:
+        self._max_tokens, self._meters = max_tokens, meters
+        self._events = EventReader(_LIMIT)
+        self._done = False
+        self._estimated = 0
+        self._ids = -1
+        self._usage = -1
+        self.counting: Counting = "estimated"
+        self.tokens = 0
+        self.prompt_tokens = -1
+        self.first_s = self.last_s = math.nan
+        self.finish: str | None = None
+        self.error = self.message = ""
+        self.crc = 0
+
+    def feed(self, body: bytes, now_s: float) -> None:
+        """Bytes of the body, as they come."""
+        if self.error:
+            return
+        for _, data in self._events.feed(body):
+            if data is not None:
+                self._event(data, now_s)
+        if self._events.fault is not None:
+            self.fail("bad-chunk", str(self._events.fault))
+
+    def end(self, now_s: float) -> None:
+        """The body has ended as its framing says."""
+        if self.error:
+            return
+        for _, data in self._events.end():
+            if data is not None:
+                self._event(data, now_s)
+        if self._events.tail.strip():
+            self.fail("bad-chunk", "the stream ends inside an event")
+        elif self.finish is None:
+            self.fail("no-finish", "the stream ended without a finish_reason")
+        elif not self._done:
+            self.fail("no-done", "the stream ended without [DONE]")
+        elif self.finish not in _GOOD:
+            self.fail(f"finish-{self.finish}", f"finish_reason is {self.finish}")
+        else:
+            self._settle()
+
+    def fail(self, kind: str, message: str) -> None:
+        """Something is wrong; the first time decides."""
+        if not self.error:
+            self.error, self.message = kind, message
+
+    def _event(self, data: bytes, now_s: float) -> None:
+        if self.error:
+            return
+        if self._done:
+            self.fail("after-done", "an event follows [DONE]")
+            return
+        if data == DONE:
+            self._done = True
+            return
+        try:
+            chunk = read_chunk(data)
+        except EngineError as error:
+            self.fail("bad-chunk", str(error))
+            return
+        if chunk.error is not None or chunk.object == "error":
+            self.fail("error-event", _said(chunk.error))
+        elif chunk.choices is None:
+            self.fail("bad-chunk", "a chunk without choices")
+        elif not chunk.choices:
+            if chunk.usage is not None:
+                self._told(chunk.usage)
+        elif len(chunk.choices) > 1 or chunk.choices[0].index != 0:
+            self.fail("bad-chunk", "a chunk of another choice than the one asked for")
+        else:
+            self._chunk(chunk, chunk.choices[0], now_s)
+
+    def _chunk(self, chunk: Chunk, choice: Choice, now_s: float) -> None:
+        content = choice.content
+        before = self.tokens
+        if choice.token_ids is not None:
+            self._ids = max(self._ids, 0) + len(choice.token_ids)
+            self.tokens = self._ids
+            for token in choice.token_ids:
+                self.crc = zlib.crc32(token.to_bytes(8, "little", signed=True), self.crc)
+        elif content:
+            self.crc = zlib.crc32(content.encode(), self.crc)
+        if chunk.usage is not None:
+            self._told(chunk.usage)
+        elif self._ids < 0 and (content or (choice.delta is not None and choice.delta.others)):
+            self._estimated += 1
+            self.tokens = self._estimated
+        if self.finish is not None and self.tokens > before:
+            self.fail("tokens-twice", "tokens after the finish_reason")
+        if choice.finish_reason is not None:
+            self.finish = choice.finish_reason
+        new = self.tokens - before
+        if new > 0:
+            self._meters.count(now_s, new)
+            if before == 0:
+                self.first_s = now_s
+            else:
+                self._meters.gaps_s.append(now_s - self.last_s)
+            self.last_s = now_s
+
+    def _told(self, usage: Usage) -> None:
+        """The engine's own count, so far."""
+        self.prompt_tokens = max(self.prompt_tokens, usage.prompt_tokens)
+        count = usage.completion_tokens or 0
+        if count < self._usage:
+            self.fail("tokens-twice", f"usage went back from {self._usage} to {count} tokens")
+        elif 0 <= self._ids != count:
+            kind = "tokens-missing" if self._ids < count else "tokens-twice"
+            self.fail(kind, f"{self._ids} token ids came, usage tells {count}")
+        self._usage = count
+        if self._ids < 0:
+            self.tokens = max(self.tokens, count) if self._estimated == 0 else self.tokens
+
+    def _settle(self) -> None:
+        """All has come: how many tokens it was, and whether that is what was asked for."""
+        self.counting = "ids" if self._ids >= 0 else "usage" if self._usage >= 0 else "estimated"
+        if self.counting == "usage":
+            self.tokens = self._usage
+        if self.tokens == 0:
+            self.fail("empty", "the answer ended without a token")
+        elif self.counting == "estimated":
+            return
+        elif self.tokens > self._max_tokens:
+            self.fail("tokens-twice", f"{self.tokens} tokens came of {self._max_tokens} asked for")
+        elif self.finish == "length" and self.tokens < self._max_tokens:
+            self.fail(
+                "tokens-missing", f"ended by its length with {self.tokens} tokens of {self._max_tokens}"
+            )
+
+
+def _said(error: object) -> str:
+    """The message of an error object."""
+    if isinstance(error, dict):
+        return str(error.get("message", error))[:300]  # pyright: ignore[reportUnknownArgumentType]
+    return str(error)[:300]

@@ -1,0 +1,114 @@
+"""The connections to one server: made as they are needed, kept while they are of use."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+
+from evenstep.load.connection import Call, Connection
+from evenstep.load.settings import Target
+
+_KEEP_S = 2.0
+_FILES = 65536
+
+
+class Client:
+    """A client of one server, in a running loop.
+
+    Args:
+        target: the server.
+        path: of the endpoint.
+        headers: further header lines by name.
+        timeout_s: seconds an answer may take.
+    """
+
+    def __init__(self, target: Target, path: str, headers: dict[str, str], timeout_s: float) -> None:
+        self._target, self._timeout_s = target, timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._idle: list[Connection] = []
+        self._open: set[Connection] = set()
+        self._making: set[asyncio.Task[None]] = set()
+        self._tls = ssl.create_default_context() if target.secure else None
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        self._head = (
+            f"POST {target.base}{path} HTTP/1.1\r\nHost: {target.authority}\r\nContent-Type: application/json\r\n"
+            f"Accept: text/event-stream\r\nUser-Agent: evenstep-load\r\n{lines}Content-Length: "
+        ).encode("latin-1")
+        self._address: tuple[str, int] = (target.host, target.port)
+        self.connections = 0  # that were ever made
+
+    async def resolve(self) -> None:
+        """Look the host up once, so that no request waits for it.
+
+        Raises:
+            OSError: there is no such host.
+        """
+        found = await self._loop.getaddrinfo(self._target.host, self._target.port, type=socket.SOCK_STREAM)
+        self._address = (str(found[0][4][0]), int(found[0][4][1]))
+
+    def request(self, body: bytes) -> bytes:
+        """The bytes that ask."""
+        return b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
+
+    def start(self, call: Call) -> None:
+        """Send a request, on an idle connection or a new one."""
+        call.start(self._loop, self._timeout_s)
+        fresh_s = self._loop.time() - _KEEP_S
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.idle_since_s >= fresh_s and not connection.is_closing:
+                connection.send(call)
+                return
+            connection.drop()
+        task = self._loop.create_task(self._connect(call))
+        self._making.add(task)
+        task.add_done_callback(self._making.discard)
+
+    async def close(self) -> None:
+        """Close every connection, and wait until they are closed."""
+        for task in list(self._making):
+            task.cancel()
+        for connection in list(self._open):
+            connection.drop()
+        while self._open:
+            await asyncio.sleep(0)
+
+    def idle(self, connection: Connection) -> None:
+        """A connection has nothing to do."""
+        self._idle.append(connection)
+
+    def gone(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    async def _connect(self, call: Call) -> None:
+        host, port = self._address
+        name = self._target.host if self._tls is not None else None
+        try:
+            _, connection = await self._loop.create_connection(
+                lambda: Connection(self, self._loop), host, port, ssl=self._tls, server_hostname=name
+            )
+        except OSError as error:
+            call.fail("connect", error.strerror or str(error))
+            return
+        self.connections += 1
+        self._open.add(connection)
+        if call.is_over:  # it took too long
+            connection.drop()
+        else:
+            connection.send(call)
+
+
+def allow_files() -> None:
+    """Let this process have as many sockets as the system allows."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,71 @@
+"""Which models a server serves: one blocking question before a run starts."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+
+import msgspec
+
+from evenstep.errors import EngineError, InputError
+from evenstep.load.settings import Target
+
+_TIMEOUT_S = 10.0
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+def first_model(target: Target, api_key: str | None) -> str:
+    """Name of the first model the server lists.
+
+    Raises:
+        InputError: the server cannot be reached, or does not let us in.
+        EngineError: what it answers is no list of models.
+    """
+    status, body = get(target, "/v1/models", api_key)
+    if status in (401, 403):
+        raise InputError(
+            "evenstep load", "--api-key", "(hidden)", "a key the server takes", f"It answered {status}."
+        )
+    hint = "Name the model with --model."
+    if status != 200:
+        raise EngineError(f"{target.authority}: /v1/models answered {status}; expected 200. {hint}")
+    try:
+        models = msgspec.json.decode(body, type=_Models).data
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise EngineError(f"{target.authority}: /v1/models is no list of models. {hint}") from None
+    if not models:
+        raise EngineError(f"{target.authority}: /v1/models lists no model. {hint}")
+    return models[0].id
+
+
+def get(target: Target, path: str, api_key: str | None = None) -> tuple[int, bytes]:
+    """Status and body of one path of a server.
+
+    Raises:
+        InputError: it cannot be reached, or does not speak HTTP.
+    """
+    if target.secure:
+        context = ssl.create_default_context()
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            target.host, target.port, timeout=_TIMEOUT_S, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(target.host, target.port, timeout=_TIMEOUT_S)
+    try:
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        connection.request("GET", target.base + path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        shown = f"{'https' if target.secure else 'http'}://{target.authority}"
+        raise InputError("evenstep load", "--url", shown, "a server that answers", f"{said}.") from None
+    finally:
+        connection.close()

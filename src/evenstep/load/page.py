@@ -1,0 +1,162 @@
+"""Runs of `evenstep load` as a table of lines, and as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from evenstep.load.run import Outcome
+from evenstep.load.summary import PERCENTILES, times
+from evenstep.report.html import document, facts, framed
+from evenstep.report.numbers import short
+from evenstep.report.plots import distribution, lines
+from evenstep.report.svg import series_class
+from evenstep.request import F8
+
+_NAMES = (("TTFT", "ttft"), ("TPOT", "tpot"), ("ITL", "itl"), ("E2EL", "e2el"))
+_KINDS = ("mean", "median", *(f"p{p}" for p in PERCENTILES))
+_POINTS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One run of a page.
+
+    Args:
+        outcome: what happened.
+        summary: its figures.
+    """
+
+    outcome: Outcome
+    summary: dict[str, Any]
+
+
+def table(found: dict[str, Any]) -> list[str]:
+    """The figures of one run for a terminal."""
+    failed = ", ".join(f"{count} {kind}" for kind, count in found["errors_by_kind"].items())
+    good = found["request_goodput"]
+    out = [
+        f"requests    {found['completed']:,} of {found['num_prompts']:,} good in {found['duration']:.1f} s"
+        + (f"; failed: {failed}" if failed else ""),
+        f"throughput  {short(found['request_throughput'])} requests/s, {short(found['output_throughput'])} output tokens/s, "
+        f"{short(found['total_token_throughput'])} tokens/s with prompts"
+        + ("" if good is None else f"; goodput {short(good)} requests/s"),
+        f"at once     {found['max_concurrent_requests']:,} requests at most; {found['connections']:,} connections; "
+        f"tokens counted by {found['counting']}",
+        f"client      starts late by {short(found['mean_late_start_ms'])} ms on average, "
+        f"{short(found['p99_late_start_ms'])} p99; {100 * found['client_cpu_share']:.0f} % of a core",
+        "",
+        f"{'ms':<6}" + "".join(f"{kind:>10}" for kind in _KINDS),
+    ]
+    for name, key in _NAMES:
+        out.append(f"{name:<6}" + "".join(f"{short(found[f'{kind}_{key}_ms']):>10}" for kind in _KINDS))
+    return out
+
+
+def page(
+    title: str, runs: Mapping[str, Shown], lead: Sequence[str], made_by: Mapping[str, Any], command: str
+) -> str:
+    """The whole page.
+
+    Args:
+        title: its heading.
+        runs: by name, in order.
+        lead: paragraphs on top, as HTML.
+        made_by: facts on how it was made.
+        command: the command line.
+    """
+    legend = ""
+    if len(runs) > 1:
+        named = "".join(
+            f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>'
+            for i, n in enumerate(runs)
+        )
+        legend = f'<div class="legend">{named}</div>'
+    charts = charts_of(runs)
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        *lead,
+        "<h2>Latencies</h2>",
+        _table(runs),
+        "<h2>Distributions</h2>",
+        legend,
+    ]
+    parts += ['<div class="charts">', *(framed(*chart) for chart in charts[:4]), "</div>"]
+    parts += [
+        "<h2>Over time</h2>",
+        legend,
+        '<div class="charts">',
+        *(framed(*c) for c in charts[4:]),
+        "</div>",
+    ]
+    parts += ["<h2>How this was made</h2>", f"<pre>{escape(command)}</pre>", facts(made_by)]
+    return document(title, parts)
+
+
+def charts_of(runs: Mapping[str, Shown]) -> list[tuple[str, str, str]]:
+    """Title, SVG and caption of each chart: four distributions, then what happened over time."""
+    shown = list(enumerate(runs.values()))
+    values: dict[str, list[tuple[int, F8]]] = {name: [] for name in ("TTFT", "TPOT", "E2EL", "ITL")}
+    for number, run in shown:
+        good = np.array([not error for error in run.outcome.records.error], np.bool_)
+        several = good & (run.outcome.records.output_tokens > 1)
+        ttft, tpot, e2el = times(run.outcome)
+        values["TTFT"].append((number, 1e3 * ttft[good]))
+        values["TPOT"].append((number, 1e3 * tpot[several]))
+        values["E2EL"].append((number, e2el[good]))
+        gaps = run.outcome.gaps
+        shares = np.linspace(0.0, 1.0, 1001) if gaps.total else np.zeros(0)
+        values["ITL"].append((number, 1e3 * gaps.quantiles(shares)))
+    what = "share of requests, %"
+    tokens = [(i, *_rate(run.outcome)) for i, run in shown]
+    running = [(i, *_running(run.outcome)) for i, run in shown]
+    return [
+        ("Time to first token", distribution(values["TTFT"], "time to first token", "TTFT, ms", what, log=True),
+         "From sending a request."),
+        ("Time per output token", distribution(values["TPOT"], "time per output token", "TPOT, ms", what),
+         "After the first token."),
+        ("Inter-token latency", distribution(values["ITL"], "gaps between chunks", "ITL, ms", "share of gaps, %"),
+         "Between chunks of one answer."),
+        ("End-to-end latency", distribution(values["E2EL"], "time to the end", "E2EL, s", what, log=True),
+         "From sending a request to the end of its answer."),
+        ("Output tokens", lines(tokens, "output tokens over time", "time, s", "tokens/s"), "As they reached the client."),
+        ("Requests under way", lines(running, "requests under way over time", "time, s", "requests"),
+         "Sent and not ended."),
+    ]  # fmt: skip
+
+
+def _table(runs: Mapping[str, Shown]) -> str:
+    heads = "".join(f"<th>{kind}<small>ms</small></th>" for kind in _KINDS)
+    rows: list[str] = []
+    for number, (run, shown) in enumerate(runs.items()):
+        for name, key in _NAMES:
+            cells = "".join(f"<td>{short(shown.summary[f'{kind}_{key}_ms'])}</td>" for kind in _KINDS)
+            label = f'<span class="swatch {series_class(number)}"></span>{escape(run)} {name}'
+            rows.append(f'<tr><td class="policy">{label}</td>{cells}</tr>')
+    return f'<div class="scroll"><table><thead><tr><th></th>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def _rate(outcome: Outcome) -> tuple[F8, F8]:
+    """Times and output tokens a second, over stretches of a second or of a three-hundredth of the run."""
+    each = max(round(1 / outcome.bucket_s), -(-outcome.tokens.size // _POINTS))
+    padded = np.concatenate([outcome.tokens, np.zeros(-outcome.tokens.size % each, np.int64)]).reshape(
+        -1, each
+    )
+    width = each * outcome.bucket_s
+    return (np.arange(padded.shape[0]) + 0.5) * width, padded.sum(axis=1) / width
+
+
+def _running(outcome: Outcome) -> tuple[F8, F8]:
+    """Times, and requests under way at them."""
+    r = outcome.records
+    started, ended = (
+        np.sort(r.started_s[np.isfinite(r.started_s)]),
+        np.sort(r.ended_s[np.isfinite(r.ended_s)]),
+    )
+    at = np.linspace(0.0, float(ended[-1]) if ended.size else 1.0, _POINTS)
+    under_way = np.searchsorted(started, at, side="right") - np.searchsorted(ended, at, side="right")
+    return at, under_way.astype(np.float64)

@@ -1,0 +1,104 @@
+"""What happened to each request of a run, as columns; and as a Parquet file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.load.answer import Answer, Counting
+from evenstep.measure.output_file import replacing
+from evenstep.request import F8, I8, Trace
+
+_VERSION = 1
+
+
+@dataclass(slots=True, eq=False)
+class Records:
+    """One row a request of the trace, in its order; what did not happen is nan, or -1.
+
+    Args:
+        asked_prompt_tokens, asked_output_tokens: int64[N], of the trace.
+        due_s, started_s: float64[N], when it should have been sent, and when it was; seconds from the start of the run.
+        first_s, last_s, ended_s: float64[N], its first token, its last, the end of its answer.
+        prompt_tokens, output_tokens: int64[N], as the engine told (output: as counted); -1 where it did not.
+        status: int64[N], of HTTP; 0 where nothing came.
+        crc: int64[N], CRC-32 of the output's text (of its ids, where they were told): equal outputs have equal ones.
+        error: N kinds, "" = none.
+        message: N texts.
+        counting: N ways tokens were counted.
+    """
+
+    asked_prompt_tokens: I8
+    asked_output_tokens: I8
+    due_s: F8
+    started_s: F8
+    first_s: F8
+    last_s: F8
+    ended_s: F8
+    prompt_tokens: I8
+    output_tokens: I8
+    status: I8
+    crc: I8
+    error: list[str]
+    message: list[str]
+    counting: list[Counting]
+
+    @classmethod
+    def of(cls, trace: Trace) -> Records:
+        """Empty ones."""
+        rows = len(trace)
+
+        def times() -> F8:
+            return np.full(rows, np.nan)
+
+        def counts() -> I8:
+            return np.full(rows, -1, np.int64)
+
+        return cls(
+            trace.prompt_tokens, trace.output_tokens, times(), times(), times(), times(), times(), counts(), counts(),
+            counts(), counts(), ["not-started"] * rows, [""] * rows, ["estimated"] * rows,
+        )  # fmt: skip
+
+    @property
+    def rows(self) -> int:
+        return int(self.started_s.size)
+
+    def ended(self, row: int, answer: Answer, status: int, now_s: float, start_s: float) -> None:
+        """An answer is over.
+
+        Args:
+            row: its request.
+            answer: what came.
+            status: of HTTP, 0 where none came.
+            now_s: the clock.
+            start_s: the clock at the start of the run.
+        """
+        self.first_s[row], self.last_s[row] = answer.first_s - start_s, answer.last_s - start_s
+        self.ended_s[row] = now_s - start_s
+        self.prompt_tokens[row], self.output_tokens[row] = answer.prompt_tokens, answer.tokens
+        self.status[row], self.crc[row] = status, answer.crc
+        self.error[row], self.message[row], self.counting[row] = answer.error, answer.message, answer.counting
+
+    def write(self, path: Path, metadata: dict[str, Any]) -> None:
+        """Write them as Parquet.
+
+        Args:
+            path: the file; replaced whole.
+            metadata: JSON values, kept under the key ``evenstep``.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns = {column.name: getattr(self, column.name) for column in fields(self)}
+        table = pa.table({"request_id": np.arange(self.rows), **columns})
+        head = {"version": _VERSION, "table": "load", **metadata}
+        table = table.replace_schema_metadata({b"evenstep": json.dumps(head).encode()})
+        with replacing(path) as out:
+            pq.write_table(table, out, compression="zstd")

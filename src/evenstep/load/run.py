@@ -1,0 +1,257 @@
+"""One run: starts what is due, waits for what is on its way, and keeps what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.load.answer import Answer, Meters
+from evenstep.load.client import Client, allow_files
+from evenstep.load.connection import Call
+from evenstep.load.models import first_model
+from evenstep.load.prompts import Prompts
+from evenstep.load.records import Records
+from evenstep.load.schedule import Schedule
+from evenstep.load.settings import LoadSettings, target_of
+from evenstep.measure.quantiles import LogHistogram
+from evenstep.request import F8, Trace
+
+_TICK_S = 0.02
+_PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
+BUCKET_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is.
+
+    Args:
+        done, failed, running, total: requests.
+        tokens: output tokens so far.
+        now_s: seconds since the start.
+    """
+
+    done: int
+    failed: int
+    running: int
+    total: int
+    tokens: int
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """A run that is over.
+
+    Args:
+        records: what happened to each request.
+        gaps: histogram of the seconds between chunks of one answer; sum and sum of squares beside it.
+        gap_sum_s, gap_squares: of all gaps, exactly.
+        tokens: int64[M], output tokens of each `bucket_s` from the start.
+        bucket_s: seconds.
+        duration_s: from the first start to the last end.
+        lag_s: float64[L], how late the loop's own timer was, each `_TICK_S`.
+        cpu_s: CPU seconds of this process during the run.
+        model: name of the served model.
+        connections: that were made.
+        trace: the requests.
+    """
+
+    records: Records
+    gaps: LogHistogram
+    gap_sum_s: float
+    gap_squares: float
+    tokens: Any
+    bucket_s: float
+    duration_s: float
+    lag_s: F8
+    cpu_s: float
+    model: str
+    connections: int
+    trace: Trace
+
+
+def drive(trace: Trace, settings: LoadSettings, watch: Callable[[Progress], None] | None = None) -> Outcome:
+    """Send all requests of a trace, and wait for all answers.
+
+    Args:
+        trace: the requests, with the times they are due at (`timed`).
+        settings: checked settings.
+        watch: told now and then how far it is.
+
+    Raises:
+        InputError: an open loop without times, a package that is missing, or a server that cannot be reached.
+        EngineError: a server that does not tell its models, where none was named.
+    """
+    if find_spec("httptools") is None:
+        hint = "Install it with: pip install 'evenstep[gateway]'."
+        raise InputError("evenstep load", "httptools", "missing", "the package httptools", hint)
+    allow_files()
+    model = settings.model or first_model(target_of(settings.url), settings.api_key)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(Run(trace, settings, model, watch).whole())
+
+
+def timed(trace: Trace, settings: LoadSettings) -> Trace:
+    """The trace with the times its requests are due at in an open loop: Poisson at the rate, or its own by the speed."""
+    if settings.rate is not None:
+        from evenstep.workload.arrivals import Poisson
+
+        times = Poisson(settings.rate).times(len(trace), settings.seed, 0)
+        note = f"Poisson arrivals at {settings.rate:g} requests a second, seed {settings.seed}."
+        return replace(trace, arrival_s=times).with_notes(note)
+    if trace.arrival_s is None or settings.closed:
+        return trace
+    begins = float(trace.arrival_s[0])
+    return replace(trace, arrival_s=(trace.arrival_s - begins) / settings.speed)
+
+
+class Run:
+    """One run in a running loop.
+
+    Args:
+        trace, settings, watch: as in `drive`.
+        model: name of the served model.
+        started: called at the start of each request, with its row and its call; for hosts that leave early.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        settings: LoadSettings,
+        model: str,
+        watch: Callable[[Progress], None] | None = None,
+        started: Callable[[int, Call], None] | None = None,
+    ) -> None:
+        self._trace, self._settings, self._watch, self._started = trace, settings, watch, started
+        self._model, self._prompts = model, Prompts(trace, settings, model)
+        self._schedule = Schedule(
+            trace,
+            users=settings.closed,
+            times=trace.arrival_s if not settings.closed else None,
+            speed=settings.speed,
+        )
+        self._records = Records.of(trace)
+        self._gaps, self._gap_sum_s, self._gap_squares = LogHistogram(), 0.0, 0.0
+        self._lag_s: list[float] = []
+        self._failed = self._tokens = 0
+        self._wake: asyncio.TimerHandle | None = None
+        self._wake_s = math.inf
+
+    async def whole(self) -> Outcome:
+        """All of it."""
+        settings, loop = self._settings, asyncio.get_running_loop()
+        headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
+        client = Client(target_of(settings.url), _PATHS[settings.endpoint], headers, settings.timeout_s)
+        try:
+            await client.resolve()
+        except OSError as error:
+            hint = f"{error.strerror or error}."
+            raise InputError(
+                "evenstep load", "--url", settings.url, "a server that can be found", hint
+            ) from None
+        self._client, self._loop = client, loop
+        self._over = loop.create_future()
+        gc.collect()
+        gc.freeze()
+        cpu_s = time.process_time()
+        self._start_s = loop.time()
+        self._meters = Meters(self._start_s, BUCKET_S)
+        self._tick(self._start_s)
+        self._go()
+        try:
+            await self._over
+        finally:
+            for timer in (self._wake, self._ticking):
+                if timer is not None:
+                    timer.cancel()
+            gc.unfreeze()
+            await client.close()
+        self._drain()
+        duration_s = float(np.nanmax(self._records.ended_s) - np.nanmin(self._records.started_s))
+        return Outcome(
+            self._records, self._gaps, self._gap_sum_s, self._gap_squares, np.array(self._meters.tokens, np.int64),
+            BUCKET_S, duration_s, np.array(self._lag_s), time.process_time() - cpu_s, self._model, client.connections,
+            self._trace,
+        )  # fmt: skip
+
+    def _go(self) -> None:
+        """Start all that is due, and come back when more is."""
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake, self._wake_s = None, math.inf
+        while (found := self._schedule.due(self._loop.time() - self._start_s)) is not None:
+            self._begin(*found)
+        next_s = self._schedule.next_s
+        if next_s is not None:
+            self._wake_s = next_s
+            self._wake = self._loop.call_at(self._start_s + next_s, self._go)
+
+    def _begin(self, row: int, due_s: float) -> None:
+        answer = Answer(int(self._trace.output_tokens[row]), self._meters)
+        call = Call(
+            self._client.request(self._prompts.body(row)), answer, lambda call: self._ended(row, call)
+        )
+        self._client.start(call)
+        self._records.due_s[row] = due_s
+        self._records.started_s[row] = call.started_s - self._start_s
+        if self._started is not None:
+            self._started(row, call)
+
+    def _ended(self, row: int, call: Call) -> None:
+        now_s = self._loop.time()
+        self._records.ended(row, call.answer, call.status, now_s, self._start_s)
+        self._failed += bool(call.answer.error)
+        self._tokens += call.answer.tokens
+        self._schedule.ended(row, now_s - self._start_s)
+        if self._schedule.is_over:
+            if not self._over.done():
+                self._over.set_result(None)
+        elif (next_s := self._schedule.next_s) is not None and next_s < self._wake_s:
+            self._wake_s = -math.inf
+            self._loop.call_soon(self._go)
+
+    def _tick(self, wished_s: float) -> None:
+        """How late the loop is, and everything that need not be done for each chunk."""
+        now_s = self._loop.time()
+        self._lag_s.append(now_s - wished_s)
+        if len(self._meters.gaps_s) > 50_000:
+            self._drain()
+        if self._watch is not None and len(self._lag_s) % 10 == 1:
+            self._watch(self._progress(now_s))
+        self._ticking = self._loop.call_at(now_s + _TICK_S, self._tick, now_s + _TICK_S)
+
+    def _drain(self) -> None:
+        gaps = np.frombuffer(self._meters.gaps_s, np.float64).copy()
+        del self._meters.gaps_s[:]
+        self._gaps.add(gaps)
+        self._gap_sum_s += float(gaps.sum())
+        self._gap_squares += float((gaps * gaps).sum())
+
+    def _progress(self, now_s: float) -> Progress:
+        schedule = self._schedule
+        return Progress(
+            schedule.finished,
+            self._failed,
+            schedule.started - schedule.finished,
+            schedule.total,
+            sum(self._meters.tokens),
+            now_s - self._start_s,
+        )
+
+
+def _loop_factory() -> Any:
+    if find_spec("uvloop") is None:
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop

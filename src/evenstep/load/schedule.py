@@ -1,0 +1,124 @@
+"""Which request starts when: open or closed loop, sessions in order. No I/O and no clock: the host tells the time.
+
+The rules:
+
+* open: a request is due at its time; one that waits for another (``after``, or the one before in its session) is due no
+  sooner than that one's end, however that ended;
+* closed: each user has one session, or one request outside sessions, at a time; inside a session a request is due
+  ``think_s`` after the one it waits for has ended; who has none left takes the next of the trace;
+* requests due at the same time start in the order of the trace.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import F8, I8, Trace
+
+
+class Schedule:
+    """The starts of one run.
+
+    Args:
+        trace: the requests.
+        users: of a closed loop; 0 = open.
+        times: float64[N], when requests are due in an open loop, seconds from the start; not looked at in a closed one.
+        speed: how many times faster than the trace's its thinking times pass.
+
+    Raises:
+        InputError: an open loop without times.
+    """
+
+    def __init__(self, trace: Trace, *, users: int = 0, times: F8 | None = None, speed: float = 1.0) -> None:
+        if users == 0 and times is None:
+            hint = "Give --rate for Poisson arrivals, or --closed USERS."
+            raise InputError(
+                trace.name or "trace", "arrival times", "missing", "times for an open loop", hint
+            )
+        self.total = len(trace)
+        self.started = self.finished = 0
+        self._times = times if users == 0 else None
+        self._after = order_of(trace)
+        self._think_s = trace.column("think_s") / speed
+        self._waiting: dict[int, list[int]] = {}
+        for row in np.flatnonzero(self._after >= 0).tolist():
+            self._waiting.setdefault(int(self._after[row]), []).append(row)
+        self._due: list[tuple[float, int]] = []
+        self._unit, self._members = _units(trace)
+        self._left = [len(rows) for rows in self._members]
+        self._next_unit = 0
+        if times is not None and users == 0:
+            self._due = [(float(times[row]), row) for row in np.flatnonzero(self._after < 0).tolist()]
+            heapq.heapify(self._due)
+        for _ in range(users):
+            self._begin(0.0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every request has ended."""
+        return self.finished == self.total
+
+    @property
+    def next_s(self) -> float | None:
+        """When the next request is due, as far as is known; None while all wait for others."""
+        return self._due[0][0] if self._due else None
+
+    def due(self, now_s: float) -> tuple[int, float] | None:
+        """The next request that is due by now, with the time it was due at; None if there is none. It counts as started."""
+        if not self._due or self._due[0][0] > now_s:
+            return None
+        at_s, row = heapq.heappop(self._due)
+        self.started += 1
+        return row, at_s
+
+    def ended(self, row: int, now_s: float) -> None:
+        """A request has ended, well or not."""
+        self.finished += 1
+        for other in self._waiting.pop(row, ()):
+            if self._times is not None:
+                heapq.heappush(self._due, (max(float(self._times[other]), now_s), other))
+            else:
+                heapq.heappush(self._due, (now_s + float(self._think_s[other]), other))
+        unit = int(self._unit[row])
+        self._left[unit] -= 1
+        if self._times is None and self._left[unit] == 0:
+            self._begin(now_s)
+
+    def _begin(self, now_s: float) -> None:
+        """A user takes the next session or request."""
+        if self._next_unit == len(self._members):
+            return
+        for row in self._members[self._next_unit]:
+            if self._after[row] < 0:
+                heapq.heappush(self._due, (now_s, row))
+        self._next_unit += 1
+
+
+def order_of(trace: Trace) -> I8:
+    """int64[N], for each request the one it waits for, -1 = none: ``after``, else the one before it in its session."""
+    if trace.after is not None or trace.session is None:
+        return trace.column("after")
+    last: dict[int, int] = {}
+    after = np.full(len(trace), -1, np.int64)
+    for row, session in enumerate(trace.session.tolist()):
+        if session >= 0:
+            after[row] = last.get(session, -1)
+            last[session] = row
+    return after
+
+
+def _units(trace: Trace) -> tuple[I8, list[list[int]]]:
+    """The session, or single request, of each row by number, in order of their first rows; and the rows of each."""
+    numbers: dict[int, int] = {}
+    unit = np.empty(len(trace), np.int64)
+    members: list[list[int]] = []
+    for row, session in enumerate(trace.column("session").tolist()):
+        number = numbers.setdefault(session, len(members)) if session >= 0 else len(members)
+        if number == len(members):
+            members.append([])
+        unit[row] = number
+        members[number].append(row)
+    return unit, members

@@ -1,0 +1,182 @@
+"""The settings of `evenstep load`: fields are flags and keys of a YAML file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from evenstep.config import Settled
+from evenstep.errors import InputError, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """A load on an OpenAI endpoint.
+
+    Args:
+        source: a trace file, a workload YAML or sample:azure-conv.
+        url: where the server is, e.g. http://127.0.0.1:8000; its /v1 may be left out.
+        model: name of the served model; the first of /v1/models when left out.
+        endpoint: completions or chat.
+        open: requests start at the trace's times, however many are still running (the rule unless --closed is given).
+        closed: users at a time, each with the next session (or request) of the trace; 0 = open.
+        rate: open: Poisson arrivals at this many requests a second in place of the trace's times.
+        speed: how many times faster than the trace its times and thinking times pass.
+        limit: use only the first rows of the trace, or draw only so many requests.
+        seed: key of prompts, of Poisson arrivals and of a workload's draws.
+        prompts: text (common short words, one token each in most vocabularies) or ids (exact with any; completions only).
+        dialect: vllm (output lengths are those of the trace by ignore_eos, usage comes in every chunk; SGLang knows both
+            too) or openai (neither is asked for).
+        token_ids: ask for the ids of tokens as well, and hold them against the usage; vLLM has them.
+        timeout_s: seconds from sending a request to the end of its answer.
+        goodput: objectives a good request keeps, in milliseconds, e.g. ttft:500,tpot:50; also e2el.
+        api_key: sent as bearer token; taken from OPENAI_API_KEY when left out.
+        format_name: format of the trace file where it is not recognised, with options, e.g. mooncake:ticks=keep.
+        skip_bad_rows: leave out rows that cannot be read, and say how many.
+    """
+
+    source: str = ""
+    url: str = ""
+    model: str | None = None
+    endpoint: Literal["completions", "chat"] = "completions"
+    open: bool = False
+    closed: int = 0
+    rate: float | None = None
+    speed: float = 1.0
+    limit: int | None = None
+    seed: int = 0
+    prompts: Literal["text", "ids"] = "text"
+    dialect: Literal["vllm", "openai"] = "vllm"
+    token_ids: bool = False
+    timeout_s: float = 600.0
+    goodput: str | None = field(default=None, metadata={"shape": "NAME:MS[,NAME:MS]"})
+    api_key: str | None = None
+    format_name: str | None = None
+    skip_bad_rows: bool = False
+
+    @property
+    def chat(self) -> bool:
+        """Whether chats are asked for."""
+        return self.endpoint == "chat"
+
+    def objectives(self) -> dict[str, float]:
+        """Goodput's objectives by name (ttft, tpot, e2el), in milliseconds; empty without any.
+
+        Raises:
+            InputError: an unknown name, or what is no number of milliseconds.
+        """
+        return objectives_of(self.goodput)
+
+
+#: Names that goodput knows.
+OBJECTIVES = ("ttft", "tpot", "e2el")
+
+
+def objectives_of(text: str | None) -> dict[str, float]:
+    """Objectives in milliseconds by name, of ``ttft:500,tpot:50``.
+
+    Raises:
+        InputError: an unknown name, a name twice, or what is no positive number.
+    """
+    found: dict[str, float] = {}
+    for part in (text or "").split(",") if text else ():
+        name, _, value = part.strip().partition(":")
+        if name not in OBJECTIVES or name in found:
+            hint = nearest(name, OBJECTIVES)
+            raise InputError("--goodput", "objective", name, "ttft, tpot and e2el, each at most once", hint)
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not (math.isfinite(number) and number > 0):
+            raise InputError("--goodput", name, value, "milliseconds > 0", f"As in {name}:500.")
+        found[name] = number
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where requests go.
+
+    Args:
+        host, port: of the server.
+        secure: TLS.
+        base: path in front of ``/v1``; empty or without a slash at its end.
+    """
+
+    host: str
+    port: int
+    secure: bool
+    base: str
+
+    @property
+    def authority(self) -> str:
+        """Host and port as a URL and the header ``Host`` write them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
+
+
+def target_of(url: str) -> Target:
+    """The parts of a URL.
+
+    Raises:
+        InputError: it is no http or https URL of a server.
+    """
+    expected = "an http or https URL, e.g. http://127.0.0.1:8000"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise InputError("evenstep load", "--url", url, expected) from None
+    fits = parts.scheme in ("http", "https") and parts.hostname and not (parts.query or parts.fragment)
+    if not fits or "@" in parts.netloc or not url.isascii() or not url.isprintable() or " " in url:
+        raise InputError("evenstep load", "--url", url, expected, "Keys go into --api-key.")
+    secure = parts.scheme == "https"
+    path = parts.path.rstrip("/").removesuffix("/v1")
+    return Target(parts.hostname or "", port or (443 if secure else 80), secure, path)
+
+
+def checked(settled: Settled[LoadSettings]) -> LoadSettings:
+    """The settings, seen to be in range and to fit together.
+
+    Raises:
+        InputError: naming the field as its layer writes it.
+    """
+    value = settled.value
+    if not value.source:
+        raise InputError(
+            "evenstep load", "FILE", "missing", "a trace, a workload or a sample", "Try sample:azure-conv."
+        )
+    if not value.url:
+        hint = "As in --url http://127.0.0.1:8000."
+        raise InputError("evenstep load", "--url", "missing", "the server's URL", hint)
+    target_of(value.url)
+    value.objectives()
+    for name in ("rate", "speed", "timeout_s"):
+        number = getattr(value, name)
+        if number is not None and not (math.isfinite(number) and number > 0):
+            raise _refusal(settled, name, "a finite number > 0")
+    for name, low in (("closed", 0), ("limit", 1), ("seed", 0)):
+        number = getattr(value, name)
+        if number is not None and number < low:
+            raise _refusal(settled, name, f"an integer >= {low}")
+    if value.closed and (value.open or value.rate is not None):
+        other = "open" if value.open else "rate"
+        raise _refusal(settled, other, "none beside --closed", "Users start requests when theirs have ended.")
+    if value.prompts == "ids" and value.chat:
+        raise _refusal(settled, "prompts", "text for --endpoint chat")
+    if value.model == "":
+        raise _refusal(settled, "model", "a name")
+    if value.api_key is not None and not (
+        value.api_key.isascii() and value.api_key.isprintable() and value.api_key
+    ):
+        raise InputError(settled.origin["api_key"], "--api-key", "(hidden)", "printable ASCII")
+    return value
+
+
+def _refusal(settled: Settled[Any], name: str, expected: str, hint: str = "") -> InputError:
+    origin = settled.origin[name]
+    shown = "--" + name.replace("_", "-") if origin == "command line" else name
+    return InputError(origin, shown, getattr(settled.value, name), expected, hint)

@@ -1,0 +1,170 @@
+"""The figures of a run, under the names that vLLM's ``bench serve`` writes, and ours beside them.
+
+Seconds are measured here at the client. TTFT is from sending a request to its first token, TPOT the time from the first to
+the last token over the tokens after the first, ITL a gap between two chunks that brought tokens (whatever their number),
+E2EL from sending to the end of the answer. Only good answers count for any of them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from evenstep.load.run import Outcome
+from evenstep.load.settings import LoadSettings
+from evenstep.measure.quantiles import LogHistogram
+from evenstep.request import F8
+
+PERCENTILES = (90, 95, 99)
+#: A client later than this, or busier, blurs what it measures.
+_LATE_MS, _BUSY = 10.0, 0.9
+
+
+def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
+    """All figures of a run as JSON values; None where there is nothing to measure."""
+    r = outcome.records
+    good = np.array([not error for error in r.error], np.bool_)
+    seconds = outcome.duration_s
+    completed = int(good.sum())
+    asked = int(r.asked_prompt_tokens[good].sum())
+    prompt = int(np.where(r.prompt_tokens >= 0, r.prompt_tokens, r.asked_prompt_tokens)[good].sum())
+    output = int(r.output_tokens[good].sum())
+    ttft, tpot, e2el = times(outcome)
+    found: dict[str, Any] = {
+        "date": datetime.now(UTC).strftime("%Y%m%d-%H%M%S"),
+        "endpoint_type": "openai-chat" if settings.chat else "openai",
+        "model_id": outcome.model,
+        "num_prompts": r.rows,
+        "request_rate": settings.rate
+        if settings.rate is not None
+        else "trace"
+        if not settings.closed
+        else "inf",
+        "max_concurrency": settings.closed or None,
+        "duration": seconds,
+        "completed": completed,
+        "failed": r.rows - completed,
+        "total_input_tokens": prompt,
+        "total_output_tokens": output,
+        "request_throughput": completed / seconds,
+        "request_goodput": goodput(outcome, settings.objectives()),
+        "output_throughput": output / seconds,
+        "total_token_throughput": (prompt + output) / seconds,
+        "max_output_tokens_per_s": _most_per_s(outcome),
+        "max_concurrent_requests": most_at_once(r.started_s, r.ended_s),
+        **_figures("ttft", 1e3 * ttft[good]),
+        **_figures("tpot", 1e3 * tpot[good & (r.output_tokens > 1)]),
+        **_gaps(outcome),
+        **_figures("e2el", 1e3 * e2el[good]),
+    }
+    found |= {
+        "asked_input_tokens": asked,
+        "errors_by_kind": dict(Counter(error for error in r.error if error).most_common()),
+        "counting": counting(outcome),
+        "output_crc32": zlib.crc32(r.crc.tobytes()),
+        **client(outcome),
+    }
+    return found
+
+
+def times(outcome: Outcome) -> tuple[F8, F8, F8]:
+    """Seconds to the first token, per token after it, and to the end: float64[N] each, nan where it did not come to that;
+    a time per token is 0 where there is only one."""
+    r = outcome.records
+    after = np.maximum(r.output_tokens - 1, 1)
+    return r.first_s - r.started_s, (r.last_s - r.first_s) / after, r.ended_s - r.started_s
+
+
+def goodput(outcome: Outcome, objectives: dict[str, float]) -> float | None:
+    """Good requests a second that keep all objectives; None without any."""
+    if not objectives:
+        return None
+    values = dict(zip(("ttft", "tpot", "e2el"), times(outcome), strict=True))
+    kept = np.array([not error for error in outcome.records.error], np.bool_)
+    for name, most_ms in objectives.items():
+        kept &= 1e3 * values[name] <= most_ms
+    return int(kept.sum()) / outcome.duration_s
+
+
+def counting(outcome: Outcome) -> str:
+    """How tokens were counted: ``usage``, ``ids``, or ``estimated`` as soon as one good answer was."""
+    kinds = {
+        kind for kind, error in zip(outcome.records.counting, outcome.records.error, strict=True) if not error
+    }
+    return "estimated" if "estimated" in kinds or not kinds else "+".join(sorted(kinds))
+
+
+def client(outcome: Outcome) -> dict[str, float | int | None]:
+    """How well the client itself kept up: late starts, lateness of its loop, CPU."""
+    late = 1e3 * (outcome.records.started_s - outcome.records.due_s)
+    late = late[np.isfinite(late)]
+    lag = 1e3 * outcome.lag_s
+    return {
+        "mean_late_start_ms": float(late.mean()) if late.size else None,
+        "p99_late_start_ms": float(np.percentile(late, 99)) if late.size else None,
+        "max_late_start_ms": float(late.max()) if late.size else None,
+        "p99_client_lag_ms": float(np.percentile(lag, 99)) if lag.size else None,
+        "client_cpu_share": outcome.cpu_s / outcome.duration_s,
+        "connections": outcome.connections,
+    }
+
+
+def notes(found: dict[str, Any]) -> list[str]:
+    """Sentences on what a reader of a summary has to know."""
+    said: list[str] = []
+    if (found["p99_late_start_ms"] or 0.0) > _LATE_MS or found["client_cpu_share"] > _BUSY:
+        said.append(
+            f"The client was slow itself: it started one request in a hundred more than {found['p99_late_start_ms']:.1f} ms"
+            f" late and used {100 * found['client_cpu_share']:.0f} % of a core. Its times hold its own delays."
+        )
+    if found["counting"] == "estimated":
+        said.append(
+            "counting=estimated: the server told no usage, so that events with text were counted as tokens."
+        )
+    asked, told = found["asked_input_tokens"], found["total_input_tokens"]
+    if asked and abs(told - asked) > 0.01 * asked:
+        said.append(f"The engine counted {told:,} prompt tokens where {asked:,} were asked for.")
+    return said
+
+
+def most_at_once(started_s: F8, ended_s: F8) -> int:
+    """The most requests that were under way at one time."""
+    known = np.isfinite(started_s) & np.isfinite(ended_s)
+    at = np.concatenate([ended_s[known], started_s[known]])
+    change = np.concatenate([np.full(int(known.sum()), -1), np.full(int(known.sum()), 1)])
+    order = np.lexsort((change, at))
+    return int(np.cumsum(change[order]).max(initial=0))
+
+
+def _figures(name: str, values: F8) -> dict[str, float | None]:
+    """Mean, median, standard deviation and percentiles in milliseconds."""
+    if values.size == 0:
+        kinds = ("mean", "median", "std", *(f"p{p}" for p in PERCENTILES))
+        return {f"{kind}_{name}_ms": None for kind in kinds}
+    found = {"mean": values.mean(), "median": np.median(values), "std": values.std()}
+    found |= {f"p{p}": np.percentile(values, p) for p in PERCENTILES}
+    return {f"{kind}_{name}_ms": float(value) for kind, value in found.items()}
+
+
+def _gaps(outcome: Outcome) -> dict[str, float | None]:
+    """The same of the gaps between chunks; their quantiles are within 0.1 %."""
+    histogram: LogHistogram = outcome.gaps
+    if histogram.total == 0:
+        return _figures("itl", np.zeros(0))
+    mean = outcome.gap_sum_s / histogram.total
+    spread = max(0.0, outcome.gap_squares / histogram.total - mean**2) ** 0.5
+    median, *rest = histogram.quantiles(np.array([0.5, *(p / 100 for p in PERCENTILES)])).tolist()
+    found = {"mean": mean, "median": median, "std": spread}
+    found |= {f"p{p}": value for p, value in zip(PERCENTILES, rest, strict=True)}
+    return {f"{kind}_itl_ms": 1e3 * value for kind, value in found.items()}
+
+
+def _most_per_s(outcome: Outcome) -> float:
+    """The most output tokens of any whole second from the start."""
+    each = round(1 / outcome.bucket_s)
+    padded = np.concatenate([outcome.tokens, np.zeros(-outcome.tokens.size % each, np.int64)])
+    return float(padded.reshape(-1, each).sum(axis=1).max(initial=0))

@@ -1,0 +1,96 @@
+"""``evenstep load`` as a person uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from contextlib import contextmanager
+
+import pyarrow.parquet as pq
+import pytest
+from tests.emulator import running as emulators
+
+from evenstep.cli.main import main
+
+TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
+    f"2023-11-16 18:17:03.{i:02}00000,{5 + i},{1 + i % 4}\n" for i in range(12)
+)
+
+
+@contextmanager
+def emulated():
+    """The URL of an emulator that lives in a thread of its own."""
+    known, ready, over = {}, threading.Event(), asyncio.Event()
+
+    async def live():
+        known["loop"] = asyncio.get_running_loop()
+        async with emulators.running(speed=500.0) as emulator:
+            known["url"] = emulators.url(emulator)
+            ready.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(live()))
+    thread.start()
+    ready.wait(10)
+    try:
+        yield known["url"]
+    finally:
+        known["loop"].call_soon_threadsafe(over.set)
+        thread.join()
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    return str(path)
+
+
+def test_a_trace_is_sent_and_measured_and_everything_asked_for_is_written(trace, tmp_path, capsys):
+    report, rows = tmp_path / "load.html", tmp_path / "rows.parquet"
+    with emulated() as url:
+        words = ["--url", url, "--api-key", "sesame", "--report", str(report), "--save-requests", str(rows)]
+        assert main(["load", trace, *words]) == 0
+        out = capsys.readouterr().out
+        assert "12 of 12 good" in out
+        assert str(report) in out
+        assert main(["load", trace, "--url", url, "--closed", "2", "--format", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+    assert (found["completed"], found["model_id"], found["counting"]) == (12, "emulated", "usage")
+    assert pq.read_table(rows).num_rows == 12
+    page = report.read_text()
+    assert "sesame" not in page and "sesame" not in out
+    assert page.count("<svg") == 6
+
+
+def test_a_run_without_a_good_answer_fails(trace, capsys):
+    with emulated() as url:
+        assert main(["load", trace, "--url", url, "--model", "other"]) == 1
+    assert "failed: 12 status-404" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--url", "http://127.0.0.1:1"], "a server that answers"),
+        (["--url", "nonsense"], "--url is 'nonsense'"),
+        ([], "--url is 'missing'"),
+        (["--url", "http://a", "--closed", "x"], "--closed is 'x'"),
+        (["--url", "http://a", "--goodput", "ttfb:3"], "Did you mean ttft"),
+        (["--url", "http://a", "--urll", "b"], "Did you mean --url"),
+        (["--url", "http://a", "--report", "/no/such/folder/x.html"], "/no/such/folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(trace, arguments, said, capsys):
+    assert main(["load", trace, *arguments]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_list_of_lengths_needs_a_rate_or_users(tmp_path, capsys):
+    path = tmp_path / "lengths.csv"
+    path.write_text("prompt_tokens,output_tokens\n5,2\n6,3\n")
+    assert main(["load", str(path), "--url", "http://127.0.0.1:1", "--model", "m"]) == 2
+    assert "--rate" in capsys.readouterr().err

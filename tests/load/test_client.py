@@ -1,0 +1,73 @@
+"""The pool of connections: what is stale is not used, and what is open is closed at the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.load.running import server
+from tests.load.test_connection import SIZED
+
+from evenstep.load import client as module
+from evenstep.load.answer import Answer, Meters
+from evenstep.load.client import Client, allow_files
+from evenstep.load.connection import Call
+from evenstep.load.settings import target_of
+
+
+async def ask(client):
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    call = Call(client.request(b"{}"), Answer(4, Meters(loop.time(), 1.0)), ended.set_result)
+    client.start(call)
+    await ended
+    return call
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
+    async def go(keep_s):
+        monkeypatch.setattr(module, "_KEEP_S", keep_s)
+        async with server(lambda body: SIZED) as url:
+            client = Client(target_of(url), "/v1/completions", {}, 5.0)
+            await client.resolve()
+            errors = [(await ask(client)).answer.error for _ in range(3)]
+            await client.close()
+            return errors, client.connections
+
+    assert asyncio.run(go(60.0)) == ([""] * 3, 1)
+    assert asyncio.run(go(-1.0)) == ([""] * 3, 3)
+
+
+def test_the_head_names_host_path_and_headers():
+    async def go():
+        client = Client(
+            target_of("http://llm:81/deep"), "/v1/completions", {"Authorization": "Bearer k"}, 5.0
+        )
+        return client.request(b"{}")
+
+    head, _, body = asyncio.run(go()).partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /deep/v1/completions HTTP/1.1\r\nHost: llm:81\r\n")
+    assert b"\r\nAuthorization: Bearer k\r\n" in head
+    assert head.endswith(b"Content-Length: 2") and body == b"{}"
+
+
+def test_closing_ends_what_is_on_its_way():
+    async def go():
+        async with server(lambda body: b"") as url:
+            client = Client(target_of(url), "/v1/completions", {}, 5.0)
+            await client.resolve()
+            asked = asyncio.ensure_future(ask(client))
+            while not client.connections:
+                await asyncio.sleep(0.001)
+            await client.close()
+            asked.cancel()
+            return len(client._open)
+
+    assert asyncio.run(go()) == 0
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_it_goes():
+    import resource
+
+    before, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allow_files()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= before

@@ -1,0 +1,146 @@
+"""Whole runs: every request ends once, and what was wrong is told by its kind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import numpy as np
+import pytest
+from tests.load.running import against_emulator, loaded, server, small
+from tests.load.test_connection import SIZED
+
+from evenstep.emulator.faults import fault_of
+from evenstep.errors import InputError
+from evenstep.load.run import drive, timed
+from evenstep.load.settings import LoadSettings
+from evenstep.load.summary import counting
+
+
+def kinds(outcome):
+    return Counter(outcome.records.error)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"endpoint": "chat"},
+        {"prompts": "ids", "token_ids": True},
+        {"closed": 3},
+        {"rate": 500.0},
+        {"dialect": "openai"},
+        {"emulator": {"dialect": "sglang"}},
+    ],
+    ids=str,
+)
+def test_all_tokens_asked_for_come_back(asked):
+    outcome, settings = against_emulator(**asked)
+    records, trace = outcome.records, outcome.trace
+    assert kinds(outcome) == {"": len(trace)}
+    if settings.dialect == "vllm":
+        assert (records.output_tokens == trace.output_tokens).all()
+    if not settings.chat:
+        assert (records.prompt_tokens == trace.prompt_tokens).all()
+    assert counting(outcome) == ("ids" if settings.token_ids else "usage")
+    assert (records.started_s <= records.first_s).all() and (records.last_s <= records.ended_s).all()
+    assert int(outcome.tokens.sum()) == int(records.output_tokens.sum())
+    assert outcome.gaps.total <= int(records.output_tokens.sum()) - len(trace)
+
+
+def test_connections_are_kept_for_later_requests():
+    outcome, _ = against_emulator(closed=2)
+    assert outcome.connections <= 3
+
+
+def test_users_are_never_more_than_asked_for():
+    outcome, _ = against_emulator(small(20), closed=3)
+    order = np.argsort(outcome.records.started_s)
+    for row in order:
+        begun = outcome.records.started_s[row]
+        running = (outcome.records.started_s <= begun) & (outcome.records.ended_s > begun)
+        assert int(running.sum()) <= 3
+
+
+def test_turns_of_a_session_follow_each_other():
+    outcome, _ = against_emulator(small(6, session=[1, 1, 2, 1, 2, 2]))
+    started, ended = outcome.records.started_s, outcome.records.ended_s
+    for before, after in ((0, 1), (1, 3), (2, 4), (4, 5)):
+        assert started[after] >= ended[before]
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("refuse", "cut"),
+        ("die:after_tokens=1", "cut"),
+        ("status:status=503", "status-503"),
+        ("malformed:after_tokens=1", "bad-chunk"),
+        ("html", "not-a-stream"),
+        ("empty", "no-finish"),
+        ("cut:after_tokens=1", "no-finish"),
+        ("error-event:after_tokens=1", "error-event"),
+        ("stall:after_tokens=1", "timeout"),
+    ],
+)
+def test_each_way_an_engine_fails_is_told_by_its_kind(fault, kind):
+    timeout_s = 0.3 if kind == "timeout" else 20.0
+    outcome, _ = against_emulator(small(4, 0.0), faults=[fault_of(fault, 1)], timeout_s=timeout_s)
+    assert kinds(outcome) == {"": 3, kind: 1}
+
+
+def test_a_stream_that_loses_tokens_without_a_word_is_seen():
+    """Four tokens where five were asked for."""
+
+    async def go():
+        async with server(lambda body: SIZED) as url:
+            trace = small(1)
+            trace.output_tokens[0] = 5
+            return await loaded(url, trace)
+
+    assert kinds(asyncio.run(go())[0]) == {"tokens-missing": 1}
+
+
+def test_a_server_that_is_not_there_is_an_error_of_each_request():
+    async def go():
+        async with server(lambda body: None) as url:
+            pass
+        return await loaded(url, small(2))
+
+    assert kinds(asyncio.run(go())[0]) == {"connect": 2}
+
+
+def test_a_host_may_leave_early():
+    left = []
+
+    def started(row, call):
+        if row % 2:
+            left.append(row)
+            asyncio.get_running_loop().call_later(0.001, call.cancel)
+
+    outcome, _ = against_emulator(small(10), started=started, speed=5.0)
+    assert kinds(outcome)["cancelled"] >= 1
+    assert kinds(outcome)["cancelled"] + kinds(outcome)[""] == 10
+
+
+def test_whoever_watches_is_told_how_far_it_is():
+    seen = []
+    against_emulator(watch=seen.append)
+    assert seen[0].total == 12
+    assert seen[0].done <= seen[-1].done <= 12
+
+
+def test_times_are_the_trace_s_by_the_speed_or_poisson_at_the_rate():
+    trace = small(5, 1.0)
+    assert timed(trace, LoadSettings(speed=4.0)).arrival_s.tolist() == [0, 0.25, 0.5, 0.75, 1.0]
+    poisson = timed(trace, LoadSettings(rate=2.0))
+    assert poisson.arrival_s[0] == 0 and poisson.arrival_s[-1] != 1.0
+    assert "Poisson" in poisson.notes[-1]
+    assert timed(trace, LoadSettings(closed=2)) is trace
+
+
+def test_a_server_out_of_reach_is_one_clear_error():
+    with pytest.raises(InputError, match=r"--url"):
+        drive(small(), LoadSettings(url="http://127.0.0.1:1"))
+    with pytest.raises(InputError, match=r"--url"):
+        drive(small(), LoadSettings(url="http://no-such-host.invalid:80", model="m"))

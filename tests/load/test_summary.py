@@ -1,0 +1,82 @@
+"""Figures of a run, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.load.outcomes import four
+
+from evenstep.load.settings import LoadSettings
+from evenstep.load.summary import goodput, most_at_once, notes, summary
+from evenstep.measure.quantiles import LogHistogram
+
+#: What vLLM's ``bench serve`` writes for a served model, less what it keeps for each request.
+VLLM = {
+    "date", "endpoint_type", "model_id", "num_prompts", "request_rate", "max_concurrency", "duration", "completed",
+    "failed", "total_input_tokens", "total_output_tokens", "request_throughput", "request_goodput", "output_throughput",
+    "total_token_throughput", "max_output_tokens_per_s", "max_concurrent_requests",
+    *(f"{kind}_{name}_ms" for kind in ("mean", "median", "std", "p99") for name in ("ttft", "tpot", "itl", "e2el")),
+}  # fmt: skip
+
+
+def test_a_summary_has_the_names_of_vllm_s_benchmark():
+    assert set(summary(four(), LoadSettings())) >= VLLM
+
+
+def test_failed_answers_count_for_nothing_but_their_number():
+    found = summary(four(), LoadSettings(goodput="ttft:250"))
+    assert (found["completed"], found["failed"], found["errors_by_kind"]) == (3, 1, {"cut": 1})
+    assert (found["total_input_tokens"], found["total_output_tokens"]) == (40, 9)
+    assert found["output_throughput"] == pytest.approx(9 / 2.4)
+    assert found["request_goodput"] == pytest.approx(2 / 2.4)
+    assert found["mean_ttft_ms"] == pytest.approx(1e3 * (0.1 + 0.2 + 0.4) / 3)
+    assert found["counting"] == "usage"
+
+
+def test_time_per_token_is_of_the_tokens_after_the_first():
+    found = summary(four(), LoadSettings())
+    assert found["mean_tpot_ms"] == pytest.approx(1e3 * (0.4 / 4 + 0.1 / 2) / 2)
+    assert found["mean_itl_ms"] == pytest.approx(1e3 * 0.5 / 6)
+    assert found["median_itl_ms"] == pytest.approx(100.0, rel=1e-3)
+    assert found["std_itl_ms"] == pytest.approx(1e3 * (0.045 / 6 - (0.5 / 6) ** 2) ** 0.5)
+
+
+def test_the_most_tokens_are_of_a_whole_second():
+    assert summary(four(), LoadSettings())["max_output_tokens_per_s"] == 5
+
+
+def test_a_client_that_is_late_says_so():
+    found = summary(four(), LoadSettings())
+    assert found["max_late_start_ms"] == pytest.approx(20.0)
+    assert any("slow itself" in line for line in notes(found))
+    assert any(
+        "slow itself" in line for line in notes({**found, "p99_late_start_ms": 0.0, "client_cpu_share": 1.0})
+    )
+    assert not any("slow itself" in line for line in notes({**found, "p99_late_start_ms": 1.0}))
+
+
+def test_other_prompt_lengths_than_asked_for_and_estimates_are_said():
+    found = summary(four(), LoadSettings())
+    assert not any("prompt tokens" in line for line in notes(found))
+    assert any("prompt tokens" in line for line in notes({**found, "total_input_tokens": 99}))
+    assert any("estimated" in line for line in notes({**found, "counting": "estimated"}))
+
+
+def test_goodput_takes_every_objective_and_none_is_none():
+    assert goodput(four(), {}) is None
+    assert goodput(four(), {"ttft": 1e6, "tpot": 60.0}) == pytest.approx(2 / 2.4)
+    assert goodput(four(), {"e2el": 300.0}) == pytest.approx(1 / 2.4)
+
+
+def test_a_run_without_a_good_answer_has_no_latencies():
+    outcome = four(gaps=LogHistogram())
+    outcome.records.error[:] = ["cut"] * 4
+    found = summary(outcome, LoadSettings())
+    assert found["completed"] == 0
+    assert found["mean_ttft_ms"] is None and found["p99_itl_ms"] is None
+    assert notes(found)
+
+
+def test_requests_that_end_when_others_start_are_not_at_once():
+    started, ended = np.array([0.0, 1.0, 1.5, np.nan]), np.array([1.0, 2.0, 3.0, np.nan])
+    assert most_at_once(started, ended) == 2
