@@ -549,3 +549,17 @@ def emulator_storms(draw: st.DrawFn) -> EmulatorStorm:
             )
         )
     return EmulatorStorm(shape, events)
+
+
+@st.composite
+def usual_streams(draw: st.DrawFn) -> EngineStream:
+    """Streams as engines mostly write them: one choice, one token an event with few exceptions, any text."""
+    text = st.one_of(
+        st.sampled_from([" a", " b", "", '"', "\\", "\n", "é", "%d", "\x7f"]), st.text(max_size=3)
+    )
+    ids = st.one_of(
+        st.tuples(st.integers(0, 9999)), st.lists(st.integers(0, 9), min_size=1, max_size=2).map(tuple)
+    )
+    steps = draw(st.lists(st.tuples(st.just(0), ids, text, st.none()), min_size=3, max_size=12))
+    prompt = tuple(draw(st.lists(st.integers(0, 999), min_size=1, max_size=4)))
+    return EngineStream(draw(st.booleans()), prompt, (*steps, (0, (7,), " end", "stop")), 1, "")

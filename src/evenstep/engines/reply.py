@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from evenstep.engines import cleaning
 from evenstep.engines.chunks import DONE, Choice, Chunk, Usage, is_given, read_chunk, read_head
+from evenstep.engines.quick import Quick, learned, spoken
 from evenstep.engines.sse import EventReader
 from evenstep.engines.usage import SoFar, rewritten
 from evenstep.engines.view import Asked, Dialect, Off
@@ -17,6 +18,7 @@ from evenstep.errors import EngineError
 
 _GAVE_UP = {"abort", "error"}
 _DONE_EVENT = b"data: [DONE]\n\n"
+_LESSONS = 4  # usual chunks that may be learned from; a stream that changes more often is read in full
 
 
 class ReplyStream:
@@ -82,11 +84,37 @@ class ReplyStream:
         self._bytes_per_token = bytes_per_token
         self._events = self._bytes = 0
         self._over = False
+        self._limit = limit
+        self._quick: Quick | None = None
+        self._lessons = _LESSONS if before is None and choices * prompts == 1 else 0
 
     def feed(self, data: bytes) -> bytes:
         """Bytes from the engine; what the client gets for them, whole events only."""
         if self._over:
             return b""
+        quick = self._quick
+        if quick is None or not self._reader.is_between or len(data) > self._limit:
+            return self._read(data)
+        prefix, tail, at, out = quick.prefix, quick.tail, 0, b""
+        while data.startswith(prefix, at):
+            start = at + len(prefix)
+            text_end = data.find(b'"', start)
+            said = spoken(data[start:text_end])
+            end = -1 if said is None else quick.end(data, text_end, self._counted[0] + 1)
+            if end < 0:
+                break
+            self._counted[0] += 1
+            self.produced += 1
+            if self._keep:
+                self._keep_one(quick, data, text_end, said)
+            out += data[at:text_end] + tail if tail else data[at:end]
+            at = end
+        if at == len(data):
+            return out
+        return out + self._read(data[at:])
+
+    def _read(self, data: bytes) -> bytes:
+        """As `feed`, every event in full."""
         events = self._reader.feed(data)
         if len(events) == 1:
             out = self._take(*events[0])
@@ -144,13 +172,32 @@ class ReplyStream:
             return self._without_choices(raw, data, chunk)
         if not self._count(chunk, choices):
             return b""
+        out = raw
         if self._changes:
             new = self._cleaned(data, chunk, choices)
             if new is not data:
-                raw = cleaning.framed(raw, data, new) if new else b""
-        if self._drop_final and choices[0].finish_reason is not None:
-            return self._stamped(raw)
-        return raw
+                out = cleaning.framed(raw, data, new) if new else b""
+        if choices[0].finish_reason is not None:
+            return self._stamped(out) if self._drop_final else out
+        if self._lessons and out:
+            self._learn(raw, out, choices[0])
+        return out
+
+    def _learn(self, raw: bytes, out: bytes, choice: Choice) -> None:
+        """From an event that was read in full, how the next ones probably look."""
+        content = choice.content
+        if content and choice.stop_reason is None and not (choice.delta and choice.delta.others):
+            self._lessons -= 1
+            self._quick = learned(raw, out, content, self._chat)
+
+    def _keep_one(self, quick: Quick, data: bytes, text_end: int, said: str | None) -> None:
+        """Keeps what a continuation needs of an event that was not read in full."""
+        if quick.lead:
+            start = text_end + len(quick.lead)
+            self._ids.append(int(data[start : data.index(b"]", start)]))
+        if said:
+            self._texts.append(said)
+            self._settled, self._settled_tokens = len(self._ids), self.produced
 
     def _count(self, chunk: Chunk, choices: list[Choice]) -> bool:
         """Counts a chunk; False where it must not go on."""

@@ -45,10 +45,16 @@ class EventReader:
         """Bytes of an event that has not ended."""
         return bytes(self._rest)
 
+    @property
+    def is_between(self) -> bool:
+        """Whether what comes next begins an event, and not the first."""
+        return self._begun and not self._rest and self.fault is None
+
     def feed(self, data: bytes) -> list[Event]:
         """The events that end in these bytes, oldest first."""
-        whole = self._begun and not self._rest and self.fault is None
-        if whole and b"\r" not in data and len(data) <= self._limit:  # the common case: nothing in pieces
+        if (
+            self.is_between and b"\r" not in data and len(data) <= self._limit
+        ):  # the common case: nothing in pieces
             if data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == 10:
                 return [(data, data[6:-2])]
             pieces = data.split(b"\n\n")

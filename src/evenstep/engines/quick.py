@@ -1,0 +1,104 @@
+"""A short way for the usual event of a stream: like the one before it but for its text, its token and its counts.
+
+Nearly all events of a stream repeat one another. From one that was read in full a `Quick` is learned: the bytes in front
+of its text, those behind it with the counts left open, and what the client gets in place of these. One token later the
+counts are known beforehand, so that an event that fits is compared, not parsed; reading it in full would find the same
+values, since all else is the same bytes. One that does not fit is read in full.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_IDS = re.compile(rb'"token_ids":\[(\d+)\]')
+_COUNTS = re.compile(rb'"(total|completion)_tokens":(\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Quick:
+    """How the usual event of one stream looks.
+
+    Args:
+        prefix: its bytes up to its text.
+        lead: from the end of the text to its one token id; empty where no ids are told.
+        rest: from there to its end, as a format of both counts where there are some.
+        counts: how many counts `rest` takes: 2 or 0.
+        total_first: ``total_tokens`` comes before ``completion_tokens``.
+        prompt_tokens: ``total_tokens`` beyond ``completion_tokens``.
+        tail: what the client gets after the text; empty = what the engine sent.
+    """
+
+    prefix: bytes
+    lead: bytes
+    rest: bytes
+    counts: int
+    total_first: bool
+    prompt_tokens: int
+    tail: bytes
+
+    def end(self, data: bytes, at: int, count: int) -> int:
+        """Where an event that fits ends, if it brings token `count` of its answer and its text ends at `at`; -1 = none."""
+        lead = self.lead
+        if lead:
+            if not data.startswith(lead, at):
+                return -1
+            at += len(lead)
+            end = data.find(b"]", at)
+            if not data[at:end].isdigit() or (data[at] == 48 and end > at + 1):
+                return -1
+            at = end
+        rest = self.rest
+        if self.counts:
+            total = self.prompt_tokens + count
+            rest %= (total, count) if self.total_first else (count, total)
+        return at + len(rest) if data.startswith(rest, at) else -1
+
+
+def learned(raw: bytes, out: bytes, content: str, chat: bool) -> Quick | None:
+    """What the events after this one probably look like; None where that cannot be told.
+
+    Args:
+        raw: an event of one choice, as it came.
+        out: what the client gets of it.
+        content: its text, as it was read.
+        chat: whether it is of a chat.
+    """
+    key = b'"content":"' if chat else b'"text":"'
+    if not raw.startswith(b'data: {"') or not raw.endswith(b"}\n\n") or raw.count(key) != 1:
+        return None
+    start = raw.index(key) + len(key)
+    end = raw.find(b'"', start)
+    if spoken(raw[start:end]) != content:
+        return None
+    lead, rest = b"", raw[end:]
+    if ids := _IDS.search(rest):
+        lead, rest = rest[: ids.start(1)], rest[ids.end(1) :]
+    found = _COUNTS.findall(rest)
+    if _COUNTS.search(lead) or len(found) not in (0, 2) or not (lead or found):
+        return None
+    counts = {name: int(value) for name, value in found}
+    if found and len(counts) != 2:
+        return None
+    if out != raw and (not out.startswith(raw[:end]) or _COUNTS.search(out, end) or _IDS.search(out, end)):
+        return None
+    return Quick(
+        prefix=raw[:start],
+        lead=lead,
+        rest=_COUNTS.sub(rb'"\1_tokens":%d', rest.replace(b"%", b"%%")) if found else rest,
+        counts=len(found),
+        total_first=bool(found) and found[0][0] == b"total",
+        prompt_tokens=counts[b"total"] - counts[b"completion"] if found else 0,
+        tail=b"" if out == raw else out[end:],
+    )
+
+
+def spoken(text: bytes) -> str | None:
+    """The inside of a JSON string; None where that takes more than reading it as UTF-8 (escapes, faults)."""
+    if b"\\" in text:
+        return None
+    try:
+        found = text.decode()
+    except UnicodeDecodeError:
+        return None
+    return found if found.isprintable() else None

@@ -1,0 +1,113 @@
+"""The short way and the long way are two implementations of one promise."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.strategies import EngineStream, pieces, usual_streams
+
+from evenstep.engines import reply as replies
+from evenstep.engines.quick import learned, spoken
+from evenstep.engines.reply import ReplyStream
+from evenstep.engines.view import Asked, Dialect
+
+ALL = Asked(usage=True, continuous=True, token_ids=True)
+USAGE = Asked(usage=True, continuous=True)
+IDS = Asked(token_ids=True)
+
+
+def read(stream, sent: list[bytes], client, engine, lessons: int):
+    """Everything that came of a stream, learning from so many of its events."""
+    reply = ReplyStream(Dialect(), chat=stream.chat, client=client, engine=engine, keep=True)
+    reply._lessons = lessons
+    out = [reply.feed(part) for part in sent]
+    found = reply.failure and str(reply.failure)
+    return out, reply.produced, reply.prompt_tokens, reply.done, reply.estimated, found, reply.so_far()
+
+
+@settings(max_examples=200)
+@given(
+    usual_streams(),
+    st.sampled_from([Asked(), USAGE, IDS, ALL]),
+    st.sampled_from([USAGE, IDS, ALL]),
+    st.data(),
+)
+def test_every_event_reads_the_same_both_ways(stream, client, engine, data):
+    engine = Asked(
+        client.usage or engine.usage,
+        client.continuous or engine.continuous,
+        client.token_ids or engine.token_ids,
+    )
+    sent = data.draw(pieces(b"".join(stream.events(engine))))
+    assert read(stream, sent, client, engine, 4) == read(stream, sent, client, engine, 0)
+
+
+@settings(max_examples=300)
+@given(usual_streams(), st.data())
+def test_an_event_with_a_byte_that_is_not_as_it_was_reads_the_same_both_ways(stream, data):
+    events = stream.events(ALL)
+    number = data.draw(st.integers(0, len(events) - 1))
+    event = bytearray(events[number])
+    place = data.draw(st.integers(0, len(event) - 1))
+    event[place : place + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
+    events[number] = bytes(event)
+    assert read(stream, events, Asked(), ALL, 4) == read(stream, events, Asked(), ALL, 0)
+
+
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize("engine", [USAGE, IDS, ALL])
+@pytest.mark.parametrize("burst", [1, 8])
+def test_nearly_all_events_go_the_short_way(monkeypatch, chat, engine, burst):
+    full = []
+    monkeypatch.setattr(
+        replies, "read_chunk", lambda data, usual=replies.read_chunk: full.append(data) or usual(data)
+    )
+    steps = tuple((0, (100 + i,), f" w{i}", None) for i in range(200))
+    stream = EngineStream(chat, (1, 2), (*steps, (0, (7,), " end", "stop")), 1, "")
+    events = stream.events(engine)
+    sent = [b"".join(events[i : i + burst]) for i in range(0, len(events), burst)]
+    _, produced, *_ = read(stream, sent, Asked(), engine, 4)
+    assert produced == 201 and len(full) < 6 + burst
+
+
+CHANGED = [
+    (b'"token_ids":[105]', b'"token_ids":[%b]' % value) for value in (b"x", b"1.5", b"01", b"-1", b"1e2", b"", b"null", b"1,2")
+] + [
+    (b'"completion_tokens":6', b'"completion_tokens":%b' % value) for value in (b"5", b"7", b"06", b"null", b"x", b"6.0")
+] + [
+    (b'"total_tokens":8', b'"total_tokens":9'), (b'"index":0', b'"index":1'), (b'" w5"', b'" w\x015"'), (b'" w5"', b'" w\xff"'),
+    (b'" w5"', b'" w\\n"'), (b'" w5"', b'" w\\"'), (b'" w5"', b"null"), (b'"finish_reason":null', b'"finish_reason":"length"'),
+    (b"}\n\n", b"}\n\n: ping\n\n"), (b"}\n\n", b"}\r\n\r\n"), (b"data: ", b"data:"), (b"}\n\n", b"\n\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize(("old", "new"), CHANGED)
+def test_an_event_that_is_unlike_the_others_reads_the_same_both_ways(chat, old, new):
+    steps = tuple((0, (100 + i,), f" w{i}", None) for i in range(9))
+    stream = EngineStream(chat, (1, 2), (*steps, (0, (7,), " end", "stop")), 1, "")
+    events = stream.events(ALL)
+    place = 5 + chat
+    assert old in events[place]
+    events[place] = events[place].replace(old, new)
+    assert read(stream, events, Asked(), ALL, 4) == read(stream, events, Asked(), ALL, 0)
+
+
+def test_what_needs_more_than_a_look_is_not_learned():
+    event = b'data: {"choices":[{"index":0,"text":"%b","token_ids":[5]}]}\n\n'
+    plain = event % b" a"
+    assert learned(plain, plain, " a", False) is not None
+    assert learned(plain, plain, " b", False) is None, "the text is somewhere else"
+    assert learned(plain, plain, " a", True) is None, "a chat has no text"
+    assert learned(event % b"\\n", event % b"\\n", "\n", False) is None
+    assert learned(plain.replace(b"[5]", b"[5,6]"), plain, " a", False) is None
+    assert learned(plain.replace(b"data: ", b"data:"), plain, " a", False) is None
+    assert learned(plain, b"data: {}\n\n", " a", False) is None
+    counted = plain.replace(b"}]}", b'}],"usage":{"completion_tokens":5}}')
+    assert learned(counted, counted, " a", False) is None, "half a usage"
+
+
+def test_text_is_read_only_where_that_is_plain():
+    assert spoken("é a".encode()) == "é a"
+    assert spoken(b"\xff") is None and spoken(b"\\n") is None and spoken(b"a\x01") is None
