@@ -257,3 +257,20 @@ def test_several_choices_get_the_fingerprint_an_earlier_stream_told():
         got = reply.feed(completion(choice={"index": index} | end, usage=usage))
         assert json.loads(got[6:])["system_fingerprint"] == "vllm-1"
         assert "usage" not in json.loads(got[6:])
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b'{"\x80id":"c","choices":[{"index":0,"text":"b","finish_reason":null}],"usage":{"completion_tokens":2},"x":1}',
+        b'{"usage":{"completion_tokens":1},"choices":[{"index":0,"text":"b"}],"usage":{"completion_tokens":2},"x":1}',
+    ],
+    ids=["a key that is no text", "a key twice"],
+)
+def test_a_chunk_that_cannot_be_cleaned_is_a_failure_and_brought_nothing(chunk):
+    reply = ReplyStream(Dialect(), chat=False, client=NOTHING, engine=USAGE, keep=True)
+    first = (
+        b'data: {"id":"c","created":1,"choices":[{"index":0,"text":"a"}],"usage":{"completion_tokens":1}}\n\n'
+    )
+    assert reply.feed(first) and not reply.feed(b"data: " + chunk + b"\n\n")
+    assert reply.failure is not None and reply.produced == 1 and reply.so_far().text == "a"

@@ -106,8 +106,15 @@ def read_chunk(data: bytes) -> Chunk:
 
 
 def read_head(data: bytes) -> Head:
-    """Id, time and model of a chunk that `read_chunk` has read, each as its bytes."""
-    return _HEAD.decode(data)
+    """Id, time and model of a chunk that `read_chunk` has read, each as its bytes.
+
+    Raises:
+        EngineError: a key is no text.
+    """
+    try:
+        return _HEAD.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise EngineError(f"engine: a chunk of its stream cannot be read; expected JSON. {error}.") from None
 
 
 def is_given(value: msgspec.Raw) -> bool:

@@ -14,7 +14,7 @@ from evenstep.engines.quick import Quick, learned, spoken
 from evenstep.engines.sse import EventReader
 from evenstep.engines.usage import SoFar, rewritten
 from evenstep.engines.view import Asked, Dialect, Off
-from evenstep.errors import EngineError
+from evenstep.errors import EngineError, InputError
 
 _GAVE_UP = {"abort", "error"}
 _DONE_EVENT = b"data: [DONE]\n\n"
@@ -161,22 +161,25 @@ class ReplyStream:
         if data == DONE:
             return self._ended(raw)
         try:
-            chunk = read_chunk(data)
-        except EngineError as error:
-            return self._fail(error)
+            return self._take_chunk(raw, data)
+        except (EngineError, InputError) as error:
+            return self._fail(EngineError(str(error)))
+
+    def _take_chunk(self, raw: bytes, data: bytes) -> bytes:
+        chunk = read_chunk(data)
         if chunk.error is not None or chunk.object == "error":
             self.error_body = data
             return self._fail(EngineError("engine: it reported an error inside its stream."))
         choices = chunk.choices
         if not choices:
             return self._without_choices(raw, data, chunk)
-        if not self._count(chunk, choices):
-            return b""
         out = raw
-        if self._changes:
+        if self._changes:  # first: a chunk that cannot be cleaned brought nothing
             new = self._cleaned(data, chunk, choices)
             if new is not data:
                 out = cleaning.framed(raw, data, new) if new else b""
+        if not self._count(chunk, choices):
+            return b""
         if choices[0].finish_reason is not None:
             return self._stamped(out) if self._drop_final else out
         if self._lessons and out:
