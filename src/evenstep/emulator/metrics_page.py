@@ -11,11 +11,12 @@ import time
 from collections.abc import Sequence
 
 from evenstep.emulator.fleet import Fleet
+from evenstep.engines.prometheus_page import Page
 
 
 def metrics_page(fleet: Fleet, ranks: Sequence[int]) -> bytes:
     """The page of these ranks, in the dialect of the fleet."""
-    page = _Page()
+    page = Page()
     lines = _sglang if fleet.settings.dialect == "sglang" else _vllm
     for number in ranks:
         fleet.timed_of(number).group.expire(fleet.now_s)
@@ -25,24 +26,7 @@ def metrics_page(fleet: Fleet, ranks: Sequence[int]) -> bytes:
     return page.text()
 
 
-class _Page:
-    def __init__(self) -> None:
-        self._families: dict[str, list[str]] = {}
-
-    def add(self, kind: str, name: str, value: float, **labels: str) -> None:
-        shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-        head = f"# HELP {name} {name.partition(':')[2].replace('_', ' ')}\n# TYPE {name} {kind}"
-        self._families.setdefault(head, []).append(
-            f"{name}{{{shown}}} {value:.12g}" if shown else f"{name} {value:.12g}"
-        )
-
-    def text(self) -> bytes:
-        return "".join(
-            f"{head}\n" + "\n".join(lines) + "\n" for head, lines in self._families.items()
-        ).encode()
-
-
-def _vllm(page: _Page, fleet: Fleet, number: int) -> None:
+def _vllm(page: Page, fleet: Fleet, number: int) -> None:
     rank, group = fleet.rank(number), fleet.timed_of(number)
     who = {"engine": str(number), "model_name": fleet.settings.model}
     counts = rank.counts
@@ -73,7 +57,7 @@ def _vllm(page: _Page, fleet: Fleet, number: int) -> None:
     page.add("gauge", "vllm:cache_config_info", 1, **shown, **caching, engine=str(number))
 
 
-def _sglang(page: _Page, fleet: Fleet, number: int) -> None:
+def _sglang(page: Page, fleet: Fleet, number: int) -> None:
     rank, memory = fleet.rank(number), fleet.rank(number).memory
     who = {
         "model_name": fleet.settings.model,
@@ -97,7 +81,7 @@ def _sglang(page: _Page, fleet: Fleet, number: int) -> None:
     page.add("gauge", "sglang:num_retracted_reqs", counts.evictions, **who)
 
 
-def _own(page: _Page, fleet: Fleet, number: int) -> None:
+def _own(page: Page, fleet: Fleet, number: int) -> None:
     rank, timed = fleet.rank(number), fleet.timed_of(number)
     who = {"rank": str(number), "group": str(fleet.timed.index(timed))}
     page.add("gauge", "evenstep:resident_kv_tokens", sum(one.resident for one in rank.running), **who)
@@ -106,7 +90,3 @@ def _own(page: _Page, fleet: Fleet, number: int) -> None:
     page.add("counter", "evenstep:step_seconds_total", timed.group.stepped_s, **who)
     page.add("counter", "evenstep:busy_seconds_total", rank.counts.busy_s, **who)
     page.add("counter", "evenstep:late_steps_total", timed.late_steps, **who)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -38,21 +38,13 @@ class Attainment:
         """Class -> its weight."""
         return {name: kind.weight for name, kind in self._classes}
 
-    def shares(self) -> dict[str, float]:
-        """Class -> share of its requests that kept to its targets; classes without requests are left out."""
-        found: dict[str, float] = {}
-        for name, _ in self._classes:
-            met, missed = self.counted[name, True], self.counted[name, False]
-            if met + missed:
-                found[name] = met / (met + missed)
-        return found
-
-    def weighted_share(self) -> float:
-        """Share over all classes, each request by its class's weight; 1 where there were none."""
-        weights = self.weights()
-        total = sum(weights.get(name, 0.0) * count for (name, _), count in self.counted.items())
-        met = sum(weights.get(name, 0.0) * count for (name, met), count in self.counted.items() if met)
-        return met / total if total else 1.0
+    def counts(self) -> list[dict[str, object]]:
+        """How many requests of each class kept to its targets, and how many did not."""
+        return [
+            {"class": name, "met": "true" if met else "false", "value": self.counted[name, met]}
+            for name, _ in self._classes
+            for met in (True, False)
+        ]
 
 
 def _met(kind: RequestClass, one: Ended) -> bool:

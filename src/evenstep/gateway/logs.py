@@ -13,7 +13,7 @@ import math
 import queue
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -46,7 +46,7 @@ def access(one: Ended) -> None:
 
 
 @contextmanager
-def logging_to(settings: Log, stream: TextIO | None = None) -> Iterator[Logs]:
+def logging_to(settings: Log, stream: TextIO | None = None) -> Generator[Logs]:
     """Log as the settings say until the block ends; what is waiting then is still written.
 
     Args:
@@ -124,16 +124,17 @@ class _Entry(logging.handlers.QueueHandler):
 
     def __init__(self, waiting: queue.SimpleQueue[Any]) -> None:
         super().__init__(waiting)
+        self._waiting = waiting
         self.dropped = 0
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         return record
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        if self.queue.qsize() >= _WAITING:
+        if self._waiting.qsize() >= _WAITING:
             self.dropped += 1
         else:
-            self.queue.put_nowait(record)
+            self._waiting.put_nowait(record)
 
 
 class _Writer(logging.handlers.QueueListener):

@@ -81,7 +81,7 @@ class Engines:
     answer_s: float = 600.0
     idle_s: float = 60.0
     connections: int = 512
-    scrape_s: float = 0.5
+    scrape_s: float = 1.0
     scrape_timeout_s: float = 1.5
     ca: str = ""
     verify: bool = True

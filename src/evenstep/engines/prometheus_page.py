@@ -1,0 +1,72 @@
+"""Writing a Prometheus text page: families with HELP and TYPE, samples with labels, histograms with buckets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+#: What the page is, as a Content-Type.
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Kind = Literal["counter", "gauge", "histogram"]
+
+
+class Page:
+    """One page; the samples of a metric stand together, metrics in the order in which they first came.
+
+    Args:
+        helps: name -> what HELP says of it; of others, their name in words.
+    """
+
+    def __init__(self, helps: Mapping[str, str] | None = None) -> None:
+        self._helps = helps or {}
+        self._families: dict[str, list[str]] = {}
+
+    def declare(self, kind: Kind, name: str) -> None:
+        """Show a metric's HELP and TYPE here, though it may have no sample yet."""
+        self._family(kind, name)
+
+    def add(self, kind: Kind, name: str, value: float, **labels: str) -> None:
+        """One sample."""
+        self._family(kind, name).append(_sample(name, labels, value))
+
+    def histogram(
+        self, name: str, buckets: Mapping[str, int], total: float, count: int, **labels: str
+    ) -> None:
+        """One histogram.
+
+        Args:
+            buckets: upper bound -> observations at or below it, ``+Inf`` last.
+            total: sum of the observations.
+            count: number of them.
+        """
+        family = self._family("histogram", name)
+        for bound, below in buckets.items():
+            family.append(_sample(f"{name}_bucket", {**labels, "le": bound}, below))
+        family += [_sample(f"{name}_sum", labels, total), _sample(f"{name}_count", labels, count)]
+
+    def text(self) -> bytes:
+        """The page."""
+        return "".join("\n".join((head, *lines)) + "\n" for head, lines in self._families.items()).encode()
+
+    def _family(self, kind: Kind, name: str) -> list[str]:
+        said = self._helps.get(name) or name.rpartition(":")[2].replace("_", " ")
+        said = said.replace("\\", "\\\\").replace("\n", "\\n")
+        return self._families.setdefault(f"# HELP {name} {said}\n# TYPE {name} {kind}", [])
+
+
+def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
+    shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+    return f"{name}{{{shown}}} {_number(value)}" if shown else f"{name} {_number(value)}"
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int):
+        return str(int(value))
+    if math.isfinite(value):
+        return repr(float(value))
+    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

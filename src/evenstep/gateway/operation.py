@@ -1,0 +1,230 @@
+"""Operation: everything beside the data path, in a thread with a loop of its own.
+
+Admin API and metrics page, reading the engines' metrics, discovery, reloads, the minute's report. It reaches the gateway
+through the `Doorway` alone; when it is busy or broken, requests go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from evenstep.config import Settled
+from evenstep.errors import InputError
+from evenstep.gateway.classes import Attainment
+from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.control import Control, Doorway
+from evenstep.gateway.logs import Logs, fields
+from evenstep.gateway.membership import Membership
+from evenstep.gateway.reloading import Reloader
+from evenstep.gateway.scraping import Scraper, preflight
+from evenstep.gateway.sections import Tls
+from evenstep.gateway.settling import Sources
+from evenstep.gateway.snapshots import Snapshots
+from evenstep.gateway.tls import client_context, server_context
+
+if TYPE_CHECKING:
+    import aiohttp
+    from aiohttp import web
+
+_log = logging.getLogger("evenstep.gateway.operation")
+_MINUTE_S = 60.0
+_STOP_S = 5.0
+
+
+class Operation:
+    """The thread. `start` before the gateway is announced, `stop` when it has ended.
+
+    Args:
+        sources: where the config came from, for reloads.
+        settled: the config.
+        control: the gateway.
+        loop: the loop the gateway runs on; it need not run yet.
+        logs: follow reloads; None = somebody else's.
+        attainment: counts by the classes' targets.
+        contexts: TLS contexts of the gateway's own listeners, whose certificates follow reloads.
+
+    Attributes:
+        port: the admin API's, once started; 0 = there is none.
+    """
+
+    def __init__(
+        self, sources: Sources, settled: Settled[GatewayConfig], control: Control, loop: asyncio.AbstractEventLoop, *,
+        logs: Logs | None = None, attainment: Attainment | None = None,
+        contexts: list[tuple[ssl.SSLContext, Tls, str]] | None = None,
+    ) -> None:  # fmt: skip
+        self.port = 0
+        self._sources, self._settled, self._logs = sources, settled, logs
+        self._attainment = attainment or Attainment(settled.value.classes)
+        self._contexts = list(contexts or [])
+        self._door = Doorway(control, loop)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._end: asyncio.Event | None = None
+        self._reloader: Reloader | None = None
+        self._reloading: asyncio.Task[None] | None = None
+        self._fallbacks: Counter[tuple[str, str]] = Counter()
+
+    def start(self) -> None:
+        """Begin, and come back when the admin port listens and the engines were looked at.
+
+        Raises:
+            InputError: the port is taken, a file or key cannot be read, an engine contradicts the config.
+        """
+        started: list[BaseException | None] = []
+        ready = threading.Event()
+
+        def run() -> None:
+            asyncio.run(self._run(started, ready))
+
+        self._thread = threading.Thread(target=run, name="evenstep-operation", daemon=True)
+        self._thread.start()
+        ready.wait()
+        error = started[0]
+        if error is not None:
+            self._thread.join()
+            raise error
+
+    def stop(self) -> None:
+        """End; the gateway may be gone already."""
+        if self._loop is not None and self._end is not None and self._thread is not None:
+            self._loop.call_soon_threadsafe(self._end.set)
+            self._thread.join(_STOP_S)
+
+    def reload(self) -> None:
+        """Read the config again, from any thread or a signal handler; the log says what came of it."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._reload_soon)
+
+    def _reload_soon(self) -> None:
+        assert self._reloader is not None
+        self._reloading = asyncio.create_task(_quietly(self._reloader.reload()))
+
+    async def _run(self, started: list[BaseException | None], ready: threading.Event) -> None:
+        import aiohttp
+
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        config = self._settled.value
+        try:
+            connector = aiohttp.TCPConnector(ssl=client_context(config.engines), limit=0)
+            session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        except BaseException as error:
+            started.append(error)
+            ready.set()
+            return
+        async with session:
+            try:
+                parts = await self._begin(config, session)
+            except BaseException as error:
+                started.append(error)
+                ready.set()
+                return
+            started.append(None)
+            ready.set()
+            await self._end.wait()
+            await parts.close()
+
+    async def _begin(self, config: GatewayConfig, session: aiohttp.ClientSession) -> _Parts:
+        silent = await preflight(session, config.fleet(), config.engines.scrape_timeout_s)
+        for name in silent:
+            _log.warning(
+                "metrics cannot be read; the worker counts as full until they can", extra=fields(worker=name)
+            )
+        scraper = Scraper(self._door, config.engines, session)
+        membership = Membership(self._door, config.fleet(), scraper.follow)
+        heard: list[Callable[[GatewayConfig], None]] = [
+            lambda new: scraper.reload(new.engines), lambda new: self._attainment.reload(new.classes),
+        ]  # fmt: skip
+        if self._logs is not None:
+            heard.append(lambda new: self._logs.reload(new.log) if self._logs else None)
+        reloader = Reloader(self._sources, self._settled, self._door, membership, heard, self._contexts)
+        snapshots = Snapshots(self._door, lambda: self._own(scraper, reloader))
+        runner = await self._listen(config, snapshots, membership, reloader)
+        self._reloader = reloader
+        scraper.follow(config.fleet())
+        return _Parts(runner, scraper, [asyncio.create_task(self._report(snapshots))])
+
+    async def _listen(
+        self, config: GatewayConfig, snapshots: Snapshots, membership: Membership, reloader: Reloader
+    ) -> web.AppRunner | None:
+        from aiohttp import web
+
+        from evenstep.gateway.admin import AdminApi
+
+        admin = config.admin
+        if not admin.enabled:
+            return None
+        app = AdminApi(admin, self._door, snapshots, membership, reloader).app()
+        context = server_context(admin.tls, "admin.tls") if admin.tls else None
+        if context is not None and admin.tls is not None:
+            self._contexts.append((context, admin.tls, "admin.tls"))
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        await runner.setup()
+        site = web.TCPSite(runner, admin.host, admin.port, ssl_context=context)
+        try:
+            await site.start()
+        except OSError as error:
+            await runner.cleanup()
+            hint = f"{error.strerror}. Give another --admin-port, or 0 for any free one."
+            raise InputError("admin", "port", f"{admin.host}:{admin.port}", "a free port", hint) from None
+        self.port = runner.addresses[0][1]
+        return runner
+
+    def _own(self, scraper: Scraper, reloader: Reloader) -> dict[str, Any]:
+        found = self._attainment
+        return {
+            "scrapes_total": dict(scraper.results), "reloads_total": dict(reloader.results),
+            "class_weight": found.weights(), "class_requests_total": found.counts(),
+            "log_lines_dropped_total": self._logs.dropped if self._logs else 0,
+        }  # fmt: skip
+
+    async def _report(self, snapshots: Snapshots) -> None:
+        """Once a minute: how many rounds fell back to least load, by reason."""
+        while True:
+            await asyncio.sleep(_MINUTE_S)
+            await _quietly(self.report(snapshots))
+
+    async def report(self, snapshots: Snapshots) -> None:
+        """Say how many rounds fell back since the last report, where some did."""
+        found, _ = await snapshots.latest()
+        for model, one in found["models"].items():
+            since: dict[str, int] = {}
+            for reason, count in one["fallback_total"].items():
+                more = count - self._fallbacks[model, reason]
+                self._fallbacks[model, reason] = count
+                if more:
+                    since[reason] = more
+            if since:
+                _log.warning("rounds fell back to least load", extra=fields(model=model, **since))
+
+
+class _Parts:
+    """What runs until the end."""
+
+    def __init__(
+        self, runner: web.AppRunner | None, scraper: Scraper, tasks: list[asyncio.Task[None]]
+    ) -> None:
+        self._runner, self._scraper, self._tasks = runner, scraper, tasks
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._scraper.stop()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+
+async def _quietly(work: Coroutine[Any, Any, object]) -> None:
+    """Do it; an error of a user is logged where it arose, one of ours here."""
+    try:
+        await work
+    except (InputError, TimeoutError):
+        return
+    except Exception:
+        _log.exception("operation failed; this is a bug of evenstep")

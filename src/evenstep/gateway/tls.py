@@ -1,0 +1,73 @@
+"""TLS contexts: what the gateway shows its clients and operators, and what it asks of engines.
+
+A reload reads the certificates of running listeners anew: connections that come after it see the new ones.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+from evenstep.errors import InputError
+from evenstep.gateway.sections import Engines, Tls
+
+
+def server_context(tls: Tls, where: str) -> ssl.SSLContext:
+    """What a listener shows.
+
+    Args:
+        where: section of the config, for errors.
+
+    Raises:
+        InputError: a file that cannot be read or does not fit.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    load_certificate(context, tls, where)
+    if tls.client_ca:
+        context.verify_mode = ssl.CERT_REQUIRED
+        _load(lambda: context.load_verify_locations(tls.client_ca), where, "client_ca", tls.client_ca)
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, tls: Tls, where: str) -> None:
+    """Put the certificate of the files, as they are now, into a context.
+
+    Raises:
+        InputError: a file that cannot be read or does not fit; the context shows what it showed before.
+    """
+    fresh = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for one in (fresh, context):  # into the running one only what another took
+        _load(
+            lambda one=one: one.load_cert_chain(tls.certificate, tls.key or None),
+            where,
+            "certificate",
+            tls.certificate,
+        )
+
+
+def client_context(engines: Engines) -> ssl.SSLContext:
+    """What is asked of engines that speak https.
+
+    Raises:
+        InputError: an authority's file that cannot be read or holds none.
+    """
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if engines.ca:
+        _load(lambda: context.load_verify_locations(engines.ca), "engines", "ca", engines.ca)
+    if not engines.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _load(call: object, where: str, field: str, path: str) -> None:
+    assert callable(call)
+    try:
+        call()
+    except FileNotFoundError:
+        raise InputError(where, field, path, "readable PEM files", "One of them is not there.") from None
+    except (OSError, ssl.SSLError) as error:
+        said = getattr(error, "reason", None) or error.strerror or str(error)
+        raise InputError(where, field, path, "PEM files that fit", f"{said}.") from None

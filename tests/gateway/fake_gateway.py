@@ -1,0 +1,110 @@
+"""A gateway that only notes what operation asks of it, with a real dispatcher for its numbers; and engines' pages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.engines.view import EngineSample
+from evenstep.errors import InputError
+from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.worker import Worker
+
+PAGE = """vllm:num_requests_running{{engine="0"}} {running}
+vllm:num_requests_waiting{{engine="0"}} 0
+vllm:kv_cache_usage_perc{{engine="0"}} 0.5
+vllm:cache_config_info{{engine="0",num_gpu_blocks="101",block_size="16"}} 1
+"""
+
+
+class FakeGateway:
+    """A `control.Control`."""
+
+    def __init__(self, config: GatewayConfig | None = None) -> None:
+        self.now = config or GatewayConfig()
+        self.here = {worker.name: worker for worker in self.now.fleet()}
+        self.dispatcher = Dispatcher("jsq")
+        for worker in self.here.values():
+            self.dispatcher.handle(ev.WorkerAdded(now_s=0.0, spec=worker.spec()))
+        self.why, self.refuses = "", ""
+        self.asked: list[Any] = []
+        self.heard: asyncio.Queue[tuple[str, EngineSample | None]] = asyncio.Queue()
+
+    def config(self) -> GatewayConfig:
+        return self.now
+
+    def snapshot(self) -> dict[str, Any]:
+        self.asked.append("snapshot")
+        return {
+            "models": {"m": self.dispatcher.snapshot()},
+            "gateway": {"connections": 2, "requests_total": {"401": 3}},
+        }
+
+    def workers(self) -> list[Worker]:
+        return list(self.here.values())
+
+    def not_ready(self) -> str:
+        return self.why
+
+    def add_worker(self, worker: Worker) -> None:
+        if worker.name == self.refuses:
+            raise InputError(f"worker {worker.name}", "url", worker.url, "an engine that this fake takes")
+        self.here[worker.name] = worker
+        self.asked.append(("add", worker.name))
+
+    def remove_worker(self, name: str, drain: bool) -> None:
+        del self.here[name]
+        self.asked.append(("remove", name, drain))
+
+    def sampled(self, name: str, sample: EngineSample) -> None:
+        self.heard.put_nowait((name, sample))
+
+    def scrape_failed(self, name: str) -> None:
+        self.heard.put_nowait((name, None))
+
+    def reload(self, config: GatewayConfig) -> None:
+        if self.refuses == "reload":
+            raise InputError("config", "policy", config.policy, "a policy that this fake takes")
+        self.now = config
+        self.asked.append(("reload", config.policy))
+
+    def drain(self) -> None:
+        self.why = "draining"
+
+
+class Engine:
+    """An engine of which only the metrics page is there.
+
+    Attributes:
+        page: what it answers; empty = 503.
+        seen: Authorization of each reading.
+    """
+
+    def __init__(self) -> None:
+        self.page, self.seen, self.url = PAGE.format(running=3), list[str](), ""
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        self.seen.append(request.headers.get("Authorization", ""))
+        return web.Response(text=self.page, status=200 if self.page else 503)
+
+
+@asynccontextmanager
+async def engine() -> AsyncIterator[Engine]:
+    one = Engine()
+    app = web.Application()
+    app.router.add_get("/metrics", one._metrics)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    one.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield one
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,187 @@
+"""The admin API as an operator uses it, and as nobody else can."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as read
+from tests.gateway.operating import operating
+
+JSON = {"Content-Type": "application/json"}
+
+
+def test_health_and_readiness_are_those_of_the_data_path():
+    async def story():
+        async with operating() as all_:
+            for why, status in (("", 200), ("warming", 503)):
+                all_.gateway.why = why
+                assert (await all_.client.get("/healthz")).status == 200
+                answer = await all_.client.get("/readyz")
+                assert (answer.status, await answer.json()) == (status, {"ready": not why, "why": why})
+
+    asyncio.run(story())
+
+
+def test_the_metrics_page_can_be_read_by_prometheus():
+    async def story():
+        async with operating() as all_:
+            answer = await all_.client.get("/metrics")
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            found = {family.name: family for family in read(await answer.text())}
+            assert [s.labels["worker"] for s in found["evenstep_worker_kv_tokens"].samples] == ["a", "b"]
+            assert {s.labels["result"]: s.value for s in found["evenstep_reloads"].samples} == {
+                "ok": 0,
+                "refused": 0,
+            }
+
+    asyncio.run(story())
+
+
+def test_workers_come_and_go():
+    async def story():
+        async with operating(slots="7") as all_:
+            client = all_.client
+            answer = await client.post(
+                "/workers", json={"url": "http://c:1", "name": "c", "ranks": 2, "scraped": False}
+            )
+            assert (answer.status, await answer.json()) == (201, {"workers": ["c#0", "c#1"]})
+            listed = (await (await client.get("/workers")).json())["workers"]
+            assert {w["name"]: w["source"] for w in listed} == {
+                "a": "config",
+                "b": "config",
+                "c#0": "admin",
+                "c#1": "admin",
+            }
+            assert listed[2]["slots"] == 7 and listed[0]["state"]["slots"] == 7
+            assert (await client.delete("/workers/c%230?drain=false")).status == 202
+            assert ("remove", "c#0", False) in all_.gateway.asked
+            assert (await client.delete("/workers/nobody")).status == 404
+            assert (await client.delete("/workers/a?drain=maybe")).status == 400
+
+    asyncio.run(story())
+
+
+def test_the_policy_can_be_changed_and_a_wrong_one_is_refused_with_the_nearest():
+    async def story():
+        async with operating() as all_:
+            answer = await all_.client.put("/policy", json={"policy": "br-0"})
+            assert await answer.json() == {"policy": "br-0", "predictor": ""}
+            assert all_.gateway.now.policy == "br-0"
+            answer = await all_.client.put("/policy", json={"policy": "brh"})
+            error = (await answer.json())["error"]
+            assert answer.status == 400 and error["value"] == "brh" and "br-h" in error["message"]
+            assert (await (await all_.client.get("/policy")).json())["policy"] == "br-0"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers", "said"),
+    [
+        ("POST", "/workers", '{"url": "http://c:1", "slot": 3}', JSON, "Did you mean slots"),
+        ("POST", "/workers", '{"url": "c"}', JSON, "url is 'c'"),
+        ("POST", "/workers", '{"url": "http://c:1", "slots": 0}', JSON, "slots is 0"),
+        ("POST", "/workers", '{"url": "http://c:1", "engine": "tgi"}', JSON, "a known engine"),
+        ("POST", "/workers", '{"url": "http://127.0.0.1:1", "name": "a"}', JSON, "config has it already"),
+        ("POST", "/workers", "{}", JSON, "url is 'missing'"),
+        ("POST", "/workers", "[]", JSON, "expected a JSON object"),
+        ("POST", "/workers", "{", JSON, "expected JSON"),
+        ("POST", "/workers", b"\xff", JSON, "expected JSON"),
+        ("POST", "/workers", "{}", {"Content-Type": "text/plain"}, "Content-Type is 'text/plain'"),
+        ("PUT", "/policy", '{"policy": 3}', JSON, "policy is 3; expected text"),
+    ],
+)
+def test_what_is_wrong_with_a_body_is_said(method, path, body, headers, said):
+    async def story():
+        async with operating() as all_:
+            answer = await all_.client.request(method, path, data=body, headers=headers)
+            assert answer.status == 400
+            assert said in (await answer.json())["error"]["message"]
+            assert not [asked for asked in all_.gateway.asked if asked != "snapshot"]
+
+    asyncio.run(story())
+
+
+def test_settings_are_shown_with_origins_and_without_secrets():
+    async def story():
+        async with operating(keys='[{"key": "sk-1", "tenant": "t"}]', decisions__salt="sk-2") as all_:
+            text = await (await all_.client.get("/config")).text()
+            assert "sk-" not in text and '"origin": "command line"' in text
+            all_.gateway.here["a"] = all_.gateway.here["a"].__class__("http://a:1", name="a", api_key="sk-3")
+            assert "sk-" not in await (await all_.client.get("/workers")).text()
+
+    asyncio.run(story())
+
+
+def test_draining_and_reloading_reach_the_gateway(tmp_path):
+    file = tmp_path / "gateway.yaml"
+    file.write_text("version: 1\nlimits: {body_s: 3}\n")
+
+    async def story():
+        async with operating(file=str(file)) as all_:
+            file.write_text("version: 1\nlimits: {body_s: 4}\n")
+            answer = await all_.client.post("/reload")
+            assert (await answer.json())["changed"] == ["limits.body_s"]
+            assert all_.gateway.now.limits.body_s == 4.0
+            file.write_text("version: 1\nlimit: {}\n")
+            answer = await all_.client.post("/reload")
+            assert answer.status == 400 and "Did you mean limits" in (await answer.json())["error"]["message"]
+            assert (await all_.client.post("/drain")).status == 202
+            assert (await (await all_.client.get("/readyz")).json())["why"] == "draining"
+
+    asyncio.run(story())
+
+
+def test_with_an_admin_key_only_health_is_open():
+    async def story():
+        async with operating(admin__key="sk-admin") as all_:
+            client = all_.client
+            for headers in ({}, {"Authorization": "Bearer sk-admi"}, {"Authorization": "sk-admin"}):
+                answer = await client.get("/config", headers=headers)
+                assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
+                assert "sk-" not in await answer.text()
+            assert (await client.get("/config", headers={"Authorization": "Bearer sk-admin"})).status == 200
+            assert (await client.get("/readyz")).status == (await client.get("/healthz")).status == 200
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Host": "evil.example:8090"},
+        {"Origin": "null"},
+    ],
+)
+def test_a_page_in_an_operators_browser_reaches_nothing(headers):
+    async def story():
+        async with operating() as all_:
+            answer = await all_.client.post("/drain", headers=headers)
+            assert answer.status == 403 and not all_.gateway.why
+
+    asyncio.run(story())
+
+
+def test_a_data_path_that_hangs_is_said_so(monkeypatch):
+    monkeypatch.setattr("evenstep.gateway.admin._ASK_S", 0.01)
+
+    async def story():
+        async with operating() as all_:
+            monkeypatch.setattr(all_.operation._door, "_loop", asyncio.new_event_loop())
+            answer = await all_.client.get("/healthz")
+            assert answer.status == 503 and "does not answer" in await answer.text()
+
+    asyncio.run(story())
+
+
+def test_unknown_paths_and_methods_are_json_errors():
+    async def story():
+        async with operating() as all_:
+            for method, path, status in (("GET", "/nothing", 404), ("DELETE", "/policy", 405)):
+                answer = await all_.client.request(method, path)
+                assert (answer.status, list(await answer.json())) == (status, ["error"])
+
+    asyncio.run(story())

@@ -1,0 +1,103 @@
+"""Every source owns its workers; a change is planned, then carried out."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from tests.gateway.fake_gateway import FakeGateway
+
+from evenstep.errors import InputError
+from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.control import Doorway
+from evenstep.gateway.membership import ADMIN, CONFIG, Membership
+from evenstep.gateway.worker import Worker
+
+A, B, C = (Worker(f"http://{name}:1", name=name, slots=4) for name in "abc")
+
+
+def story(told):
+    """Run ``told(gateway, membership, fleets)`` with one worker, a, in the config."""
+
+    async def run() -> None:
+        gateway, fleets = FakeGateway(GatewayConfig(workers=[A])), list[list[str]]()
+        door = Doorway(gateway, asyncio.get_running_loop())
+        membership = Membership(door, [A], lambda fleet: fleets.append(sorted(w.name for w in fleet)))
+        await told(gateway, membership, fleets)
+
+    asyncio.run(run())
+
+
+def test_a_source_brings_and_takes_only_its_own_workers():
+    async def told(gateway, membership, fleets):
+        await membership.replace("dns", [B, C])
+        await membership.replace("dns", [C])
+        assert gateway.asked == [("add", "b"), ("add", "c"), ("remove", "b", True)]
+        assert fleets == [["a", "b", "c"], ["a", "c"]]
+        assert [membership.source_of(name) for name in "abc"] == [CONFIG, "", "dns"]
+        await membership.replace("dns", [C])
+        assert len(fleets) == 2
+
+    story(told)
+
+
+def test_workers_that_an_operator_names_stay_beside_each_other():
+    async def told(gateway, membership, fleets):
+        await asyncio.gather(membership.add([B]), membership.add([C]))
+        assert fleets[-1] == ["a", "b", "c"] and membership.source_of("c") == ADMIN
+        await membership.add([replace(B, slots=9)])
+        assert gateway.here["b"].slots == 9 and "c" in gateway.here
+
+    story(told)
+
+
+def test_a_name_belongs_to_one_source():
+    async def told(gateway, membership, fleets):
+        with pytest.raises(
+            InputError, match="name is 'a'; expected a name that is free. config has it already"
+        ):
+            await membership.add([A])
+        assert not gateway.asked
+
+    story(told)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"url": "http://x:1"}, "url is 'http://x:1'; expected http://a:1"),
+        ({"role": "prefill"}, "role is 'prefill'; expected decode"),
+        ({"api_key": "sk-new"}, r"api_key is '\(changed\)'"),
+    ],
+)
+def test_a_worker_does_not_become_another_one_under_the_same_name(change, said):
+    async def told(gateway, membership, fleets):
+        with pytest.raises(InputError, match=said) as caught:
+            membership.plan(CONFIG, [replace(A, **change)])
+        assert "sk-" not in str(caught.value)
+
+    story(told)
+
+
+def test_an_operator_can_take_out_whoever_named_a_worker():
+    async def told(gateway, membership, fleets):
+        plan = membership.plan(CONFIG, [])
+        await membership.remove("a", False)
+        assert gateway.asked == [("remove", "a", False)] and fleets == [[]]
+        with pytest.raises(InputError, match="name is 'a'; expected the name of a worker"):
+            await membership.remove("a", True)
+        await membership.apply(plan)  # made before: the worker is gone already
+        assert len(gateway.asked) == 1
+
+    story(told)
+
+
+def test_what_the_gateway_refuses_is_not_a_member():
+    async def told(gateway, membership, fleets):
+        gateway.refuses = "c"
+        with pytest.raises(InputError, match="this fake takes"):
+            await membership.add([B, C])
+        assert fleets == [["a", "b"]]
+
+    story(told)

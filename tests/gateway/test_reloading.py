@@ -1,0 +1,118 @@
+"""A reload is all or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.gateway.fake_gateway import FakeGateway
+
+from evenstep.errors import InputError
+from evenstep.gateway.control import Doorway
+from evenstep.gateway.membership import Membership
+from evenstep.gateway.reloading import Reloader
+from evenstep.gateway.settling import Sources
+
+FILE = "version: 1\npolicy: jsq\nworkers:\n  - {url: 'http://a:1', name: a, slots: 2}\n  - {url: 'http://b:1', name: b}\n"
+
+
+def story(tmp_path, told):
+    """Run ``told(file, gateway, reloader, heard)`` with two workers, a and b."""
+
+    async def run() -> None:
+        file = tmp_path / "gateway.yaml"
+        file.write_text(FILE)
+        sources = Sources(file=str(file))
+        settled = sources.settled()
+        gateway, heard = FakeGateway(settled.value), list[str]()
+        door = Doorway(gateway, asyncio.get_running_loop())
+        membership = Membership(door, settled.value.fleet(), lambda _: None)
+        reloader = Reloader(
+            sources, settled, door, membership, [lambda config: heard.append(config.policy)], []
+        )
+        await told(file, gateway, reloader, heard)
+
+    asyncio.run(run())
+
+
+def test_what_the_file_says_anew_holds_and_workers_come_and_go(tmp_path):
+    async def told(file, gateway, reloader, heard):
+        file.write_text(
+            FILE.replace("jsq", "br-0").replace("name: b", "name: c").replace("slots: 2", "slots: 3")
+        )
+        done = await reloader.reload()
+        assert (done.changed, done.joined, done.left, done.needs_restart) == (
+            ["workers", "policy"],
+            ["a", "c"],
+            ["b"],
+            [],
+        )
+        assert gateway.now.policy == "br-0" and heard == ["br-0"]
+        assert set(gateway.here) == {"a", "c"} and gateway.here["a"].slots == 3
+        assert gateway.asked.index(("reload", "br-0")) == 0
+        assert reloader.results == {"ok": 1, "refused": 0}
+
+    story(tmp_path, told)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("policy: jsq", "polici: jsq", r"line 2: key is 'polici'.*policy"),
+        ("policy: jsq", "policy: jqs", "expected a known policy"),
+        ("policy: jsq", "policy: br-h\npredictor: nobody", "expected a known predictor"),
+        ("slots: 2", "slots: 0", "slots is 0"),
+        ("http://b:1", "http://x:1", "url is 'http://x:1'; expected http://b:1"),
+        ("policy: jsq", "policy: br-0\nkeys: [{key: 'env:NO_SUCH', tenant: t}]", "a variable that is set"),
+        ("name: b", "name: c, engine: tgi", "expected a known engine"),
+        ("version: 1", "version: 2", "version is 2"),
+    ],
+)
+def test_a_bad_file_changes_nothing(tmp_path, before, after, said):
+    async def told(file, gateway, reloader, heard):
+        here, now, settled = dict(gateway.here), gateway.now, reloader.settled
+        file.write_text(FILE.replace("policy: jsq", "policy: jsq\nslots: 9").replace(before, after))
+        with pytest.raises(InputError, match=said):
+            await reloader.reload()
+        assert (gateway.here, gateway.now, gateway.asked, heard) == (here, now, [], [])
+        assert reloader.settled is settled and reloader.results["refused"] == 1
+
+    story(tmp_path, told)
+
+
+def test_what_the_gateway_itself_refuses_changes_no_worker(tmp_path):
+    async def told(file, gateway, reloader, heard):
+        gateway.refuses = "reload"
+        file.write_text(FILE.replace("name: b", "name: c"))
+        with pytest.raises(InputError, match="this fake takes"):
+            await reloader.reload()
+        assert set(gateway.here) == {"a", "b"} and not heard
+
+    story(tmp_path, told)
+
+
+def test_what_a_process_cannot_change_stays_and_is_named(tmp_path):
+    async def told(file, gateway, reloader, heard):
+        file.write_text(f"{FILE}listen: {{port: 9}}\nlimits: {{body_s: 5}}\n")
+        done = await reloader.reload()
+        assert (done.changed, done.needs_restart) == (["limits.body_s"], ["listen.port"])
+        assert gateway.now.listen.port == 8000 and gateway.now.limits.body_s == 5.0
+        assert reloader.settled.origin["listen.port"] == "default"
+        assert reloader.settled.origin["limits.body_s"].endswith("gateway.yaml line 7")
+
+    story(tmp_path, told)
+
+
+def test_an_operators_policy_holds_until_the_next_reload(tmp_path):
+    async def told(file, gateway, reloader, heard):
+        await reloader.set_policy("br-h:horizon=5", "bounded")
+        assert (gateway.now.policy, gateway.now.predictor) == ("br-h:horizon=5", "bounded")
+        assert reloader.settled.origin["policy"] == "admin API"
+        for policy, predictor in (("brh", ""), ("br-h", "nobody"), ("br-h:horizon=x", "")):
+            with pytest.raises(InputError):
+                await reloader.set_policy(policy, predictor)
+        assert gateway.now.policy == "br-h:horizon=5"
+        await reloader.reload()
+        assert gateway.now.policy == "jsq"
+
+    story(tmp_path, told)

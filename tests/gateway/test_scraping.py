@@ -1,0 +1,120 @@
+"""Engines' metrics are read page by page, and the gateway is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+from tests.gateway.fake_gateway import PAGE, FakeGateway, engine
+
+from evenstep.errors import InputError
+from evenstep.gateway.control import Doorway
+from evenstep.gateway.scraping import Scraper, place_of, preflight
+from evenstep.gateway.sections import Engines
+from evenstep.gateway.worker import Worker
+
+QUICK = Engines(scrape_s=0.005, scrape_timeout_s=2.0)
+
+
+def story(told):
+    """Run ``told(gateway, engine, scraper)``."""
+
+    async def run() -> None:
+        gateway = FakeGateway()
+        async with engine() as one, aiohttp.ClientSession() as session:
+            scraper = Scraper(Doorway(gateway, asyncio.get_running_loop()), QUICK, session)
+            try:
+                await told(gateway, one, scraper)
+            finally:
+                await scraper.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_the_gateway_is_told_what_a_page_says():
+    async def told(gateway, one, scraper):
+        scraper.follow([Worker(one.url, name="a", api_key="sk-1")])
+        name, sample = await gateway.heard.get()
+        assert (name, sample.running, sample.kv_tokens, sample.kv_capacity) == ("a", 3, 800.0, 1600.0)
+        one.page = PAGE.format(running=5)
+        while sample.running != 5:
+            _, sample = await gateway.heard.get()
+        assert set(one.seen) == {"Bearer sk-1"} and scraper.results["failed"] == 0
+
+    story(told)
+
+
+def test_ranks_of_one_page_are_read_together():
+    async def told(gateway, one, scraper):
+        one.page += PAGE.format(running=8).replace('engine="0"', 'engine="1"')
+        scraper.follow(Worker(one.url, ranks=3).each())
+        told = {
+            name.rpartition("#")[2]: sample for name, sample in [await gateway.heard.get() for _ in range(3)]
+        }
+        assert (told["0"].running, told["1"].running) == (3, 8)
+        assert told["2"] is None  # there is no such rank
+        assert scraper.results["ok"] == 1
+
+    story(told)
+
+
+@pytest.mark.parametrize("page", ["", "nothing to see", "vllm:num_requests_running x\n"])
+def test_a_page_that_cannot_be_had_or_read_is_a_failed_reading_and_reading_goes_on(page):
+    async def told(gateway, one, scraper):
+        one.page, good = page, one.page
+        scraper.follow([Worker(one.url, name="a")])
+        assert await gateway.heard.get() == ("a", None)
+        one.page = good
+        while (await gateway.heard.get())[1] is None:
+            pass
+        assert scraper.results["failed"] > 0
+
+    story(told)
+
+
+def test_an_engine_that_is_not_there_is_a_failed_reading():
+    async def told(gateway, one, scraper):
+        scraper.follow([Worker("http://127.0.0.1:1", name="gone")])
+        assert await gateway.heard.get() == ("gone", None)
+
+    story(told)
+
+
+def test_a_worker_that_leaves_is_read_no_more():
+    async def told(gateway, one, scraper):
+        a, b = Worker(one.url, name="a"), Worker(one.url.replace("127.0.0.1", "localhost"), name="b")
+        scraper.follow([a, b])
+        while (await gateway.heard.get())[0] != "b":
+            pass
+        scraper.follow([a])
+        await gateway.heard.get()
+        while not gateway.heard.empty():
+            gateway.heard.get_nowait()
+        assert {(await gateway.heard.get())[0] for _ in range(4)} == {"a"}
+
+    story(told)
+
+
+def test_what_has_no_page_is_not_read():
+    assert place_of(Worker("http://a:1", scraped=False)) is None
+    assert place_of(Worker("http://a:1", engine="openai")) is None
+    place = place_of(Worker("https://a:1/base", engine="sglang"))
+    assert place is not None and place.url == "https://a:1/metrics"
+
+
+def test_before_anything_is_served_config_and_engines_must_agree():
+    async def run() -> None:
+        async with engine() as one, aiohttp.ClientSession() as session:
+            good, gone = Worker(one.url, name="a", kv_tokens=1600), Worker("http://127.0.0.1:1", name="gone")
+            assert await preflight(session, [good, gone], 2.0) == ["gone"]
+            with pytest.raises(InputError, match="worker b: kv_tokens is 1601; expected at most 1600"):
+                await preflight(session, [Worker(one.url, name="b", kv_tokens=1601)], 2.0)
+            with pytest.raises(
+                InputError, match="worker c: rank is 1; expected a rank on its metrics page: 0"
+            ):
+                await preflight(session, [Worker(one.url, name="c", rank=1)], 2.0)
+            with pytest.raises(InputError, match="a variable that is set"):
+                await preflight(session, [Worker(one.url, name="d", api_key="env:NO_SUCH")], 2.0)
+
+    asyncio.run(run())

@@ -1,0 +1,80 @@
+"""TLS contexts are made of files that fit, and follow them at a reload."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import ssl
+from pathlib import Path
+
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.gateway.sections import Engines, Tls
+from evenstep.gateway.tls import client_context, load_certificate, server_context
+
+FILES = Path(__file__).parent / "certificates"
+SERVER = Tls(str(FILES / "server.pem"), str(FILES / "server.key"))
+
+
+async def shown(server: ssl.SSLContext, client: ssl.SSLContext) -> str:
+    """Common name of the certificate that a new connection sees."""
+    listening = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=server)
+    async with listening:
+        port = listening.sockets[0].getsockname()[1]
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client, server_hostname="localhost")
+        peer = writer.get_extra_info("peercert")
+        writer.close()
+        return dict(part[0] for part in peer["subject"])["commonName"]
+
+
+def test_a_listener_shows_its_certificate_and_after_a_reload_the_new_one(tmp_path):
+    for suffix in ("pem", "key"):
+        shutil.copy(FILES / f"server.{suffix}", tmp_path / f"now.{suffix}")
+    tls = Tls(str(tmp_path / "now.pem"), str(tmp_path / "now.key"))
+    server = server_context(tls, "listen.tls")
+    client = client_context(Engines(ca=str(FILES / "ca.pem")))
+    assert asyncio.run(shown(server, client)) == "server"
+    for suffix in ("pem", "key"):
+        shutil.copy(FILES / f"other.{suffix}", tmp_path / f"now.{suffix}")
+    load_certificate(server, tls, "listen.tls")
+    assert asyncio.run(shown(server, client)) == "other"
+    (tmp_path / "now.key").write_text("nonsense")
+    with pytest.raises(InputError):
+        load_certificate(server, tls, "listen.tls")
+    assert asyncio.run(shown(server, client)) == "other"
+
+
+def test_an_engine_whose_authority_is_unknown_is_not_spoken_to():
+    server = server_context(SERVER, "listen.tls")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        asyncio.run(shown(server, client_context(Engines())))
+    careless = client_context(Engines(verify=False))
+    assert careless.verify_mode == ssl.CERT_NONE
+
+
+@pytest.mark.parametrize(
+    ("tls", "said"),
+    [
+        (Tls("/no/such.pem"), "listen.tls: certificate is '/no/such.pem'; expected readable PEM files"),
+        (Tls(str(FILES / "server.pem"), str(FILES / "other.key")), "expected PEM files that fit"),
+        (
+            Tls(str(FILES / "server.pem"), str(FILES / "server.key"), "/no/such.pem"),
+            "client_ca is '/no/such.pem'",
+        ),
+        (Tls(str(FILES / "server.pem"), str(FILES / "server.key"), str(FILES / "server.key")), "client_ca"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused_by_name(tls, said):
+    with pytest.raises(InputError, match=said):
+        server_context(tls, "listen.tls")
+
+
+def test_a_file_of_authorities_must_hold_one():
+    with pytest.raises(InputError, match="engines: ca is"):
+        client_context(Engines(ca=str(FILES / "server.key")))
+
+
+def test_clients_can_be_made_to_show_a_certificate():
+    context = server_context(Tls(SERVER.certificate, SERVER.key, str(FILES / "ca.pem")), "listen.tls")
+    assert context.verify_mode == ssl.CERT_REQUIRED
