@@ -137,7 +137,7 @@ def test_with_an_admin_key_only_health_is_open():
     async def story():
         async with operating(admin__key="sk-admin") as all_:
             client = all_.client
-            for headers in ({}, {"Authorization": "Bearer sk-admi"}, {"Authorization": "sk-admin"}):
+            for headers in ({}, {"Authorization": "Bearer sk-admins"}, {"Authorization": "sk-admin"}):
                 answer = await client.get("/config", headers=headers)
                 assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
                 assert "sk-" not in await answer.text()
