@@ -7,14 +7,20 @@ UV := $(shell command -v uv 2>/dev/null)
 PIP := $(if $(UV),$(UV) pip install --quiet --python $(PY),$(PY) -m pip install --quiet --disable-pip-version-check)
 PYTEST := $(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 REPORT ?= evenstep-report.html
+ENGINES := .venv-engines
+ENGINES_PY := $(ENGINES)/bin/python
+ENGINES_PIP := $(if $(UV),$(UV) pip install --quiet --python $(ENGINES_PY),$(ENGINES_PY) -m pip install --quiet --disable-pip-version-check)
+# Builds of torch without CUDA, where the usual index has none.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check bench docs pictures leaderboard reference lock clean
+.PHONY: help demo test test-all engines check bench docs pictures leaderboard reference lock clean
 
 help:
 	@echo "make demo      install, compare policies on a bundled real trace, say where the HTML report is"
 	@echo "make test      the fast tests; the first run compiles kernels for a minute"
 	@echo "make test-all  every test, from the lock file; a skipped test fails; then a tenth of the leaderboard again"
+	@echo "make engines   real vLLM and NIXL on the processor, from the lock file, into $(ENGINES); make test-all does it too"
 	@echo "make check     lint, format, types, imports, spelling, docs, file sizes"
 	@echo "make bench     the speed ratios of benchmarks/"
 	@echo "make docs      the documentation, into build/site"
@@ -44,6 +50,19 @@ $(VENV)/.dev: pyproject.toml requirements/dev.lock | $(PY)
 	$(PIP) --no-deps -e .
 	@touch $(VENV)/.run $(VENV)/.test $@
 
+$(ENGINES)/.locked: requirements/engines.lock
+	@echo "installing the locked engines into $(ENGINES)"
+	$(if $(UV),$(UV) venv --quiet --clear --python $(PYTHON) $(ENGINES),$(PYTHON) -m venv --clear $(ENGINES))
+	$(ENGINES_PIP) --no-deps torch==2.13.0+cpu || $(ENGINES_PIP) --no-deps --index-url $(TORCH_INDEX) torch==2.13.0+cpu
+	$(ENGINES_PIP) --no-deps -r requirements/engines.lock
+	@touch $@
+
+$(ENGINES)/.done: pyproject.toml $(ENGINES)/.locked
+	$(ENGINES_PIP) --no-deps -e .
+	@touch $@
+
+engines: $(ENGINES)/.done
+
 demo: $(VENV)/.run
 	@$(BIN)/evenstep compare sample:azure-conv --report $(REPORT)
 
@@ -51,9 +70,10 @@ test: $(VENV)/.test
 	$(PY) .ci/warm.py
 	$(PYTEST) -m "not slow and not engine and not browser"
 
-test-all: $(VENV)/.dev
+test-all: $(VENV)/.dev $(ENGINES)/.done
 	$(PY) .ci/warm.py
-	$(PYTEST) -ra --no-skips --hypothesis-profile full
+	$(PYTEST) -ra --no-skips --hypothesis-profile full --ignore tests/engine_tier
+	$(PY) -m pytest tests/engine_tier -ra --no-skips --durations 10
 	$(BIN)/evenstep leaderboard examples/leaderboard.yaml --check docs/reference/leaderboard.parquet
 
 check: $(VENV)/.dev
@@ -65,7 +85,7 @@ check: $(VENV)/.dev
 	$(PY) .ci/files.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 
-bench: $(VENV)/.test
+bench: $(VENV)/.test $(ENGINES)/.done
 	@for file in benchmarks/bench_*.py; do $(PY) $$file || exit 1; done
 
 docs: $(VENV)/.dev
@@ -88,4 +108,4 @@ lock:
 	  --no-annotate --custom-compile-command "make lock" --upgrade -o requirements/dev.lock
 
 clean:
-	rm -rf $(VENV) build site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(ENGINES) build site .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,238 @@
+"""Rounds on a real barrier: the same requests through the gateway under one policy after the other, judged by what the
+engines recorded.
+
+Two ranks of a mixture of experts step together. Each sleeps as long as its resident KV tokens say (`LAW`, the papers' step
+law), so a step lasts as long as that of the heavier rank. Everything shares two processor cores, so seconds by the clock are
+noise; judged are the loads of each recorded step, through one fixed law.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tests.engine_tier.clients import Answer, ask_all, body
+from tests.engine_tier.engines import Fleet, Process, free_port
+from tests.engine_tier.prompts import prompt
+
+from evenstep import streams
+from evenstep.cost.linear import Linear
+from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.log_file import read_log
+from evenstep.dispatch.mirror import RUNNING
+from evenstep.dispatch.records import Chunks, Done, Header, Round
+from evenstep.measure.metrics import idle_share
+from evenstep.plugins.vllm.steps import GroupSteps, read_steps
+
+#: Sequences a rank runs at a time.
+SLOTS = 8
+#: What each rank sleeps in a step: seconds, and seconds per resident KV token.
+SLEEP = (0.005, 0.00002)
+#: What a step of this set of engines lasts, fitted once on two quiet cores: the sleep and the engine's own work.
+LAW = Linear(overhead_s=0.0216, per_token_s=0.0000205)
+
+
+def ranks(fleet: Fleet, model: Path, steps: Path) -> list[Process]:
+    """Start two ranks that share a barrier, each behind its own port, and have them record their steps in this folder."""
+    env = {"ENGINE_LAB_LAW": f"{SLEEP[0]},{SLEEP[1]}", "EVENSTEP_STEPS_FOLDER": str(steps)}
+    meeting = str(free_port())
+    return [
+        fleet.vllm(
+            f"rank-{rank}", model, "--max-model-len", "1024", "--max-num-seqs", str(SLOTS), "--kv-cache-memory-bytes", "4194304",
+            "--no-enable-prefix-caching", "--scheduler-cls", "step_law.StepLaw", "--data-parallel-size", "2",
+            "--data-parallel-rank", str(rank), "--data-parallel-address", "127.0.0.1", "--data-parallel-rpc-port", meeting,
+            env=env,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request: bytes of its prompt, which are its tokens, and tokens of its answer."""
+
+    prompt: str
+    tokens: int
+
+
+def skewed(count: int = 200, seed: int = 1) -> list[Asked]:
+    """Four of five prompts of 20 to 60 tokens, one of 500 to 800; answers of 16 to 64."""
+
+    def between(name: str, number: int, low: int, high: int) -> int:
+        return low + int(streams.uniform(seed, name, number) * (high - low + 1))
+
+    sizes = [
+        between("long", n, 500, 800)
+        if streams.uniform(seed, "which", n) < 0.2
+        else between("short", n, 20, 60)
+        for n in range(count)
+    ]
+    return [Asked(prompt(n, size), between("answer", n, 16, 64)) for n, size in enumerate(sizes)]
+
+
+def even(count: int = 120, seed: int = 1) -> list[Asked]:
+    """Prompts of the same size, answers of 16 to 64 tokens: little to gain."""
+    return [Asked(prompt(n, 120), 16 + int(streams.uniform(seed, "answer", n) * 49)) for n in range(count)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """One round.
+
+    Args:
+        policy: NAME[:key=value,...]. gather_ms: of its rounds of decision.
+        seconds: by the clock, first request to last token. law_s: the recorded steps through `LAW`.
+        tokens: of all answers. idle_share: at the barrier, by `LAW`. itl_p95_s: 95th percentile over tokens of the seconds of
+            their steps, by `LAW`; clock_itl_p95_s: of the client's gaps between tokens.
+        fallbacks: decisions that least load made instead of the policy.
+        ids: token ids of each answer.
+        steps: as the engines recorded them.
+        log: the gateway's decision log.
+    """
+
+    policy: str
+    gather_ms: float
+    seconds: float
+    law_s: float
+    tokens: int
+    idle_share: float
+    itl_p95_s: float
+    clock_itl_p95_s: float
+    fallbacks: int
+    ids: list[list[int]]
+    steps: GroupSteps
+    log: Path
+
+    @property
+    def tokens_per_s(self) -> float:
+        """By `LAW`."""
+        return self.tokens / self.law_s
+
+    def line(self) -> str:
+        """The round in a line."""
+        return (
+            f"{self.policy:12} gather {self.gather_ms:g} ms: {self.tokens_per_s:6.1f} tokens/s by law, "
+            f"{self.tokens / self.seconds:6.1f} by the clock, idle {self.idle_share:5.1%}, p95 between tokens "
+            f"{1000 * self.itl_p95_s:.0f} ms by law, {1000 * self.clock_itl_p95_s:.0f} by the clock, "
+            f"{len(self.steps.load)} steps, {self.fallbacks} fallbacks"
+        )
+
+
+def play(
+    fleet: Fleet,
+    workers: list[Process],
+    recorded: Path,
+    asked: list[Asked],
+    policy: str,
+    gather_ms: float,
+    number: int,
+) -> Judged:
+    """All requests at once through a gateway of its own, to the last token.
+
+    Raises:
+        RuntimeError: an answer is not whole.
+    """
+    log = fleet.folder / f"decisions-{number}.jsonl"
+    config = {
+        "version": 1,
+        "admin": {"enabled": False},
+        "workers": [{"url": worker.url, "group": "barrier", "slots": SLOTS} for worker in workers],
+        "policy": policy,
+        "dispatch": {"gather_ms": gather_ms, "ttl_s": 600.0},
+        "decisions": {"path": str(log)},
+    }
+    path = fleet.folder / f"gateway-{number}.yaml"
+    path.write_text(json.dumps(config))  # JSON is YAML
+    gateway = fleet.gateway(f"gateway-{number}", "--config", str(path))
+    fleet.ready(gateway, path="/readyz")
+    questions = [("completions", body("completions", one.prompt, one.tokens, stream=True)) for one in asked]
+    began_s, began_clock_s = time.time(), time.monotonic()
+    answers = asyncio.run(ask_all(gateway.url, questions))
+    seconds = time.monotonic() - began_clock_s
+    fleet.stop(gateway)
+    for one, answer in zip(asked, answers, strict=True):
+        if len(answer.ids) != one.tokens or not answer.is_done:
+            raise RuntimeError(
+                f"{policy}: {len(answer.ids)} of {one.tokens} tokens; {answer.error or gateway.tail()}"
+            )
+    steps = read_steps(recorded).between(began_s, began_s + seconds)
+    return judge(policy, gather_ms, seconds, answers, steps, log)
+
+
+def judge(
+    policy: str, gather_ms: float, seconds: float, answers: list[Answer], steps: GroupSteps, log: Path
+) -> Judged:
+    """What a round's steps say."""
+    step_s, idle = by_law(steps.load)
+    gaps = np.concatenate([np.diff(answer.times) for answer in answers])
+    fallbacks = sum(bool(record.fallback) for record in read_log(log) if isinstance(record, Round))
+    return Judged(
+        policy, gather_ms, seconds, float(step_s.sum()), sum(len(answer.ids) for answer in answers), idle,
+        weighted_p95(step_s, steps.running.sum(axis=1)), float(np.quantile(gaps, 0.95)), fallbacks,
+        [answer.ids for answer in answers], steps, log,
+    )  # fmt: skip
+
+
+def by_law(load: np.ndarray) -> tuple[np.ndarray, float]:
+    """Seconds of each step by `LAW`, and the share of them that ranks wait for each other; `load` is float64[K, G]."""
+    heaviest, total = load.max(axis=1), load.sum(axis=1)
+    step_s = LAW.overhead_s + LAW.per_token_s * heaviest
+    size = np.full(len(load), float(load.shape[1]))
+    idle = idle_share(heaviest, total, size, LAW.overhead_s / LAW.per_token_s)
+    return step_s, float((idle * step_s).sum() / step_s.sum())
+
+
+def weighted_p95(values: np.ndarray, weights: np.ndarray) -> float:
+    """The least value that 95 % of the weight does not exceed."""
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum(weights[order]) / weights.sum()
+    return float(values[order][np.searchsorted(share, 0.95)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mirrored:
+    """The gateway's own picture of a round's steps.
+
+    Args:
+        load: float64[K, G], KV tokens of each worker before each step's own tokens, as the mirror had them.
+        seconds: float64[K], between steps.
+    """
+
+    load: np.ndarray
+    seconds: np.ndarray
+
+    @property
+    def idle_share(self) -> float:
+        """At the barrier, by `LAW`."""
+        return by_law(self.load)[1]
+
+
+def mirrored(log: Path) -> Mirrored:
+    """Play a decision log's events to a dispatcher and look at its mirror whenever it sees a step completed."""
+    records = read_log(log)
+    header = next(records)
+    assert isinstance(header, Header)
+    dispatcher = Dispatcher(header.policy, predictor=header.predictor, settings=header.settings)
+    loads: list[np.ndarray] = []
+    seconds: list[float] = []
+    steps = 0
+    for record in records:
+        if isinstance(record, Header | Done | Round):
+            continue
+        if not isinstance(record, Chunks):
+            dispatcher.handle(record)
+            continue
+        times = dict(record.times)
+        for place, row in enumerate(record.rows):
+            dispatcher.now_s = times.get(place, dispatcher.now_s)
+            dispatcher.produced(row, record.tokens[place] if record.tokens else 1)
+            (group,) = dispatcher.steps
+            if group.steps > steps:
+                steps = group.steps
+                seconds.append(group.step_s)
+                loads.append(group.loads(dispatcher.mirror) - dispatcher.mirror.columns.ints[RUNNING])
+    return Mirrored(np.array(loads), np.array(seconds))

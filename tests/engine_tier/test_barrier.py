@@ -1,0 +1,79 @@
+"""A real barrier: our policy against round robin and join-shortest-queue, and the gateway's mirror against the engines' truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.engine_tier.barrier import Judged, even, mirrored, play, skewed
+
+pytestmark = pytest.mark.engine
+#: Rounds in alternation: policy, gather_ms.
+ORDER = [("best", 2.0), ("jsq", 2.0), ("round-robin", 2.0), ("jsq", 2.0), ("best", 2.0), ("best", 0.0)]
+
+
+@pytest.fixture(scope="module")
+def rounds(barrier) -> list[Judged]:
+    """The skewed workload, once for each place of `ORDER`."""
+    found = []
+    for number, (policy, gather_ms) in enumerate(ORDER):
+        found.append(play(barrier.fleet, barrier.workers, barrier.steps, skewed(), policy, gather_ms, number))
+        print(found[-1].line())
+    return found
+
+
+def of(rounds: list[Judged], policy: str, gather_ms: float = 2.0) -> list[Judged]:
+    return [found for found in rounds if (found.policy, found.gather_ms) == (policy, gather_ms)]
+
+
+def mean(rounds: list[Judged], what: str) -> float:
+    return float(np.mean([getattr(found, what) for found in rounds]))
+
+
+@pytest.mark.parametrize("other", ["jsq", "round-robin"])
+def test_our_policy_makes_more_tokens_a_second_on_a_skewed_load(rounds, other):
+    assert mean(of(rounds, "best"), "tokens_per_s") >= 1.08 * mean(of(rounds, other), "tokens_per_s")
+
+
+def test_our_policy_waits_less_at_the_barrier(rounds):
+    assert mean(of(rounds, "best"), "idle_share") < mean(of(rounds, "jsq"), "idle_share")
+
+
+def test_nobody_waits_longer_between_tokens(rounds):
+    assert mean(of(rounds, "best"), "itl_p95_s") <= 1.1 * mean(of(rounds, "jsq"), "itl_p95_s")
+
+
+def test_every_policy_gets_the_same_tokens(rounds):
+    for found in rounds[1:]:
+        assert found.ids == rounds[0].ids
+
+
+def test_the_policies_decided_themselves(rounds):
+    assert [found.fallbacks for found in rounds] == [0] * len(rounds)
+
+
+def test_every_step_is_recorded_by_both_ranks(rounds):
+    for found in rounds:
+        assert found.steps.load.shape[1] == 2
+        assert found.steps.alone == 0
+        assert found.steps.running.sum() == found.tokens
+
+
+def test_the_mirror_holds_what_the_engines_hold(rounds):
+    for found in rounds:
+        mirror = mirrored(found.log)
+        truth = found.steps.load
+        np.testing.assert_allclose(mirror.load.mean(axis=0), truth.mean(axis=0), rtol=0.01)
+
+
+def test_idle_time_in_the_mirror_is_that_of_the_engines(rounds):
+    for found in rounds:
+        assert abs(mirrored(found.log).idle_share - found.idle_share) <= 0.02
+
+
+def test_nothing_is_lost_where_there_is_nothing_to_gain(barrier):
+    found = {
+        policy: play(barrier.fleet, barrier.workers, barrier.steps, even(), policy, 2.0, 100 + number)
+        for number, policy in enumerate(["best", "jsq"])
+    }
+    print("even prompts", *(one.line() for one in found.values()), sep="\n")
+    assert abs(found["best"].tokens_per_s / found["jsq"].tokens_per_s - 1.0) <= 0.02
