@@ -1,0 +1,36 @@
+"""``evenstep serve``: the gateway between OpenAI clients and unmodified engines."""
+
+from __future__ import annotations
+
+import argparse
+
+from evenstep.cli._gateway_flags import add_gateway_flags, sources_of
+
+
+class Serve:
+    """The command."""
+
+    summary = "a gateway in front of vLLM or SGLang engines that evens out their load"
+    description = (
+        "Takes OpenAI requests, holds them while no engine has a slot, and sends each where the policy says: it knows at\n"
+        "every moment what each engine runs. Engines stay as they are. What breaks before its first token is tried\n"
+        "elsewhere; what breaks later goes on elsewhere where that is exact. SIGTERM lets what runs end."
+    )
+    examples = (
+        "evenstep serve --port 8000 --worker http://127.0.0.1:8100 --worker http://127.0.0.1:8101",
+        "evenstep serve --group http://127.0.0.1:8100,http://127.0.0.1:8101,slots=72 --policy best",
+        "evenstep serve --prefill http://127.0.0.1:8200 --decode http://127.0.0.1:8100",
+        "evenstep serve --config gateway.yaml --log-decisions decisions.evlog",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_gateway_flags(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        from evenstep.gateway.server import serve
+
+        serve(sources_of(args).settled().value, lambda line: print(line, flush=True))
+        return 0
+
+
+command = Serve()

@@ -1,0 +1,94 @@
+"""One worker as the data path knows it: its endpoint, how it speaks, and the heads of requests to it.
+
+Heads are built anew from the worker's own description and a few fields of the client: nothing else that a client sends
+reaches an engine, so no header of its picks a rank.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from evenstep import names
+from evenstep.engines.view import Dialect, EngineAdapter
+from evenstep.gateway.engine import Endpoint
+from evenstep.gateway.worker import Worker
+
+_TRACE = re.compile(r"[\x20-\x7e]{1,512}")
+_PATHS = {True: "/v1/chat/completions", False: "/v1/completions"}
+
+
+class Attached:
+    """A worker and its endpoint.
+
+    Args:
+        worker: as its operator describes it.
+        endpoint: at its URL; ranks behind one URL share it.
+        api_key: what it wants as bearer; empty = nothing.
+
+    Attributes:
+        fingerprint: ``system_fingerprint`` of its chunks, once told.
+        passing: requests under way that are no generations.
+
+    Raises:
+        InputError: an engine that is not known.
+    """
+
+    def __init__(self, worker: Worker, endpoint: Endpoint, api_key: str = "") -> None:
+        self.worker, self.endpoint = worker, endpoint
+        self.name = worker.name
+        self.adapter: EngineAdapter = names.build("engines", names.parse(worker.engine))
+        self.dialect: Dialect = self.adapter.dialect
+        self.fingerprint = b""
+        self.passing = 0
+        self.has_key = bool(api_key)
+        fields = f"Host: {endpoint.authority}\r\n"
+        if worker.rank is not None and self.adapter.rank_header:
+            fields += f"{self.adapter.rank_header}: {worker.rank}\r\n"
+        if api_key:
+            fields += f"Authorization: Bearer {api_key}\r\n"
+        self._fields = fields.encode("latin-1")
+        self._generation = {
+            chat: self._line("POST", path) + b"Content-Type: application/json\r\n"
+            for chat, path in _PATHS.items()
+        }
+
+    def generation_head(self, chat: bool, name: str, length: int, more: bytes) -> bytes:
+        """Head of a request for tokens.
+
+        Args:
+            name: the request's id.
+            length: bytes of its body.
+            more: lines of `carried`.
+        """
+        return b"%bX-Request-Id: %b\r\n%bContent-Length: %d\r\n\r\n" % (
+            self._generation[chat], name.encode("ascii"), more, length,
+        )  # fmt: skip
+
+    def head(self, method: str, target: str, name: str, length: int, more: bytes = b"") -> bytes:
+        """Head of any other request."""
+        named = f"X-Request-Id: {name}\r\n".encode("ascii") if name else b""
+        framing = b"Content-Length: %d\r\n" % length if length or method not in ("GET", "HEAD") else b""
+        return self._line(method, target) + named + more + framing + b"\r\n"
+
+    def _line(self, method: str, target: str) -> bytes:
+        return f"{method} {self.endpoint.base}{target} HTTP/1.1\r\n".encode("latin-1") + self._fields
+
+
+def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[str, ...] = ()) -> bytes:
+    """Lines of a client's head that go on to the engine.
+
+    Args:
+        headers: the client's, names in lower case.
+        with_authorization: its credentials are meant for the engine.
+        others: further names that go on.
+    """
+    wanted = ("traceparent", "tracestate", *others)
+    lines = [
+        f"{name}: {headers[name]}\r\n"
+        for name in wanted
+        if name in headers and _TRACE.fullmatch(headers[name])
+    ]
+    if with_authorization and "authorization" in headers:
+        lines.append(f"authorization: {headers['authorization']}\r\n")
+    return "".join(lines).encode("latin-1") if lines else b""

@@ -1,0 +1,352 @@
+"""One connection of a client: bytes to requests, answers to bytes.
+
+Rules of this file. Requests of a connection are served one after the other. Nothing is parsed before it is known to be
+within its limits; whatever is late, too large or ambiguous is answered with an error and ends the connection. A client that
+closes its side has left. An answer is written as it comes: no task, no queue of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Protocol, cast
+
+from evenstep.engines import refusals
+from evenstep.engines.refusals import Refusal
+from evenstep.gateway.config import Limits
+from evenstep.gateway.deadline import NEVER, Deadline
+from evenstep.gateway.framing import Chunked, framed
+from evenstep.gateway.head import CHUNKED, HeadError, RequestHead, end_of_head, read_request_head
+
+JSON = b"application/json"
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_PIPELINED = 64 * 1024  # bytes of later requests that may wait behind one that is served
+_LINGER_S = 2.0  # for a client that is refused to read why
+_ANY = 1 << 62
+_GRACE_S = 2.0  # before a slow body is looked at
+_IN_HEAD, _IN_BODY, _BUSY, _LINGERING, _CLOSED = range(5)
+_PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
+
+
+@dataclass(slots=True)
+class Received:
+    """A request, whole."""
+
+    head: RequestHead
+    body: bytes
+    name: str  #: its request id
+
+
+class Job(Protocol):
+    """What a connection is busy with."""
+
+    def client_gone(self) -> None: ...
+
+    def client_resumed(self) -> None: ...
+
+
+class Service(Protocol):
+    """Who answers; sets `Client.job` where the answer takes time."""
+
+    limits: Limits
+    clients: set[Client]
+    is_draining: bool
+
+    def serve(self, request: Received, client: Client) -> None: ...
+
+    def name_of(self, head: RequestHead) -> str: ...
+
+    def told(self, status: int) -> None: ...
+
+
+class Client(asyncio.Protocol):
+    """A client's connection.
+
+    Args:
+        service: who answers.
+
+    Attributes:
+        job: what takes time; None while nothing does.
+        paused: the client reads more slowly than we write: whoever sends has to stop reading until `Job.client_resumed`.
+    """
+
+    __slots__ = (
+        "_body_since_s", "_chunked", "_chunks", "_deadline", "_got", "_head", "_is_framed", "_is_head", "_keep_alive",
+        "_name", "_pieces", "_prefix", "_rest", "_searched", "_service", "_state", "_unsent", "job", "paused", "transport",
+    )  # fmt: skip
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.transport = cast(asyncio.Transport, None)
+        self.job: Job | None = None
+        self.paused = False
+        self._state = _IN_HEAD
+        self._rest = bytearray()
+        self._searched = 0
+        self._head = cast(RequestHead, None)
+        self._pieces: list[bytes] = []
+        self._got = 0
+        self._body_since_s = 0.0
+        self._chunked: Chunked | None = None
+        self._chunks = self._keep_alive = True
+        self._is_head = self._is_framed = False
+        self._prefix = b""
+        self._name = ""
+        self._unsent = 0
+        self._deadline = cast(Deadline, None)
+
+    # --- what the loop calls -------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        service = self._service
+        self._deadline = Deadline(asyncio.get_running_loop(), self._late)
+        if len(service.clients) >= service.limits.connections:
+            self._state = _CLOSED
+            self.transport.abort()
+            return
+        service.clients.add(self)
+        most = max(1, service.limits.buffer_bytes // 4)
+        self.transport.set_write_buffer_limits(high=most, low=most // 4)
+        self._deadline.set(time.monotonic() + (_LINGER_S if service.is_draining else service.limits.idle_s))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._service.clients.discard(self)
+        self._deadline.end()
+        self._gone()
+
+    def eof_received(self) -> None:
+        if self._state == _BUSY:
+            self._gone()
+            self.transport.abort()
+
+    def pause_writing(self) -> None:
+        self.paused = True
+        self._unsent = self.transport.get_write_buffer_size()
+        self._deadline.set(time.monotonic() + self._service.limits.stalled_s)
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self._deadline.at = NEVER if self._state == _BUSY else time.monotonic() + self._service.limits.idle_s
+        if self.job is not None:
+            self.job.client_resumed()
+
+    def data_received(self, data: bytes) -> None:
+        if self._state == _IN_HEAD:
+            self._read_head(data)
+        elif self._state == _IN_BODY:
+            self._read_body(data)
+        elif self._state == _BUSY and self._keep_alive:
+            self._rest += data
+            if len(self._rest) > _PIPELINED:
+                self._rest.clear()
+                self._keep_alive = False
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def _read_head(self, data: bytes) -> None:
+        rest, limits = self._rest, self._service.limits
+        rest += data
+        if rest.startswith(b"\r\n") and not self._searched:  # one empty line before a request is allowed
+            del rest[:2]
+        end = end_of_head(rest, self._searched)
+        if end < 0:
+            if len(rest) > limits.head_bytes:
+                self.refuse(refusals.head_too_large(limits.head_bytes), close=True)
+            elif b"\x00" in data or rest.count(b"\n") != rest.count(b"\r\n"):
+                self._refuse(HeadError("A line of the head does not end with CRLF, or there is a NUL in it."))
+            elif rest and not self._searched:
+                self._deadline.set(time.monotonic() + limits.head_s)
+            self._searched = len(rest)
+            return
+        if end > limits.head_bytes:
+            self.refuse(refusals.head_too_large(limits.head_bytes), close=True)
+            return
+        head = bytes(rest[:end])
+        self._searched = 0
+        try:
+            self._head = found = read_request_head(head)
+        except HeadError as error:
+            self._refuse(error)
+            return
+        self._keep_alive, self._chunks, self._is_head = found.keep_alive, found.chunks, found.method == "HEAD"
+        self._name = self._service.name_of(found)
+        if found.length > limits.body_bytes:
+            self.refuse(refusals.too_large(limits.body_bytes), close=True)
+            return
+        if found.length == 0:
+            del rest[:end]
+            self._serve(b"")
+            return
+        body = bytes(rest[end:])
+        rest.clear()
+        self._state, self._got = _IN_BODY, 0
+        self._chunked = Chunked() if found.length == CHUNKED else None
+        if found.expects and not body:
+            self.transport.write(_CONTINUE)
+        self._body_since_s = time.monotonic()
+        self._read_body(body)
+
+    def _read_body(self, data: bytes) -> None:
+        limits, chunked = self._service.limits, self._chunked
+        if chunked is not None:
+            try:
+                data = chunked.feed(data)
+            except HeadError as error:
+                self._refuse(error)
+                return
+            is_whole = chunked.over
+            self._rest += chunked.rest
+        else:
+            left = self._head.length - self._got
+            is_whole = len(data) >= left
+            if len(data) > left:
+                self._rest += data[left:]
+                data = data[:left]
+        self._got += len(data)
+        if self._got > limits.body_bytes:
+            self.refuse(refusals.too_large(limits.body_bytes), close=True)
+            return
+        if data:
+            self._pieces.append(data)
+        if is_whole:
+            pieces, self._pieces = self._pieces, []
+            self._serve(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            return
+        total_s = self._body_since_s + limits.body_s
+        if limits.body_bytes_per_s:
+            floor_s = self._body_since_s + _GRACE_S + self._got / limits.body_bytes_per_s
+            total_s = min(total_s, floor_s)
+        self._deadline.set(total_s)
+
+    def _serve(self, body: bytes) -> None:
+        self._state = _BUSY
+        self._deadline.at = NEVER
+        self._service.serve(Received(self._head, body, self._name), self)
+
+    def _late(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent and unsent < self._unsent:  # it reads, slowly
+            self._unsent = unsent
+            self._deadline.set(time.monotonic() + self._service.limits.stalled_s)
+        elif self._state == _IN_BODY or (self._state == _IN_HEAD and self._rest):
+            self.refuse(refusals.too_slow(), close=True)
+        else:
+            self.abort()
+
+    def _refuse(self, error: HeadError) -> None:
+        kind = "invalid_request_error"
+        self.refuse(Refusal(error.status, kind, error.message), close=True)
+
+    def _gone(self) -> None:
+        self._state = _CLOSED
+        self._rest.clear()
+        self._pieces.clear()
+        job, self.job = self.job, None
+        if job is not None:
+            job.client_gone()
+
+    # --- answering -----------------------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being served."""
+        return self._state == _BUSY
+
+    def refuse(self, refusal: Refusal, close: bool = False) -> None:
+        """Answer with an error.
+
+        Args:
+            close: read nothing more of this client.
+        """
+        fields = b"Retry-After: %b\r\n" % refusal.retry_after if refusal.retry_after else b""
+        self._keep_alive &= not close
+        self.reply(refusal.status, refusal.body(), fields=fields)
+
+    def reply(self, status: int, body: bytes, kind: bytes = JSON, fields: bytes = b"") -> None:
+        """A whole answer.
+
+        Args:
+            fields: further lines of the head, each with its CRLF.
+        """
+        if self._state == _CLOSED:
+            return
+        self._keep_alive &= not self._service.is_draining
+        head = b"%bContent-Type: %b\r\nContent-Length: %d\r\n%b%b\r\n" % (
+            self._first_lines(status), kind, len(body), fields, b"" if self._keep_alive else b"Connection: close\r\n",
+        )  # fmt: skip
+        self._service.told(status)
+        self.transport.write(head if self._is_head else head + body)
+        self._answered()
+
+    def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
+        """The head of an answer that comes in pieces; it goes out with the first of them.
+
+        Args:
+            length: bytes of all pieces, -1 = not known.
+        """
+        self._is_framed = length < 0 and self._chunks
+        self._keep_alive &= (length >= 0 or self._chunks) and not self._service.is_draining
+        framing = b"Transfer-Encoding: chunked\r\n" if self._is_framed else b""
+        if length >= 0:
+            framing = b"Content-Length: %d\r\n" % length
+        self._service.told(status)
+        self._prefix = b"%bContent-Type: %b\r\n%b%b%b\r\n" % (
+            self._first_lines(status), kind, framing, fields, b"" if self._keep_alive else b"Connection: close\r\n",
+        )  # fmt: skip
+
+    def send(self, data: bytes, last: bool = False) -> None:
+        """A piece, in one write; `last` ends the answer."""
+        if self._state == _CLOSED:
+            return
+        if self._is_framed:
+            data = framed(data, last)
+        if self._prefix:
+            data, self._prefix = self._prefix + data, b""
+        if data:
+            self.transport.write(data)
+        if last:
+            self._answered()
+
+    def abort(self) -> None:
+        """Close without a word: the answer cannot be ended as it should, or nobody reads it."""
+        self._gone()
+        self.transport.abort()
+
+    def close_if_idle(self) -> None:
+        """Close a connection that serves nothing, as the gateway stops."""
+        if self._state == _IN_HEAD and not self._rest:
+            self.transport.close()
+
+    def _first_lines(self, status: int) -> bytes:
+        phrase = _PHRASES.get(status, b"Unknown")
+        if not self._name:
+            return b"HTTP/1.1 %d %b\r\n" % (status, phrase)
+        return b"HTTP/1.1 %d %b\r\nX-Request-Id: %b\r\n" % (status, phrase, self._name.encode("ascii"))
+
+    def _answered(self) -> None:
+        self.job = None
+        now_s, self._unsent = time.monotonic(), _ANY
+        if not self._keep_alive or self._service.is_draining:
+            self._state = _LINGERING
+            self._rest.clear()
+            self._pieces.clear()
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+                self._deadline.set(now_s + _LINGER_S)
+            else:
+                self.transport.close()
+            return
+        self._state, self._name = _IN_HEAD, ""
+        self._deadline.set(now_s + self._service.limits.idle_s)
+        if self._rest:
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        """The request that waited behind the one that was answered."""
+        if self._state == _IN_HEAD:
+            data = bytes(self._rest)
+            self._rest.clear()
+            self._read_head(data)

@@ -1,0 +1,59 @@
+"""Deadlines that move all the time and are hardly ever reached."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+
+NEVER = math.inf
+
+
+class Deadline:
+    """A time after which something is done, cheap to move: later costs one assignment.
+
+    Args:
+        loop: the loop.
+        reached: what is done, once for each time it is reached.
+
+    Attributes:
+        at: monotonic seconds; may be set directly to a later time, or to `NEVER`.
+    """
+
+    __slots__ = ("_armed", "_handle", "_loop", "_reached", "at")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, reached: Callable[[], None]) -> None:
+        self.at = NEVER
+        self._loop, self._reached = loop, reached
+        self._armed = NEVER
+        self._handle: asyncio.TimerHandle | None = None
+
+    def set(self, at: float) -> None:
+        """Reach it then, earlier or later than it was to be."""
+        self.at = at
+        if at < self._armed:
+            self._arm(at)
+
+    def end(self) -> None:
+        """It is not wanted any more."""
+        self.at = self._armed = NEVER
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _arm(self, at: float) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._armed = at
+        self._handle = self._loop.call_later(max(0.0, at - time.monotonic()), self._look)
+
+    def _look(self) -> None:
+        self._handle, self._armed = None, NEVER
+        if self.at == NEVER:
+            return
+        if self.at > time.monotonic():
+            self._arm(self.at)
+            return
+        self.at = NEVER
+        self._reached()

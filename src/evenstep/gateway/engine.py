@@ -1,0 +1,361 @@
+"""Connections to engines: bytes of a request out, head and body of the answer in, kept for the next one where that is safe.
+
+Rules of this file. A connection carries one request at a time. It is used again only if the answer ended exactly where its
+framing said, nothing followed, and the engine did not say ``close``; bytes that nobody asked for close it. A connection that
+had nothing to do for a while and breaks at once, before it gives a byte, had been closed by the engine meanwhile: the
+request goes once more to the same engine, on a fresh one. Redirects are answers like any other; nothing here follows one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import ssl
+import time
+from typing import Protocol, cast
+from urllib.parse import urlsplit
+
+from evenstep.dispatch.events import Kind
+from evenstep.gateway.config import Engines
+from evenstep.gateway.deadline import NEVER, Deadline
+from evenstep.gateway.framing import Chunked
+from evenstep.gateway.head import (
+    CHUNKED,
+    UNTIL_CLOSED,
+    HeadError,
+    ResponseHead,
+    end_of_head,
+    read_response_head,
+)
+
+_MOST_HEAD = 64 * 1024
+_STALE_S = 1.0  # a connection that was closed meanwhile shows it sooner, and had nothing to do for longer
+_DRAIN_S = 1.0  # for the end of a body whose stream is complete
+_IDLE, _WAITING, _IN_BODY, _CLOSED = range(4)
+
+
+class Leg(Protocol):
+    """One call to an engine, as its connection sees it; the four methods are called in this order, the last two once."""
+
+    connection: EngineConnection | None
+    is_off: bool  #: nobody wants its answer any more
+    is_head: bool  #: it is a HEAD request
+
+    def head(self, head: ResponseHead) -> None:
+        """The answer begins."""
+        ...
+
+    def body(self, data: bytes) -> None:
+        """Some of its body."""
+        ...
+
+    def ended(self) -> None:
+        """Its body ended in order."""
+        ...
+
+    def broke(self, kind: Kind, why: str) -> None:
+        """There is no more, and it has not ended."""
+        ...
+
+
+class EngineConnection(asyncio.Protocol):
+    """One connection.
+
+    Args:
+        endpoint: whose it is.
+
+    Attributes:
+        deadline: when silence is too long; a leg moves it as it learns of life.
+    """
+
+    __slots__ = (
+        "_chunked",
+        "_data",
+        "_endpoint",
+        "_heard",
+        "_idle_s",
+        "_is_old",
+        "_is_paused",
+        "_keep",
+        "_left",
+        "_leg",
+        "_rest",
+        "_sent_s",
+        "_state",
+        "_transport",
+        "deadline",
+    )  # fmt: skip
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._transport = cast(asyncio.Transport, None)
+        self._state = _IDLE
+        self._leg: Leg | None = None
+        self._rest = b""
+        self._chunked: Chunked | None = None
+        self._left = 0
+        self._keep = self._heard = self._is_old = self._is_paused = False
+        self._idle_s = math.inf
+        self._data: tuple[bytes, bytes] | None = None
+        self._sent_s = 0.0
+        self.deadline = Deadline(endpoint.loop, self._late)
+
+    # --- what a leg calls ----------------------------------------------------------------------------------------
+
+    def send(self, leg: Leg, data: tuple[bytes, bytes], until_s: float) -> None:
+        """Send a request.
+
+        Args:
+            leg: takes the answer.
+            data: head and body.
+            until_s: monotonic seconds at which silence is too long.
+        """
+        self._leg, leg.connection, self._data = leg, self, data
+        self._state, self._heard = _WAITING, False
+        now_s = time.monotonic()
+        self._is_old, self._sent_s = now_s - self._idle_s > _STALE_S, now_s
+        self.deadline.set(until_s)
+        head, body = data
+        if len(body) < 65536:
+            self._transport.write(head + body)
+        else:
+            self._transport.writelines(data)
+
+    def pause(self) -> None:
+        """Read nothing more for now: the client does not keep up."""
+        if not self._is_paused and self._state != _CLOSED:
+            self._is_paused = True
+            self._transport.pause_reading()
+            self.deadline.at = NEVER
+
+    def resume(self, until_s: float) -> None:
+        """Go on reading."""
+        if self._is_paused and self._state != _CLOSED:
+            self._is_paused = False
+            self._transport.resume_reading()
+            self.deadline.set(until_s)
+
+    def let_go(self) -> None:
+        """The leg has all it wants; what is left of the body may only be its end."""
+        self._drop_leg()
+        self.deadline.set(time.monotonic() + _DRAIN_S)
+        self.resume(time.monotonic() + _DRAIN_S)
+
+    def close(self) -> None:
+        """Close at once; the engine stops what it does for it."""
+        if self._state != _CLOSED:
+            self._state = _CLOSED
+            self._drop_leg()
+            self.deadline.end()
+            self._endpoint.forget(self)
+            self._transport.abort()
+
+    # --- what the loop calls -------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._endpoint.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._state == _IN_BODY:
+            self._body(data)
+        elif self._state == _WAITING:
+            self._heard, self._data = True, None
+            self._head(data)
+        else:
+            self.close()  # nobody asked
+
+    def eof_received(self) -> None:
+        """The transport closes, and tells so; one that waits for work is not used any more."""
+        if self._state == _IDLE:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._state == _CLOSED:
+            return
+        leg, state, data = self._leg, self._state, self._data
+        in_order = exc is None and state == _IN_BODY and self._chunked is None and self._left == UNTIL_CLOSED
+        is_stale = self._is_old and not self._heard and time.monotonic() - self._sent_s < _STALE_S
+        self.close()
+        if leg is None:
+            return
+        if in_order:
+            leg.ended()
+        elif is_stale and data is not None:
+            self._endpoint.send_fresh(leg, data)
+        else:
+            leg.broke("stream", "it closed the connection before its answer was complete")
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def _head(self, data: bytes) -> None:
+        data = self._rest + data
+        end = end_of_head(data)
+        if end < 0:
+            self._rest = data
+            if len(data) > _MOST_HEAD:
+                self._break("status", "its head is too large")
+            return
+        leg = self._leg
+        assert leg is not None
+        try:
+            head = read_response_head(data[:end], leg.is_head)
+        except HeadError as error:
+            self._break("status", error.message)
+            return
+        self._rest = b""
+        rest = data[end:]
+        if head.status < 200:
+            if head.status == 101:
+                self._break("status", "it wants another protocol")
+            elif rest:
+                self._head(rest)
+            return
+        self._keep, self._left = head.keep_alive, head.length
+        self._chunked = Chunked() if head.length == CHUNKED else None
+        self._state = _IN_BODY
+        leg.head(head)
+        if self._state == _IN_BODY and (rest or not self._left):
+            self._body(rest)
+
+    def _body(self, data: bytes) -> None:
+        chunked, left = self._chunked, self._left
+        extra = b""
+        if chunked is not None:
+            try:
+                data = chunked.feed(data)
+            except HeadError as error:
+                self._break("stream", error.message)
+                return
+            is_over, extra = chunked.over, chunked.rest
+        elif left == UNTIL_CLOSED:
+            is_over = False
+        else:
+            data, extra = data[:left], data[left:]
+            self._left = left = left - len(data)
+            is_over = not left
+        if data:
+            if self._leg is None:
+                self.close()  # more than the stream whose end it was
+                return
+            self._leg.body(data)
+        if is_over and self._state == _IN_BODY:
+            self._over(bool(extra))
+
+    def _over(self, has_more: bool) -> None:
+        leg = self._leg
+        if has_more or not self._keep or self._is_paused or self._transport.is_closing():
+            self.close()
+        else:
+            self._drop_leg()
+            self._state, self._chunked = _IDLE, None
+            self._idle_s = time.monotonic()
+            self._endpoint.keep(self)
+        if leg is not None:
+            leg.ended()
+
+    def _break(self, kind: Kind, why: str) -> None:
+        leg = self._leg
+        self.close()
+        if leg is not None:
+            leg.broke(kind, why)
+
+    def _late(self) -> None:
+        self._break("stall", "it was silent for too long")
+
+    def _drop_leg(self) -> None:
+        leg, self._leg, self._data = self._leg, None, None
+        if leg is not None:
+            leg.connection = None
+
+
+class Endpoint:
+    """One engine's address, and the connections to it.
+
+    Args:
+        url: http://host:port or https://host:port, with a path where the engine has one.
+        settings: how engines are spoken to.
+        loop: the loop.
+        tls: for https.
+
+    Attributes:
+        authority: what Host says.
+        base: path in front of every target.
+    """
+
+    def __init__(
+        self, url: str, settings: Engines, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
+    ) -> None:
+        parts = urlsplit(url)
+        is_tls = parts.scheme == "https"
+        self.settings, self.loop = settings, loop
+        self._host, self._port = parts.hostname or "", parts.port or (443 if is_tls else 80)
+        self._tls = (tls or ssl.create_default_context()) if is_tls else None
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self.authority = f"{host}:{self._port}"
+        self.base = parts.path.rstrip("/")
+        self.connections: set[EngineConnection] = set()
+        self._idle: list[EngineConnection] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
+        """Send a request on a connection that is kept, or on a fresh one.
+
+        Args:
+            leg: takes the answer, later than this returns.
+            data: head and body.
+            patience_s: longest wait for what the leg takes as a sign of life.
+        """
+        leg.is_off = False
+        if self._idle:
+            self._idle.pop().send(leg, data, time.monotonic() + patience_s)
+        else:
+            self.send_fresh(leg, data, patience_s)
+
+    def send_fresh(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float = 0.0) -> None:
+        """As `send`, on a fresh connection."""
+        patience_s = patience_s or self.settings.first_byte_s
+        task = self.loop.create_task(self._open(leg, data, patience_s))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _open(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
+        try:
+            async with asyncio.timeout(self.settings.connect_s):
+                transport, made = await self.loop.create_connection(
+                    lambda: EngineConnection(self), self._host, self._port, ssl=self._tls,
+                    server_hostname=self._host if self._tls else None,
+                )  # fmt: skip
+        except (OSError, TimeoutError) as error:
+            if not leg.is_off:
+                leg.broke("connect", f"it cannot be reached: {type(error).__name__}")
+            return
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if leg.is_off:
+            self.keep(made)
+        else:
+            made.send(leg, data, time.monotonic() + patience_s)
+
+    def keep(self, connection: EngineConnection) -> None:
+        """A connection has nothing to do."""
+        if len(self._idle) >= self.settings.connections:
+            connection.close()
+            return
+        self._idle.append(connection)
+        connection.deadline.set(time.monotonic() + self.settings.idle_s)
+
+    def forget(self, connection: EngineConnection) -> None:
+        """A connection is closed."""
+        self.connections.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def close(self) -> None:
+        """Close every connection."""
+        for task in list(self._tasks):
+            task.cancel()
+        for connection in list(self.connections):
+            connection.close()

@@ -1,0 +1,326 @@
+"""One request for tokens, from its arrival to the last byte of its answer.
+
+Rules of this file. Until a token is there the client hears nothing: head, role chunk and comments are held back, so that
+another engine can still answer. From then on every byte goes out as it comes. The dispatcher decides; this carries out what
+it says about one request, and tells it what became of it, once.
+"""
+
+from __future__ import annotations
+
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.commands import Continue, Fail, Reject, SendDecode, SendPrefill
+from evenstep.dispatch.events import Kind
+from evenstep.engines import bodies, refusals
+from evenstep.engines.answers import Answer, Prefilled
+from evenstep.engines.closing import closing
+from evenstep.engines.continuation import can_break, continuation
+from evenstep.engines.refusals import Refusal
+from evenstep.engines.reply import ReplyStream
+from evenstep.engines.requests import GenerationRequest
+from evenstep.engines.usage import SoFar
+from evenstep.engines.view import Asked
+from evenstep.gateway.attached import Attached
+from evenstep.gateway.client import Client
+from evenstep.gateway.legs import Collecting, Prefill, Stream, Whole
+from evenstep.gateway.served import ServedModel
+
+_EVENTS = b"text/event-stream; charset=utf-8"
+_NO_CACHE = b"Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
+_EVENT_BYTES = 1 << 20
+_BYTES_PER_ID = 8
+
+
+class Exchange:
+    """One request and its answer.
+
+    Args:
+        model: who serves it.
+        client: who asks.
+        request: what is asked.
+        name: its id, as client and engines see it.
+        more: lines of the client's head that go on to engines.
+        carries_key: the client's credentials are among them.
+
+    Attributes:
+        number: the dispatcher's.
+        refusal: what an engine said last that refused or failed it.
+        has_started: the client has the head of a stream.
+        held: what it has not, of a stream that has no token yet.
+        size: of its prompt, in what estimates go by; 0 = its tokens are known.
+        is_counted: the dispatcher knows the prompt's true length.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_before",
+        "_body",
+        "_can_break",
+        "_handover",
+        "_leg",
+        "_more",
+        "_said",
+        "_stalled",
+        "carries_key",
+        "client",
+        "has_started",
+        "held",
+        "is_counted",
+        "model",
+        "name",
+        "number",
+        "refusal",
+        "request",
+        "size",
+        "why",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        model: ServedModel,
+        client: Client,
+        request: GenerationRequest,
+        name: str,
+        more: bytes,
+        carries_key: bool,
+    ) -> None:
+        self.model, self.client, self.request, self.name = model, client, request, name
+        self.number = self.size = 0
+        self.carries_key = carries_key
+        self.refusal: Refusal | None = None
+        self.has_started = False
+        self.held = b""
+        self.is_counted = False
+        self.why = ""
+        self._more = more
+        self._can_break = request.stream and can_break(request)
+        self._leg: Collecting | None = None
+        self._before: SoFar | None = None
+        self._handover = b""
+        self._body, self._asked = b"", Asked()
+        self._stalled = False
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether its stream can go on elsewhere after the first token, as far as the request tells."""
+        return self._can_break
+
+    # --- what the dispatcher says --------------------------------------------------------------------------------
+
+    def prefill(self, command: SendPrefill, attached: Attached) -> None:
+        """Send the prefill leg."""
+        self._handover = b""
+        self._write_body(attached)
+        leg = self._leg = Prefill(self, command.leg, attached)
+        self._send(leg, attached, bodies.prefill_leg(self._body), attached.endpoint.settings.answer_s)
+
+    def decode(self, command: SendDecode, attached: Attached) -> None:
+        """Send the request itself."""
+        self._write_body(attached)
+        self._before, self.held = None, b""
+        body = bodies.decode_leg(self._body, self._handover) if self._handover else self._body
+        settings = attached.endpoint.settings
+        if self.request.stream:
+            leg = self._leg = Stream(self, command.leg, attached, command.row, self._reply(attached, None))
+            self._send(leg, attached, body, settings.first_byte_s)
+        else:
+            leg = self._leg = Whole(self, command.leg, attached, command.row)
+            self._send(leg, attached, body, settings.answer_s)
+
+    def resume(self, command: Continue, attached: Attached) -> None:
+        """Go on after what the client has."""
+        before = self._before
+        assert before is not None
+        self._write_body(attached)
+        found = continuation(self.request, self._body, before, attached.dialect)
+        leg = self._leg = Stream(self, command.leg, attached, command.row, self._reply(attached, before))
+        leg.counted = max(leg.counted, command.produced)
+        if not found.body:
+            self.why = found.why_not
+            self.lost(leg, "client", found.why_not, 0.0)
+            return
+        self._send(leg, attached, found.body, attached.endpoint.settings.first_byte_s)
+
+    def abort(self, number: int) -> None:
+        """Close a leg."""
+        leg = self._leg
+        if leg is not None and leg.number == number:
+            self._keep_what_is_there(leg)
+            self._leg = None
+            leg.abort()
+
+    def release(self) -> None:
+        """No decode leg will fetch what the prefiller keeps; its lease ends by itself."""
+        self._handover = b""
+
+    def reject(self, command: Reject) -> None:
+        """Answer with an error: no token has reached the client."""
+        self.client.refuse(self._worded(command))
+
+    def fail(self, command: Fail) -> None:
+        """End a stream that has begun with an error event."""
+        why = self.why or _WHY.get(command.reason, "no engine could go on with it")
+        refusal = refusals.stream_broken(why)
+        if self.has_started:
+            self.client.send(refusal.event(), last=True)
+        else:
+            self.client.refuse(refusal)
+
+    # --- what legs say -------------------------------------------------------------------------------------------
+
+    def start(self, out: bytes) -> None:
+        """The first token is there."""
+        self.has_started = True
+        self.client.start(200, _EVENTS, _NO_CACHE)
+        out, self.held = self.held + out, b""
+        if out:
+            self.client.send(out)
+
+    def prefilled(self, leg: Prefill, found: Prefilled) -> None:
+        """The prefill leg answered."""
+        self._leg, self._handover = None, found.handover
+        self.model.learn_prompt(self, found.prompt_tokens)
+        self.is_counted = found.prompt_tokens > 0
+        self.model.tell(
+            ev.PrefillDone(
+                now_s=self.model.now_s(),
+                request=self.number,
+                leg=leg.number,
+                prompt_tokens=max(0, found.prompt_tokens),
+            )
+        )
+
+    def answered(self, leg: Whole, answer: Answer, body: bytes) -> None:
+        """An answer that does not stream is there, whole."""
+        self._leg = None
+        self.client.reply(200, body)
+        if answer.produced > 0:
+            self.model.produced(leg.row, answer.produced, self.model.now_s())
+        self.count_prompt(answer.prompt_tokens)
+        self.model.finished(self, leg.number)
+
+    def completed(self, leg: Stream, out: bytes, news: int, now_s: float) -> None:
+        """A stream is complete."""
+        self._leg = None
+        if self.has_started:
+            self.client.send(out, last=True)
+        else:
+            self.has_started = True
+            self.client.start(200, _EVENTS, _NO_CACHE)
+            self.client.send(self.held + out, last=True)
+        if news > 0:
+            self.model.produced(leg.row, news, now_s)
+        if not self.is_counted:
+            self.count_prompt(leg.reply.prompt_tokens)
+        self.model.finished(self, leg.number)
+
+    def lost(self, leg: Collecting, kind: Kind, why: str, retry_after_s: float) -> None:
+        """A leg ended as it should not; it is closed already."""
+        if self._leg is not leg:
+            return
+        self._keep_what_is_there(leg)
+        self._leg, self._stalled = None, kind == "stall"
+        self.model.lost(leg.attached.name, kind, why, self.name)
+        before = self._before
+        if isinstance(leg, Stream) and before is not None and before.produced and kind != "client":
+            found = continuation(self.request, self._body, before, leg.attached.dialect)
+            if found.spent:
+                self._close_stream(before)
+                self.model.finished(self, leg.number)
+                return
+        self.model.tell(
+            ev.Failed(
+                now_s=self.model.now_s(),
+                request=self.number,
+                leg=leg.number,
+                kind=kind,
+                retry_after_s=retry_after_s,
+            )
+        )
+
+    def count_prompt(self, tokens: int) -> None:
+        """An engine told the tokens of the prompt, or -1."""
+        if tokens > 0 and not self.is_counted:
+            self.is_counted = True
+            self.model.learn_prompt(self, tokens)
+            self.model.tell(
+                ev.PromptCounted(now_s=self.model.now_s(), request=self.number, prompt_tokens=tokens)
+            )
+
+    # --- what the client does ------------------------------------------------------------------------------------
+
+    def client_gone(self) -> None:
+        """It left: nothing is wanted any more."""
+        leg, self._leg = self._leg, None
+        if leg is not None:
+            leg.abort()
+        self.model.tell(ev.ClientGone(now_s=self.model.now_s(), request=self.number))
+        self.model.over(self)
+
+    def client_resumed(self) -> None:
+        """It has caught up."""
+        leg = self._leg
+        if leg is not None and leg.connection is not None:
+            leg.connection.resume(self.model.now_s() + leg.attached.endpoint.settings.silence_s)
+
+    # --- small things --------------------------------------------------------------------------------------------
+
+    def _write_body(self, attached: Attached) -> None:
+        """The body for engines of this dialect."""
+        dialect = attached.dialect
+        wants_ids = self._can_break and (dialect.chat_from_ids or not self.request.chat)
+        self._body, self._asked = bodies.upstream(self.request, dialect, token_ids=wants_ids)
+
+    def _send(self, leg: Collecting, attached: Attached, body: bytes, patience_s: float) -> None:
+        head = attached.generation_head(self.request.chat, self.name, len(body), self._more)
+        attached.endpoint.send(leg, (head, body), patience_s)
+
+    def _reply(self, attached: Attached, before: SoFar | None) -> ReplyStream:
+        request, dialect = self.request, attached.dialect
+        return ReplyStream(
+            dialect, chat=request.chat, client=request.asked, engine=self._asked, choices=request.n,
+            prompts=request.prompts, before=before, keep=self._can_break, fingerprint=attached.fingerprint,
+            bytes_per_token=0.0 if dialect.counts else self.model.sizes.bytes_per_token(request.model),
+            limit=_EVENT_BYTES + _BYTES_PER_ID * len(request.prompt),
+        )  # fmt: skip
+
+    def _keep_what_is_there(self, leg: Collecting) -> None:
+        """What the client has of a stream that goes on elsewhere."""
+        if isinstance(leg, Stream) and self._can_break and leg.reply.produced:
+            self._before = leg.reply.so_far()
+
+    def _close_stream(self, before: SoFar) -> None:
+        end = closing(
+            before, chat=self.request.chat, model=self.request.model, usage=self.request.asked.usage
+        )
+        self.client.send(end, last=True)
+
+    def _worded(self, command: Reject) -> Refusal:
+        retry_s = float(command.retry_after_s)
+        match command.reason:
+            case "client" if self.refusal is not None:
+                return self.refusal
+            case "pool-full" | "no-worker" | "draining":
+                return refusals.overloaded(max(1.0, retry_s))
+            case "expired":
+                return refusals.waited_too_long(self.model.ttl_s, max(1.0, retry_s))
+            case "tenant-limit":
+                return refusals.too_many("Too many requests at a time.", max(1.0, retry_s))
+            case "rate-limit":
+                return refusals.too_many("Too many requests in a short time.", max(1.0, retry_s))
+            case "too-long":
+                message = "The prompt is longer than any engine's memory."
+                return Refusal(400, "invalid_request_error", message, "context_length_exceeded")
+            case "too-wide":
+                message = "The request asks for more answers at a time than any engine has slots."
+                return Refusal(400, "invalid_request_error", message, param="n")
+            case _:
+                if self.refusal is not None and self.refusal.retry_after_s:
+                    return refusals.overloaded(self.refusal.retry_after_s)
+                return refusals.engine_too_slow() if self._stalled else refusals.engine_failed()
+
+
+_WHY = {
+    "expired": "no engine was free in time",
+    "no-worker": "no engine is left",
+    "cannot-continue": "this kind of request cannot be continued on another engine",
+}

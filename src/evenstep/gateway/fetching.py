@@ -1,0 +1,60 @@
+"""Small questions to engines, outside any client's request: health, models, version."""
+
+from __future__ import annotations
+
+import asyncio
+
+from evenstep.dispatch.events import Kind
+from evenstep.gateway.attached import Attached
+from evenstep.gateway.engine import EngineConnection
+from evenstep.gateway.head import ResponseHead
+
+_MOST = 4 << 20
+
+
+class _Question:
+    """A leg that gathers its answer."""
+
+    def __init__(self, answer: asyncio.Future[tuple[int, bytes]]) -> None:
+        self.connection: EngineConnection | None = None
+        self.is_off = self.is_head = False
+        self.answer, self._status = answer, 0
+        self._body = bytearray()
+
+    def head(self, head: ResponseHead) -> None:
+        self._status = head.status
+
+    def body(self, data: bytes) -> None:
+        self._body += data
+        if len(self._body) > _MOST and self.connection is not None:
+            self.connection.close()
+            self.broke("stream", "its answer is too large")
+
+    def ended(self) -> None:
+        self._tell(self._status)
+
+    def broke(self, kind: Kind, why: str) -> None:
+        self._tell(0)
+
+    def _tell(self, status: int) -> None:
+        if not self.answer.done():
+            self.answer.set_result((status, bytes(self._body)))
+
+    def give_up(self) -> None:
+        """Nobody waits any more."""
+        self.is_off = True
+        if self.connection is not None:
+            self.connection.close()
+
+
+async def fetch(attached: Attached, path: str, patience_s: float) -> tuple[int, bytes]:
+    """Status and body of a GET; status 0 where there is no answer in time."""
+    endpoint = attached.endpoint
+    question = _Question(endpoint.loop.create_future())
+    endpoint.send(question, (attached.head("GET", path, "", 0), b""), patience_s)
+    try:
+        return await asyncio.wait_for(question.answer, patience_s)
+    except TimeoutError:
+        return 0, b""
+    finally:
+        question.give_up()

@@ -1,0 +1,216 @@
+"""What a request asks for, who asks, and who is to answer: the way from a whole request to a pool, or to a refusal."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import secrets
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evenstep.engines import refusals
+from evenstep.engines.prompt_blocks import name_key, prompt_blocks, prompt_key
+from evenstep.engines.refusals import Refusal
+from evenstep.engines.requests import Kind, kind_of, read_request
+from evenstep.errors import InputError
+from evenstep.gateway.attached import carried
+from evenstep.gateway.callers import (
+    CLASS_HEADER,
+    EXPECTED_HEADER,
+    TASK_HEADER,
+    Caller,
+    Callers,
+    class_of,
+    expected_tokens,
+)
+from evenstep.gateway.client import Client, Received
+from evenstep.gateway.exchange import Exchange
+from evenstep.gateway.head import RequestHead
+from evenstep.gateway.models import page
+from evenstep.gateway.passing import Passing
+from evenstep.gateway.pools import Pools
+from evenstep.gateway.sections import Limits
+
+if TYPE_CHECKING:
+    from evenstep.gateway.config import GatewayConfig
+
+_NAME = re.compile(r"[A-Za-z0-9._\-]{1,128}")
+_PASSED = re.compile(r"/(?:v1/.+|tokenize|detokenize|pooling|classify|score|rerank|v2/rerank)")
+#: Paths that change one engine alone; for its operator, not for clients.
+_NOT_PASSED = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter"}
+_HEALTH = {"/healthz", "/health", "/readyz"}
+_TEXT = b"text/plain; charset=utf-8"
+
+
+class _Named(msgspec.Struct):
+    model: str | None = None
+
+
+class Front:
+    """Takes requests of every connection; see `client.Service`.
+
+    Args:
+        pools: who serves what.
+        config: keys, limits, headers.
+        salt: prompts and names are hashed under it.
+
+    Attributes:
+        clients: open connections.
+        codes: answers by status.
+        passing: requests under way that are no generations.
+
+    Raises:
+        InputError: a key that cannot be read.
+    """
+
+    def __init__(self, pools: Pools, config: GatewayConfig, salt: bytes) -> None:
+        self.pools = pools
+        self.clients: set[Client] = set()
+        self.codes: Counter[int] = Counter()
+        self.passing: set[Passing] = set()
+        self.is_draining = False
+        self.why_not_ready = "starting"
+        self._salt = salt
+        self._front = secrets.token_hex(6)
+        self._numbers = itertools.count(1)
+        self.go_by(config, Callers(config))
+
+    def go_by(self, config: GatewayConfig, callers: Callers) -> None:
+        """Go by another config from now on."""
+        self.limits: Limits = config.limits
+        self._callers, self._session_headers = callers, tuple(config.session_headers)
+        self._has_keys = bool(config.keys)
+
+    # --- what connections ask ------------------------------------------------------------------------------------
+
+    def name_of(self, head: RequestHead) -> str:
+        """The request's id: the client's own, where it is plain text, else a new one."""
+        given = head.headers.get("x-request-id", "")
+        return given if _NAME.fullmatch(given) else f"{self._front}-{next(self._numbers):x}"
+
+    def told(self, status: int) -> None:
+        """An answer begins."""
+        self.codes[status] += 1
+
+    def serve(self, request: Received, client: Client) -> None:
+        """Answer a request, now or as time goes on."""
+        head = request.head
+        kind = kind_of(head.method, head.target)
+        if kind == "other" and head.path in _HEALTH:
+            self._health(head.path, client)
+            return
+        caller = self._callers.find(head.headers.get("authorization", "").encode("latin-1"))
+        if isinstance(caller, Refusal):
+            client.refuse(caller)
+        elif kind == "other":
+            self._other(request, client)
+        else:
+            self._generate(kind, request, client, caller)
+
+    # --- generations ---------------------------------------------------------------------------------------------
+
+    def _generate(self, kind: Kind, received: Received, client: Client, caller: Caller) -> None:
+        headers = received.head.headers
+        number = class_of(caller, headers.get(CLASS_HEADER, ""))
+        expected = expected_tokens(headers.get(EXPECTED_HEADER, ""))
+        for said in (number, expected):
+            if isinstance(said, Refusal):
+                client.refuse(said)
+                return
+        try:
+            request = read_request(kind, received.body, headers, session_headers=self._session_headers)
+        except InputError as error:
+            client.refuse(refusals.bad_request(error))
+            return
+        pool = self.pools.pool_of(request.model)
+        if pool is None:
+            client.refuse(self._unknown(request.model))
+            return
+        carries_key = not self._has_keys and "authorization" in headers
+        exchange = Exchange(pool, client, request, received.name, carried(headers, carries_key), carries_key)
+        salt, session = self._salt, request.session or headers.get(TASK_HEADER, "") or request.user
+        pool.arrived(
+            exchange,
+            prompt_tokens=pool.estimate(exchange),
+            tenant=caller.tenant,
+            request_class=number,
+            key=prompt_key(request, salt),
+            session=name_key(session, salt),
+            max_tokens=max(0, request.max_tokens),
+            expected_tokens=expected,
+            copies=request.slots,
+            can_continue=exchange.can_continue,
+            blocks=tuple(prompt_blocks(request, salt)) if pool.reads_cached else (),
+        )
+
+    def _unknown(self, model: str) -> Refusal:
+        is_early = self.why_not_ready or self.pools.unknown or not self.pools.all
+        return refusals.overloaded(1.0) if is_early else refusals.unknown_model(model)
+
+    # --- everything else -----------------------------------------------------------------------------------------
+
+    def _health(self, path: str, client: Client) -> None:
+        why = self.not_ready() if path == "/readyz" else ""
+        client.reply(503 if why else 200, why.encode() or b"ok", _TEXT)
+
+    def not_ready(self) -> str:
+        """Why it should get no requests yet, or no more; empty when it is ready."""
+        if self.is_draining:
+            return "draining"
+        if self.why_not_ready:
+            return self.why_not_ready
+        if not any(pool.attached for pool in self.pools.all):
+            waiting = self.pools.unknown
+            return (
+                f"no worker has said which models it serves ({len(waiting)} asked)"
+                if waiting
+                else "no worker"
+            )
+        return ""
+
+    def _other(self, request: Received, client: Client) -> None:
+        head, path = request.head, request.head.path
+        if path == "/v1/models" and head.method in ("GET", "HEAD"):
+            client.reply(200, page(self.pools.listed().values()))
+        elif path.startswith("/v1/models/") and head.method in ("GET", "HEAD"):
+            name = path.removeprefix("/v1/models/")
+            card = self.pools.listed().get(name)
+            if card is None:
+                client.refuse(refusals.unknown_model(name))
+            else:
+                client.reply(200, card.text)
+        elif _PASSED.fullmatch(path) is None or path in _NOT_PASSED:
+            client.refuse(refusals.unknown_path(head.method, path))
+        else:
+            self._pass(request, client)
+
+    def _pass(self, request: Received, client: Client) -> None:
+        model = _model_of(request)
+        if model:
+            pool = self.pools.pool_of(model)
+            if pool is None:
+                client.refuse(self._unknown(model))
+                return
+            engines = list(pool.attached.values())
+        else:
+            engines = [one for pool in self.pools.all for one in pool.attached.values()]
+        engines = [one for one in engines if one.worker.role == "decode"]
+        if not engines or self.is_draining:
+            client.refuse(refusals.overloaded(1.0))
+            return
+        passing = Passing(client, request, engines, not self._has_keys, self.passing.discard)
+        self.passing.add(passing)
+        client.job = passing
+        passing.send()
+
+
+def _model_of(request: Received) -> str:
+    """The model that a body names; empty where it is no JSON object or names none."""
+    if "json" not in request.head.headers.get("content-type", ""):
+        return ""
+    try:
+        return msgspec.json.decode(request.body, type=_Named).model or ""
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""

@@ -1,0 +1,161 @@
+"""A running gateway as operation sees it: workers, rules, readiness, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import Any
+
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.engines.view import EngineSample
+from evenstep.gateway.callers import Callers
+from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.front import Front
+from evenstep.gateway.pools import Pools
+from evenstep.gateway.worker import Worker
+
+_log = logging.getLogger("evenstep.gateway")
+_LOOK_S = 0.05
+
+
+class Gateway:
+    """One gateway; it implements `control.Control`.
+
+    Args:
+        config: what it goes by.
+        loop: the loop it runs on.
+        salt: prompts and names are hashed under it.
+        tls: for engines with https.
+
+    Attributes:
+        front: takes requests.
+        pools: who serves what.
+
+    Raises:
+        InputError: a key that cannot be read.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        loop: asyncio.AbstractEventLoop,
+        salt: bytes,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._config = config
+        self.pools = Pools(config, loop, tls)
+        self.front = Front(self.pools, config, salt)
+
+    def check(self) -> None:
+        """See that the workers of the config can be taken.
+
+        Raises:
+            InputError: one of them cannot be.
+        """
+        for worker in self._config.fleet():
+            self.pools.attached(worker)
+
+    def start(self) -> None:
+        """Take the workers of the config: what decisions need is compiled.
+
+        Raises:
+            InputError: see `check`.
+        """
+        self.front.why_not_ready = ""
+        for worker in self._config.fleet():
+            self.add_worker(worker)
+
+    def config(self) -> GatewayConfig:
+        """What it goes by now."""
+        return self._config
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything measured, as plain numbers."""
+        front = self.front
+        return {
+            "models": {pool.name: pool.dispatcher.snapshot() for pool in self.pools.all},
+            "gateway": {
+                "connections": len(front.clients),
+                "answers_total": {str(code): count for code, count in sorted(front.codes.items())},
+                "passing": len(front.passing),
+                "requests": sum(pool.requests for pool in self.pools.all),
+                "is_draining": front.is_draining,
+                "not_ready": front.not_ready(),
+            },
+        }
+
+    def workers(self) -> list[Worker]:
+        """Every worker it knows, those that leave included."""
+        return list(self.pools.workers.values())
+
+    def not_ready(self) -> str:
+        """Why it should get no requests yet, or no more; empty when it is ready."""
+        return self.front.not_ready()
+
+    def add_worker(self, worker: Worker) -> None:
+        """A worker joins, or is described anew.
+
+        Raises:
+            InputError: it cannot; nothing has changed then.
+        """
+        self.pools.add(worker)
+
+    def remove_worker(self, name: str, drain: bool) -> None:
+        """A worker leaves: what it runs ends there (drain), or goes on elsewhere at once.
+
+        Raises:
+            InputError: there is no such worker.
+        """
+        self.pools.remove(name, drain)
+
+    def sampled(self, name: str, sample: EngineSample) -> None:
+        """A worker's metrics were read."""
+        self.pools.sampled(name, sample)
+
+    def scrape_failed(self, name: str) -> None:
+        """They could not be."""
+        self.pools.scrape_failed(name)
+
+    def reload(self, config: GatewayConfig) -> None:
+        """Go by another config from now on, all of it but its workers, which come and go by the two methods above.
+
+        Where it listens, how it speaks with engines it knows, and the decision log stay as they were.
+
+        Raises:
+            InputError: it cannot; nothing has changed then.
+        """
+        callers, settings = Callers(config), config.settings()
+        Dispatcher(config.policy, predictor=config.predictor, settings=settings)
+        self._config = self.pools.config = config
+        self.front.go_by(config, callers)
+        for pool in self.pools.all:
+            pool.reload(config.policy, config.predictor, settings)
+        _log.info("reloaded", extra={"policy": config.policy})
+
+    def drain(self) -> None:
+        """Accept nothing new; what is accepted ends."""
+        if self.front.is_draining:
+            return
+        self.front.is_draining = True
+        for pool in self.pools.all:
+            pool.tell(ev.Draining(now_s=pool.now_s()))
+        for client in list(self.front.clients):
+            client.close_if_idle()
+
+    async def drained(self, within_s: float) -> bool:
+        """Wait until everything has ended; whether it has."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + within_s
+        while any(client.is_busy for client in self.front.clients):
+            if loop.time() >= until_s:
+                return False
+            await asyncio.sleep(_LOOK_S)
+        return True
+
+    def close(self) -> None:
+        """Close everything at once."""
+        for client in list(self.front.clients):
+            client.abort()
+        self.pools.close()

@@ -1,0 +1,220 @@
+"""Calls of one request for tokens to engines: the stream, the whole answer, the prefill leg.
+
+A leg reads what its connection hands it, judges it, and tells its exchange one thing in the end: complete, lost and why, or
+refused. What reaches the client and when is the exchange's business.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from evenstep.dispatch.events import Kind
+from evenstep.engines.answers import read_answer, read_prefilled
+from evenstep.engines.refusals import of_engine
+from evenstep.engines.reply import ReplyStream
+from evenstep.errors import EngineError
+from evenstep.gateway.attached import Attached
+from evenstep.gateway.engine import EngineConnection
+from evenstep.gateway.head import ResponseHead
+
+if TYPE_CHECKING:
+    from evenstep.gateway.exchange import Exchange
+
+_MOST_REFUSAL = 64 * 1024
+_MOST_ANSWER = 64 * 1024 * 1024
+#: Statuses below 500 that are about the engine's state, not about the request.
+_NOT_THE_CLIENTS = {408, 421, 425, 429}
+_ABOUT_KEYS = {401, 403}
+
+
+class Collecting:
+    """A call whose answer counts as a whole.
+
+    Args:
+        exchange: whose.
+        number: of the leg, as the dispatcher has it.
+        attached: the worker.
+    """
+
+    kind = b"application/json"
+
+    def __init__(self, exchange: Exchange, number: int, attached: Attached) -> None:
+        self.exchange, self.number, self.attached = exchange, number, attached
+        self.connection: EngineConnection | None = None
+        self.is_off = self.is_head = False
+        self._answer: ResponseHead | None = None
+        self._refused = False
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def abort(self) -> None:
+        """Nobody wants it any more: the engine stops."""
+        self.is_off = True
+        if self.connection is not None:
+            self.connection.close()
+
+    def head(self, head: ResponseHead) -> None:
+        self._answer = head
+        kind = head.headers.get("content-type", "").partition(";")[0].strip().lower().encode("latin-1")
+        self._refused = head.status != 200
+        if not self._refused and (
+            kind != self.kind or head.headers.get("content-encoding", "identity") != "identity"
+        ):
+            self._lose("status", "its answer has another content type than was asked for")
+
+    def body(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > (_MOST_REFUSAL if self._refused else _MOST_ANSWER):
+            if self._refused:
+                self._judge()
+            else:
+                self._lose("stream", "its answer is too large")
+            return
+        self._pieces.append(data)
+
+    def ended(self) -> None:
+        if self._refused:
+            self._judge()
+        else:
+            self.whole(b"".join(self._pieces))
+
+    def broke(self, kind: Kind, why: str) -> None:
+        self._lose("status" if self._refused else kind, why)
+
+    def whole(self, body: bytes) -> None:
+        """The answer, with status 200."""
+        raise NotImplementedError
+
+    def _judge(self) -> None:
+        """It answered with another status than 200."""
+        head = self._answer
+        assert head is not None
+        status, exchange = head.status, self.exchange
+        is_clients = 400 <= status < 500 and status not in _NOT_THE_CLIENTS
+        if status in _ABOUT_KEYS:
+            is_clients = exchange.carries_key and not self.attached.has_key
+        exchange.refusal = of_engine(b"".join(self._pieces), status, head.retry_after_s)
+        self._lose("client" if is_clients else "status", f"it answered {status}", head.retry_after_s)
+
+    def _lose(self, kind: Kind, why: str, retry_after_s: float = 0.0) -> None:
+        self.abort()
+        self.exchange.lost(self, kind, why, retry_after_s)
+
+
+class Prefill(Collecting):
+    """The prefill leg."""
+
+    def whole(self, body: bytes) -> None:
+        try:
+            found = read_prefilled(body)
+        except EngineError as error:
+            self._lose("status", str(error))
+            return
+        self.exchange.prefilled(self, found)
+
+
+class Whole(Collecting):
+    """An answer that does not stream.
+
+    Args:
+        row: what `Dispatcher.produced` wants to hear.
+    """
+
+    def __init__(self, exchange: Exchange, number: int, attached: Attached, row: int) -> None:
+        super().__init__(exchange, number, attached)
+        self.row = row
+
+    def whole(self, body: bytes) -> None:
+        try:
+            answer = read_answer(body, self.attached.dialect.finish_reasons)
+        except EngineError as error:
+            self._lose("stream", str(error))
+            return
+        if answer.recomputed:
+            self._lose("recomputed", "it hands the request back")
+        else:
+            self.exchange.answered(self, answer, body)
+
+
+class Stream(Collecting):
+    """A stream of chunks.
+
+    Args:
+        row: what `Dispatcher.produced` wants to hear.
+        reply: counts and cleans it.
+    """
+
+    kind = b"text/event-stream"
+
+    def __init__(
+        self, exchange: Exchange, number: int, attached: Attached, row: int, reply: ReplyStream
+    ) -> None:
+        super().__init__(exchange, number, attached)
+        self.row, self.reply = row, reply
+        self.counted = reply.produced  # tokens the dispatcher has heard of
+        self._silence_s = attached.endpoint.settings.silence_s
+
+    def body(self, data: bytes) -> None:
+        if self._refused:
+            super().body(data)
+            return
+        reply, exchange = self.reply, self.exchange
+        out = reply.feed(data)
+        now_s = time.monotonic()
+        if reply.done:
+            self._complete(out, now_s)
+            return
+        produced = reply.produced
+        if exchange.has_started:
+            self.connection.deadline.at = now_s + self._silence_s  # type: ignore[union-attr]  # it calls us
+            if out:
+                exchange.client.send(out)
+                if exchange.client.paused:
+                    self.connection.pause()  # type: ignore[union-attr]
+        elif produced > self.counted:
+            self.connection.deadline.at = now_s + self._silence_s  # type: ignore[union-attr]
+            exchange.start(out)
+        elif out:
+            exchange.held += out
+        news = produced - self.counted
+        if news > 0:
+            self.counted = produced
+            exchange.model.produced(self.row, news, now_s)
+            if not exchange.is_counted:
+                exchange.count_prompt(reply.prompt_tokens)
+        if reply.recomputed:
+            self._lose("recomputed", "it hands the request back")
+        elif reply.failure is not None:
+            if reply.error_body:
+                exchange.refusal = of_engine(reply.error_body, 200)
+            self._lose("stream", str(reply.failure))
+
+    def ended(self) -> None:
+        if self._refused:
+            self._judge()
+        else:
+            self._end("stream", "its stream ended before the answer was complete")
+
+    def broke(self, kind: Kind, why: str) -> None:
+        if self._refused:
+            self._lose("status", why)
+        else:
+            self._end(kind, why)
+
+    def _end(self, kind: Kind, why: str) -> None:
+        """There is no more; it may be complete all the same."""
+        out, now_s = self.reply.end(), time.monotonic()
+        if self.reply.done:
+            self._complete(out, now_s)
+            return
+        if out and self.exchange.has_started:
+            self.exchange.client.send(out)
+        self._lose(kind, why)
+
+    def _complete(self, out: bytes, now_s: float) -> None:
+        if self.connection is not None:
+            self.connection.let_go()
+        reply = self.reply
+        self.attached.fingerprint = reply.fingerprint
+        self.exchange.completed(self, out, reply.produced - self.counted, now_s)

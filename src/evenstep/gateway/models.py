@@ -1,0 +1,70 @@
+"""Which models workers serve: pages of ``/v1/models``, read and joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from evenstep.errors import EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """One entry of such a page.
+
+    Args:
+        name: its id.
+        parent: the model it is an adapter of; empty where it is none.
+        text: the entry, as the engine wrote it.
+    """
+
+    name: str
+    parent: str
+    text: bytes
+
+
+class _Entry(msgspec.Struct):
+    id: str
+    parent: str | None = None
+
+
+class _Page(msgspec.Struct):
+    data: list[msgspec.Raw]
+
+
+def read_models(body: bytes) -> list[ModelCard]:
+    """The entries of a page, models before their adapters.
+
+    Raises:
+        EngineError: it is no such page, or it is empty.
+    """
+    try:
+        page = msgspec.json.decode(body, type=_Page)
+        entries = [(msgspec.json.decode(raw, type=_Entry), bytes(raw)) for raw in page.data]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise EngineError("engine: its list of models cannot be read.") from None
+    if not entries:
+        raise EngineError("engine: its list of models is empty.")
+    cards = [ModelCard(entry.id, entry.parent or "", text) for entry, text in entries]
+    return sorted(cards, key=lambda card: bool(card.parent))
+
+
+def card_of(name: str, parent: str = "") -> ModelCard:
+    """An entry for a name that only the config knows."""
+    entry = {"id": name, "object": "model", "created": 0, "owned_by": "evenstep"}
+    return ModelCard(name, parent, msgspec.json.encode(entry | ({"parent": parent} if parent else {})))
+
+
+def page(cards: Iterable[ModelCard]) -> bytes:
+    """The page that lists all of them."""
+    return b'{"object":"list","data":[' + b",".join(card.text for card in cards) + b"]}"
+
+
+def joined(old: Mapping[str, ModelCard], new: Iterable[ModelCard]) -> dict[str, ModelCard]:
+    """Cards by name; who said it first stays."""
+    found = dict(old)
+    for card in new:
+        found.setdefault(card.name, card)
+    return found

@@ -1,0 +1,145 @@
+"""Requests that are no generations: passed on to the engine that serves fewest, counted nowhere else.
+
+Until a byte of an answer has reached the client, an engine that fails is replaced by another, each one once. What an engine
+says against a request is told in OpenAI's form; a redirect is not followed and counts as a failure.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from evenstep.dispatch.events import Kind
+from evenstep.engines import refusals
+from evenstep.engines.refusals import of_engine
+from evenstep.gateway.attached import Attached, carried
+from evenstep.gateway.client import Client, Received
+from evenstep.gateway.engine import EngineConnection
+from evenstep.gateway.head import CHUNKED, UNTIL_CLOSED, ResponseHead
+
+#: Fields of a client that say what its body is and what it wants back.
+_REQUEST_FIELDS = ("content-type", "accept", "range")
+_ANSWER_FIELDS = ("content-disposition", "content-range", "cache-control", "etag", "last-modified")
+_MOST_REFUSAL = 64 * 1024
+
+
+class Passing:
+    """One such request.
+
+    Args:
+        client: who asks.
+        request: what is asked.
+        engines: who may answer.
+        carries_key: the client's credentials are meant for the engine.
+        over: told when it has ended.
+    """
+
+    def __init__(
+        self, client: Client, request: Received, engines: Sequence[Attached], carries_key: bool,
+        over: Callable[[Passing], None],
+    ) -> None:  # fmt: skip
+        self.client, self._request, self._over = client, request, over
+        self.connection: EngineConnection | None = None
+        self.is_off = False
+        self.is_head = request.head.method == "HEAD"
+        self._left = list(engines)
+        self._attached: Attached | None = None
+        self._more = carried(request.head.headers, carries_key, _REQUEST_FIELDS)
+        self._answer: ResponseHead | None = None
+        self._refused, self._started = False, False
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def send(self) -> None:
+        """Send it to the engine that has least to do."""
+        if not self._left:
+            self.client.refuse(refusals.engine_failed())
+            self._end()
+            return
+        attached = min(self._left, key=lambda one: one.passing)
+        self._left.remove(attached)
+        attached.passing += 1
+        self._attached, self._answer, self._refused = attached, None, False
+        self._pieces.clear()
+        head, body = self._request.head, self._request.body
+        data = attached.head(head.method, head.target, self._request.name, len(body), self._more), body
+        attached.endpoint.send(self, data, attached.endpoint.settings.answer_s)
+
+    # --- what the engine's connection says -----------------------------------------------------------------------
+
+    def head(self, head: ResponseHead) -> None:
+        self._answer = head
+        self._refused = head.status >= 300
+        if self._refused or self.is_head:
+            return
+        kind = head.headers.get("content-type", "application/octet-stream").encode("latin-1")
+        lines = [f"{name}: {head.headers[name]}\r\n" for name in _ANSWER_FIELDS if name in head.headers]
+        length = -1 if head.length in (CHUNKED, UNTIL_CLOSED) else head.length
+        self.client.start(head.status, kind, "".join(lines).encode("latin-1"), length)
+
+    def body(self, data: bytes) -> None:
+        if self._refused:
+            self._size += len(data)
+            if self._size > _MOST_REFUSAL:
+                self._close()
+                self._again()
+            else:
+                self._pieces.append(data)
+            return
+        assert self.connection is not None and self._attached is not None
+        self.connection.deadline.at = time.monotonic() + self._attached.endpoint.settings.silence_s
+        self._started = True
+        self.client.send(data)
+        if self.client.paused:
+            self.connection.pause()
+
+    def ended(self) -> None:
+        head = self._answer
+        assert head is not None
+        if head.status >= 500 or 300 <= head.status < 400:
+            self._again()
+            return
+        if self._refused:
+            self.client.refuse(of_engine(b"".join(self._pieces), head.status, head.retry_after_s))
+        elif self.is_head:
+            self.client.reply(head.status, b"")
+        else:
+            self.client.send(b"", last=True)
+        self._end()
+
+    def broke(self, kind: Kind, why: str) -> None:
+        if self._started:  # what is there cannot be taken back, and its framing shows that it is not whole
+            self._end()
+            self.client.abort()
+        else:
+            self._again()
+
+    # --- what the client does ------------------------------------------------------------------------------------
+
+    def client_gone(self) -> None:
+        """It left."""
+        self._close()
+        self._end()
+
+    def client_resumed(self) -> None:
+        """It has caught up."""
+        if self.connection is not None and self._attached is not None:
+            self.connection.resume(time.monotonic() + self._attached.endpoint.settings.silence_s)
+
+    def _again(self) -> None:
+        self._leave()
+        self.send()
+
+    def _close(self) -> None:
+        self.is_off = True
+        if self.connection is not None:
+            self.connection.close()
+
+    def _leave(self) -> None:
+        if self._attached is not None:
+            self._attached.passing -= 1
+            self._attached = None
+
+    def _end(self) -> None:
+        self._leave()
+        self._over(self)

@@ -1,0 +1,250 @@
+"""Every served model and every worker: who serves what, and how they are found out.
+
+A worker's models are those of its config, else those that its ``/v1/models`` lists, asked until it answers. Workers that
+share a name of a model are one pool; adapters belong to the pool of their base.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Iterable
+
+from evenstep.dispatch import events as ev
+from evenstep.engines.view import EngineSample
+from evenstep.errors import EngineError, InputError
+from evenstep.gateway.attached import Attached
+from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.engine import Endpoint
+from evenstep.gateway.fetching import fetch
+from evenstep.gateway.models import ModelCard, card_of, joined, read_models
+from evenstep.gateway.secrets import read_secret
+from evenstep.gateway.served import ServedModel, log_of
+from evenstep.gateway.worker import Worker
+
+_log = logging.getLogger("evenstep.gateway")
+_PATIENCE_S = 5.0
+_AGAIN_S, _AGAIN_CAP_S = 0.5, 5.0
+_PROBE_S = 2.0
+
+
+class Pools:
+    """All pools.
+
+    Args:
+        config: what the gateway goes by.
+        loop: the loop.
+        tls: for engines with https.
+
+    Attributes:
+        by_model: pool of each name a client may ask for.
+        cards: what ``/v1/models`` lists.
+        workers: every worker, by name.
+    """
+
+    def __init__(
+        self, config: GatewayConfig, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.config, self.loop, self.tls = config, loop, tls
+        self.by_model: dict[str, ServedModel] = {}
+        self.cards: dict[str, ModelCard] = {}
+        self.workers: dict[str, Worker] = {}
+        self.is_scraped = False  # whether somebody tells what metrics pages say
+        self._pools: dict[str, ServedModel] = {}  # by the name of their first model
+        self._pool_of: dict[str, ServedModel] = {}  # by worker
+        self._endpoints: dict[str, Endpoint] = {}
+        self._learning: dict[str, asyncio.Task[None]] = {}
+        self._probing: set[asyncio.Task[None]] = set()
+
+    @property
+    def all(self) -> list[ServedModel]:
+        """Every pool."""
+        return list(self._pools.values())
+
+    @property
+    def unknown(self) -> list[str]:
+        """Workers that have not said yet which models they serve."""
+        return list(self._learning)
+
+    def pool_of(self, model: str) -> ServedModel | None:
+        """The pool that serves a model, or None."""
+        return self.by_model.get(self.config.aliases.get(model, model))
+
+    def listed(self) -> dict[str, ModelCard]:
+        """What ``/v1/models`` lists, aliases included."""
+        aliases = [card_of(name, of) for name, of in self.config.aliases.items() if of in self.by_model]
+        return joined(self.cards, aliases)
+
+    # --- workers -------------------------------------------------------------------------------------------------
+
+    def attached(self, worker: Worker) -> Attached:
+        """A worker with its endpoint; ranks behind one URL share it.
+
+        Raises:
+            InputError: an engine that is not known, or a secret that cannot be read.
+        """
+        key = read_secret(worker.api_key, f"worker {worker.name}", "api_key") if worker.api_key else ""
+        endpoint = self._endpoints.get(worker.url)
+        if endpoint is None:
+            endpoint = Endpoint(worker.url, self.config.engines, self.loop, self.tls)
+        return Attached(worker, endpoint, key)
+
+    def add(self, worker: Worker) -> None:
+        """A worker joins, or is described anew.
+
+        Raises:
+            InputError: it cannot; nothing has changed then.
+        """
+        attached = self.attached(worker)
+        known = self.workers.get(worker.name)
+        self.check_role(worker)
+        worker.spec(self.config.slots)
+        self._endpoints.setdefault(worker.url, attached.endpoint)
+        self.workers[worker.name] = worker
+        pool = self._pool_of.get(worker.name)
+        if worker.models:
+            self._stop_learning(worker.name)
+            self._place(attached, [card_of(name) for name in worker.models])
+        elif pool is not None and known is not None and known.url == worker.url:
+            self._attach(pool, attached)
+        elif worker.name not in self._learning or (known is not None and known.url != worker.url):
+            self._stop_learning(worker.name)
+            task = self.loop.create_task(self._learn(attached))
+            self._learning[worker.name] = task
+
+    def check_role(self, worker: Worker) -> None:
+        """See that a worker's role is the one it has.
+
+        Raises:
+            InputError: it is not.
+        """
+        known = self.workers.get(worker.name)
+        if known is not None and known.role != worker.role:
+            raise InputError(f"worker {worker.name}", "role", worker.role, known.role, "Remove it first.")
+
+    def remove(self, name: str, drain: bool) -> None:
+        """A worker leaves.
+
+        Raises:
+            InputError: there is no such worker.
+        """
+        if name not in self.workers:
+            raise InputError("workers", "name", name, "a worker that is there")
+        self._stop_learning(name)
+        pool = self._pool_of.get(name)
+        if pool is None:
+            self.gone(name)
+        else:
+            pool.detach(name, drain)
+
+    def gone(self, name: str) -> None:
+        """A worker runs nothing any more: forget it."""
+        worker = self.workers.pop(name, None)
+        self._pool_of.pop(name, None)
+        if worker is not None and all(other.url != worker.url for other in self.workers.values()):
+            endpoint = self._endpoints.pop(worker.url, None)
+            if endpoint is not None:
+                endpoint.close()
+
+    def sampled(self, name: str, sample: EngineSample) -> None:
+        """A worker's metrics were read."""
+        pool = self._pool_of.get(name)
+        if pool is None:
+            return
+        capacity = 0 if sample.kv_capacity == float("inf") else int(sample.kv_capacity)
+        used = sample.kv_tokens / sample.kv_capacity if capacity else 0.0
+        pool.tell(
+            ev.Sampled(
+                now_s=pool.now_s(), worker=name, running=sample.running, waiting=sample.waiting,
+                kv_used=min(1.0, max(0.0, used)), kv_tokens=capacity,
+            )
+        )  # fmt: skip
+
+    def scrape_failed(self, name: str) -> None:
+        """They could not be."""
+        pool = self._pool_of.get(name)
+        if pool is not None:
+            pool.tell(ev.ScrapeFailed(now_s=pool.now_s(), worker=name))
+
+    def close(self) -> None:
+        """Close everything."""
+        for task in (*self._learning.values(), *self._probing):
+            task.cancel()
+        for endpoint in self._endpoints.values():
+            endpoint.close()
+        for pool in self._pools.values():
+            pool.close()
+
+    # --- which models --------------------------------------------------------------------------------------------
+
+    async def _learn(self, attached: Attached) -> None:
+        """Ask a worker for its models until it says."""
+        wait_s, said = _AGAIN_S, False
+        while True:
+            status, body = await fetch(attached, "/v1/models", _PATIENCE_S)
+            try:
+                cards = read_models(body) if status == 200 else []
+            except EngineError:
+                cards = []
+            if cards:
+                break
+            if not said:
+                said = True
+                _log.warning("%s does not say which models it serves; asking on", attached.name)
+            await asyncio.sleep(wait_s)
+            wait_s = min(_AGAIN_CAP_S, 2 * wait_s)
+        del self._learning[attached.name]
+        try:
+            self._place(attached, cards)
+        except InputError as error:
+            _log.error("%s", error)
+
+    def _stop_learning(self, name: str) -> None:
+        task = self._learning.pop(name, None)
+        if task is not None:
+            task.cancel()
+
+    def _place(self, attached: Attached, cards: Iterable[ModelCard]) -> None:
+        """Into the pool of its models."""
+        cards = list(cards)
+        known = (
+            self.by_model[name]
+            for card in cards
+            for name in (card.name, card.parent)
+            if name in self.by_model
+        )
+        pool = next(known, None) or self._new_pool(cards[0].name)
+        for card in cards:
+            self.by_model.setdefault(card.name, pool)
+        self.cards = joined(self.cards, cards)
+        self._attach(pool, attached)
+
+    def _attach(self, pool: ServedModel, attached: Attached) -> None:
+        old = self._pool_of.get(attached.name)
+        if old is not None and old is not pool:
+            old.detach(attached.name, drain=True)
+        pool.attach(attached, self.config.slots, self.is_scraped)
+        self._pool_of[attached.name] = pool
+
+    def _new_pool(self, name: str) -> ServedModel:
+        config = self.config
+        log = log_of(
+            config.decisions.path, name, bool(self._pools), config.decisions.part_bytes, config.decisions.keep
+        )
+        pool = self._pools[name] = ServedModel(
+            name, config.policy, config.predictor, config.settings(), loop=self.loop, probe=self._probe,
+            removed=self.gone, tokenizer=config.tokenizers.get(name, ""), log=log,
+        )  # fmt: skip
+        return pool
+
+    # --- health --------------------------------------------------------------------------------------------------
+
+    def _probe(self, pool: ServedModel, attached: Attached) -> None:
+        task = self.loop.create_task(self._ask_health(pool, attached))
+        self._probing.add(task)
+        task.add_done_callback(self._probing.discard)
+
+    async def _ask_health(self, pool: ServedModel, attached: Attached) -> None:
+        status, _ = await fetch(attached, attached.adapter.health_path, _PROBE_S)
+        pool.probed(attached.name, status == 200)

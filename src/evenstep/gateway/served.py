@@ -1,0 +1,271 @@
+"""One served model: its dispatcher, its workers, its requests. The dispatcher decides; this carries out its commands.
+
+Rules of this file. Events go to the dispatcher one at a time, and all commands that follow one are carried out before the
+next; an event that comes up meanwhile waits. Chunks are told as two ints. A tick comes after the reads at hand or when the
+dispatcher asked for it, whichever is first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from evenstep.dispatch import commands as co
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.log_file import LogFile
+from evenstep.dispatch.settings import Settings
+from evenstep.engines.prompt_size import PromptSizes
+from evenstep.engines.tokenizer_file import TokenizerFile
+from evenstep.gateway.attached import Attached
+
+if TYPE_CHECKING:
+    from evenstep.gateway.exchange import Exchange
+
+_log = logging.getLogger("evenstep.gateway")
+
+
+class ServedModel:
+    """A pool of requests and the workers it is served by.
+
+    Args:
+        name: the model's.
+        policy, predictor: ``NAME[:key=value,...]``.
+        settings: of the dispatcher.
+        loop: the loop.
+        probe: asks a worker for its health and answers with `probed`.
+        removed: a worker that was to leave is gone.
+        tokenizer: a tokenizer.json, to count prompts by; empty = they are estimated from their bytes.
+        log: where the decision log is written; None = nowhere.
+
+    Attributes:
+        attached: workers by name.
+        sizes: bytes per token of prompts.
+
+    Raises:
+        InputError: an unknown policy, predictor or option; a tokenizer that cannot be read.
+    """
+
+    def __init__(
+        self, name: str, policy: str, predictor: str, settings: Settings, *, loop: asyncio.AbstractEventLoop,
+        probe: Callable[[ServedModel, Attached], None], removed: Callable[[str], None], tokenizer: str = "",
+        log: LogFile | None = None,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.dispatcher = Dispatcher(
+            policy, predictor=predictor, settings=settings, stopwatch=time.perf_counter, log=log
+        )
+        self.attached: dict[str, Attached] = {}
+        self._tokenizer = TokenizerFile(Path(tokenizer)) if tokenizer else None
+        self.sizes = PromptSizes(prior=1.0) if tokenizer else PromptSizes()
+        self.log = log
+        self._loop, self._probe, self._removed = loop, probe, removed
+        self._exchanges: dict[int, Exchange] = {}
+        self._number = 0
+        self._events: deque[ev.Event] = deque()
+        self._is_telling = self._is_ticking = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._do: dict[type[Any], Callable[[Any], None]] = {
+            co.SendPrefill: self._send_prefill, co.SendDecode: self._send_decode, co.Continue: self._continue,
+            co.Abort: self._abort, co.Release: self._release, co.Reject: self._reject, co.Fail: self._fail,
+            co.Probe: self._ask_health, co.WakeAt: self._wake_at, co.Removed: self._forget, co.Notice: self._notice,
+        }  # fmt: skip
+
+    now_s = staticmethod(time.monotonic)
+
+    @property
+    def ttl_s(self) -> float:
+        """Longest wait in the pool."""
+        return self.dispatcher.settings.ttl_s
+
+    @property
+    def requests(self) -> int:
+        """Requests that have not ended."""
+        return len(self._exchanges)
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def tell(self, event: ev.Event) -> None:
+        """Something happened: carry out what follows from it."""
+        events = self._events
+        events.append(event)
+        if self._is_telling:
+            return
+        self._is_telling = True
+        try:
+            while events:
+                for command in self.dispatcher.handle(events.popleft()):
+                    self._do[type(command)](command)
+        finally:
+            self._is_telling = False
+
+    def arrived(self, exchange: Exchange, **fields: Any) -> None:
+        """A request came.
+
+        Args:
+            fields: those of `events.Arrived`.
+        """
+        self._number += 1
+        exchange.number = self._number
+        self._exchanges[exchange.number] = exchange
+        exchange.client.job = exchange
+        self.tell(ev.Arrived(now_s=time.monotonic(), request=exchange.number, **fields))
+
+    def produced(self, row: int, tokens: int, now_s: float) -> None:
+        """A chunk went out."""
+        dispatcher = self.dispatcher
+        dispatcher.now_s = now_s
+        dispatcher.produced(row, tokens)
+        if dispatcher.due and not self._is_ticking:
+            self._tick_soon()
+
+    def finished(self, exchange: Exchange, leg: int) -> None:
+        """Its answer is complete and out."""
+        self.tell(ev.Finished(now_s=time.monotonic(), request=exchange.number, leg=leg))
+        self.over(exchange)
+
+    def over(self, exchange: Exchange) -> None:
+        """Nothing is kept of a request."""
+        self._exchanges.pop(exchange.number, None)
+
+    def lost(self, worker: str, kind: str, why: str, name: str) -> None:
+        """A leg failed: say so."""
+        _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": name})
+
+    @property
+    def reads_cached(self) -> bool:
+        """Whether the policy looks at prefix caches."""
+        return self.dispatcher.deciding.door.reads_cached
+
+    def estimate(self, exchange: Exchange) -> int:
+        """Tokens of a prompt before an engine has told."""
+        request = exchange.request
+        if request.prompt_tokens >= 0:
+            return max(1, request.prompt_tokens)
+        exchange.size = self._tokenizer.count(request) if self._tokenizer else len(request.prompt)
+        return self.sizes.estimate(request.model, exchange.size)
+
+    def learn_prompt(self, exchange: Exchange, tokens: int) -> None:
+        """An engine told how long a prompt is."""
+        if exchange.size and tokens > 0:
+            self.sizes.learn(exchange.request.model, exchange.size, tokens)
+
+    def reload(self, policy: str, predictor: str, settings: Settings) -> None:
+        """Decide by other rules."""
+        self.tell(ev.Reloaded(now_s=time.monotonic(), policy=policy, predictor=predictor, settings=settings))
+
+    # --- workers -------------------------------------------------------------------------------------------------
+
+    def attach(self, attached: Attached, slots: int, is_scraped: bool) -> None:
+        """A worker joins, or is described anew.
+
+        Args:
+            slots: for a worker that does not say.
+            is_scraped: somebody reads its metrics, if it has any.
+
+        Raises:
+            InputError: it is there with another role.
+        """
+        spec = attached.worker.spec(slots)
+        scraped = spec.scraped and is_scraped and bool(attached.adapter.metrics_path)
+        spec = msgspec.structs.replace(spec, scraped=scraped)
+        self.tell(ev.WorkerAdded(now_s=time.monotonic(), spec=spec))
+        self.attached[attached.name] = attached
+
+    def detach(self, name: str, drain: bool) -> None:
+        """A worker leaves."""
+        self.tell(ev.WorkerRemoved(now_s=time.monotonic(), worker=name, drain=drain))
+
+    def probed(self, name: str, ok: bool) -> None:
+        """A worker's health is known."""
+        self.tell(ev.Probed(now_s=time.monotonic(), worker=name, ok=ok))
+
+    def close(self) -> None:
+        """Nothing is decided any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.log is not None:
+            self.dispatcher.flush()
+            self.log.close()
+
+    # --- ticks ---------------------------------------------------------------------------------------------------
+
+    def _tick_soon(self) -> None:
+        if not self._is_ticking:
+            self._is_ticking = True
+            self._loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        self._is_ticking = False
+        self.tell(ev.Tick(now_s=time.monotonic()))
+
+    def _wake_at(self, command: co.WakeAt) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wait_s = command.at_s - time.monotonic()
+        if wait_s <= 0.0:
+            self._tick_soon()
+        else:
+            self._timer = self._loop.call_later(wait_s, self._tick)
+
+    # --- commands ------------------------------------------------------------------------------------------------
+
+    def _send_prefill(self, command: co.SendPrefill) -> None:
+        self._exchanges[command.request].prefill(command, self.attached[command.worker])
+
+    def _send_decode(self, command: co.SendDecode) -> None:
+        self._exchanges[command.request].decode(command, self.attached[command.worker])
+
+    def _continue(self, command: co.Continue) -> None:
+        self._exchanges[command.request].resume(command, self.attached[command.worker])
+
+    def _abort(self, command: co.Abort) -> None:
+        exchange = self._exchanges.get(command.request)
+        if exchange is not None:
+            exchange.abort(command.leg)
+
+    def _release(self, command: co.Release) -> None:
+        exchange = self._exchanges.get(command.request)
+        if exchange is not None:
+            exchange.release()
+
+    def _reject(self, command: co.Reject) -> None:
+        self._exchanges.pop(command.request).reject(command)
+
+    def _fail(self, command: co.Fail) -> None:
+        self._exchanges.pop(command.request).fail(command)
+
+    def _ask_health(self, command: co.Probe) -> None:
+        self._probe(self, self.attached[command.worker])
+
+    def _forget(self, command: co.Removed) -> None:
+        self.attached.pop(command.worker, None)
+        self._removed(command.worker)
+
+    def _notice(self, command: co.Notice) -> None:
+        _log.warning(
+            "%s", command.text, extra={"notice": command.kind, "about": command.about, "model": self.name}
+        )
+
+
+def log_of(path: str, model: str, several: bool, part_bytes: int, keep: int) -> LogFile | None:
+    """The decision log of one model; with several models each has its own, named after it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if not path:
+        return None
+    place = Path(path)
+    if several:
+        word = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in model)
+        place = place.with_name(f"{place.stem}-{word}{place.suffix}")
+    return LogFile(place, part_bytes, keep)

@@ -1,0 +1,203 @@
+"""Listening and ending: the gateway's socket, and the process around it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+
+from evenstep import compiled
+from evenstep.errors import InputError
+from evenstep.gateway.client import Client
+from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.gateway import Gateway
+from evenstep.gateway.salting import salt_of
+from evenstep.gateway.warming import warm
+
+_log = logging.getLogger("evenstep.gateway")
+_BACKLOG = 4096
+_FILES = 65536
+_WHERE = "evenstep serve"
+
+
+class Server:
+    """A gateway that listens; `open` in a running loop, `close` when done.
+
+    Args:
+        config: checked.
+
+    Attributes:
+        gateway: known once open.
+        port: the one it listens at, once open.
+    """
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self.config = config
+        self.port = 0
+        self._server: asyncio.Server | None = None
+        self._warming: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Listen; then, in the background, compile what decisions need and take the workers.
+
+        Raises:
+            InputError: a port that is taken, an address that is not this machine's, a secret that cannot be read.
+        """
+        config, loop = self.config, asyncio.get_running_loop()
+        bound = _bound(config.listen.host, config.listen.port)
+        try:
+            self.gateway = Gateway(config, loop, salt_of(config.decisions))
+            self.gateway.check()
+        except BaseException:
+            bound.close()
+            raise
+        front = self.gateway.front
+        self._server = await loop.create_server(lambda: Client(front), sock=bound, backlog=_BACKLOG)
+        self.port = bound.getsockname()[1]
+        self._warming = loop.create_task(self._warm())
+
+    async def ready(self) -> None:
+        """Wait until what decisions need is compiled, and workers are asked for their models."""
+        assert self._warming is not None
+        await asyncio.shield(self._warming)
+
+    async def drain(self, within_s: float) -> bool:
+        """Stop listening, let what runs end; whether it has."""
+        if self._server is not None:
+            self._server.close()
+        self.gateway.drain()
+        return await self.gateway.drained(within_s)
+
+    async def close(self) -> None:
+        """Close everything at once."""
+        if self._warming is not None:
+            self._warming.cancel()
+        if self._server is not None:
+            self._server.close()
+        self.gateway.close()
+        await asyncio.sleep(0)
+
+    async def _warm(self) -> None:
+        config = self.config
+        await asyncio.get_running_loop().run_in_executor(None, warm, config.policy, config.predictor)
+        self.gateway.start()
+
+
+def serve(config: GatewayConfig, say: Callable[[str], None]) -> None:
+    """Listen until SIGTERM or SIGINT, then let what runs end; a second one ends at once.
+
+    Args:
+        config: checked.
+        say: takes the lines that tell what listens where, and what was assumed.
+
+    Raises:
+        InputError: see `Server.open`; or a package is missing.
+    """
+    _need_packages()
+    _allow_files()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(config, say))
+
+
+async def _serve(config: GatewayConfig, say: Callable[[str], None]) -> None:
+    server = Server(config)
+    await server.open()
+    for line in introduction(server):
+        say(line)
+    ending, at_once = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        (at_once if ending.is_set() else ending).set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, end)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(end))
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    await ending.wait()
+    say("draining: nothing new is accepted; once more ends at once")
+    draining = loop.create_task(server.drain(config.limits.drain_s))
+    asked = loop.create_task(at_once.wait())
+    await asyncio.wait((draining, asked), return_when=asyncio.FIRST_COMPLETED)
+    if not (draining.done() and draining.result()):
+        _log.warning("requests were still running when the gateway ended")
+    for task in (draining, asked):
+        task.cancel()
+    await server.close()
+
+
+def introduction(server: Server) -> list[str]:
+    """What listens where, and what was assumed, in lines."""
+    config = server.config
+    host = f"[{config.listen.host}]" if ":" in config.listen.host else config.listen.host
+    fleet = config.fleet()
+    groups = {worker.group or worker.name for worker in fleet if worker.role == "decode"}
+    prefillers = sum(worker.role == "prefill" for worker in fleet)
+    lines = [f"http://{host}:{server.port}  policy {config.policy}, kernels: {compiled.mode()}"]
+    split = f", {prefillers} of them prefill" if prefillers else ""
+    lines.append(f"{len(fleet)} workers{split}, {len(groups)} barrier group{'s' * (len(groups) != 1)}")
+    if any(entry.slots is None for entry in config.workers):
+        lines.append(f"slots: {config.slots} a worker where nothing else was said (--slots)")
+    alone = [w.name for w in fleet if not w.group and w.role == "decode"]
+    if len(alone) > 1:
+        lines.append("groups: each worker is one of its own; --group says which ranks share a barrier")
+    return lines
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A listening address.
+
+    Raises:
+        InputError: it is taken, or not ours.
+    """
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise InputError(_WHERE, "--host", host, "an address of this machine", f"{error.strerror}.") from None
+    try:
+        if sys.platform != "win32":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        said = "a free port" if port else "an address of this machine"
+        hint = f"{error.strerror}. Give another --port, or 0 for any free one."
+        raise InputError(_WHERE, "--port", f"{host}:{port}", said, hint) from None
+    return bound
+
+
+def _need_packages() -> None:
+    if find_spec("httptools") is None:
+        hint = "Install it with: pip install 'evenstep[gateway]'."
+        raise InputError(_WHERE, "httptools", "missing", "the package httptools", hint)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    if find_spec("uvloop") is None:
+        return asyncio.new_event_loop
+    import uvloop  # type: ignore[import-not-found,unused-ignore]
+
+    return uvloop.new_event_loop
+
+
+def _allow_files() -> None:
+    """Let the process hold as many sockets as the system lets it, up to what streams need."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

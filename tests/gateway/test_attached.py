@@ -1,0 +1,54 @@
+"""Heads to engines are built anew: a worker's own description and a few fields of the client."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.gateway.attached import Attached, carried
+from evenstep.gateway.engine import Endpoint
+from evenstep.gateway.head import read_request_head
+from evenstep.gateway.sections import Engines
+from evenstep.gateway.worker import Worker
+
+
+def attached(**fields):
+    async def made():
+        worker = Worker(**{"url": "http://h:81/base/", "name": "w", **fields})
+        return Attached(
+            worker, Endpoint(worker.url, Engines(), asyncio.get_running_loop()), fields.get("api_key", "")
+        )
+
+    return asyncio.run(made())
+
+
+def test_a_generations_head_has_the_workers_rank_and_key_and_the_requests_id():
+    one = attached(rank=3, api_key="secret")
+    found = read_request_head(
+        one.generation_head(True, "abc", 12, carried({"traceparent": "00-1", "x-other": "1"}, False))
+    )
+    assert found.path == "/base/v1/chat/completions"
+    assert found.headers == {
+        "host": "h:81", "x-data-parallel-rank": "3", "authorization": "Bearer secret", "content-type": "application/json",
+        "x-request-id": "abc", "traceparent": "00-1", "content-length": "12",
+    }  # fmt: skip
+    assert read_request_head(one.generation_head(False, "a", 1, b"")).path == "/base/v1/completions"
+
+
+def test_other_heads():
+    one = attached()
+    assert "content-length" not in read_request_head(one.head("GET", "/health", "", 0)).headers
+    assert read_request_head(one.head("POST", "/v1/x?y", "n", 0)).headers["content-length"] == "0"
+
+
+def test_of_a_client_only_what_is_listed_goes_on():
+    headers = {"authorization": "Bearer x", "x-data-parallel-rank": "1", "accept": "a\x00", "tracestate": "t"}
+    assert carried(headers, False, ("accept",)) == b"tracestate: t\r\n"
+    assert carried(headers, True) == b"tracestate: t\r\nauthorization: Bearer x\r\n"
+
+
+def test_an_engine_that_is_not_known_is_an_error():
+    with pytest.raises(InputError, match="vlm"):
+        attached(engine="vlm")

@@ -1,0 +1,190 @@
+"""A client's connection: limits, deadlines, pipelining, old clients, and clients that do not behave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from tests.emulator.running import running, url
+from tests.gateway.running import raw, request, serving, until
+
+from evenstep.gateway.sections import Limits
+
+CLOSE = "Connection: close\r\n"
+BODY = {"model": "emulated", "prompt": "x", "max_tokens": 3, "stream": True, "ignore_eos": True}
+QUICK = Limits(head_s=0.05, body_s=0.05, idle_s=0.05)
+
+
+def error_of(answer):
+    return json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+
+
+async def refused(data, **limits):
+    async with serving(is_ready=False, limits=replace(Limits(), **limits)) as server:
+        return await raw(server, data)
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "limits"),
+    [
+        (b"GET / HTTP/1.1\nHost: x\n\n", 400, {}),
+        (b"GET /\x00", 400, {}),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\n", 400, {}),
+        (b"GET / HTTP/1.1\r\n\r\n", 400, {}),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 2000 + b"\r\n\r\n", 431, {"head_bytes": 1000}),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 2000, 431, {"head_bytes": 1000}),
+        (b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n", 413, {"body_bytes": 1000}),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + b"y" * 2000, 413, {"body_bytes": 1000}),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, {}),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n", 400, {}),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n", 408, {"head_s": 0.02}),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc", 408, {"body_s": 0.02}),
+    ],
+)  # fmt: skip
+def test_what_is_too_large_too_late_or_ambiguous_is_refused_and_the_connection_closed(data, status, limits):
+    answer = asyncio.run(refused(data, **limits))
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert b"\r\nConnection: close\r\n" in answer
+    assert error_of(answer)["type"] == "invalid_request_error"
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_a_connection_on_which_nothing_is_asked_is_closed_without_a_word():
+    assert asyncio.run(refused(b"", idle_s=0.02)) == b""
+
+
+def test_a_body_that_comes_too_slowly_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr("evenstep.gateway.client._GRACE_S", 0.02)
+    data = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
+    assert asyncio.run(refused(data, body_bytes_per_s=100_000)).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_client_that_waits_for_100_gets_it():
+    async def story():
+        async with serving(is_ready=False) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            data = request(BODY, headers="Expect: 100-continue\r\n" + CLOSE)
+            head, _, body = data.partition(b"\r\n\r\n")
+            writer.write(head + b"\r\n\r\n")
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(body)
+            assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+            writer.close()
+
+    asyncio.run(story())
+
+
+def test_requests_are_read_however_they_are_cut_and_answered_in_order():
+    async def story():
+        async with running() as emulator, serving(url(emulator)) as server:
+            data = (
+                request(BODY)
+                + request({**BODY, "stream": False})
+                + b"\r\n"
+                + request(b"", "/healthz", "GET", CLOSE)
+            )
+            whole = await raw(server, data)
+            parts = whole.split(b"HTTP/1.1 200 OK\r\n")[1:]
+            assert [b"[DONE]" in parts[0], b'"usage"' in parts[1], parts[2].endswith(b"ok")] == [True] * 3
+            for cut in range(1, len(data), 7):
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                writer.write(data[:cut])
+                await asyncio.sleep(0)
+                writer.write(data[cut:])
+                assert (await reader.read()).count(b"HTTP/1.1 200 OK") == 3
+                writer.close()
+
+    asyncio.run(story())
+
+
+def test_a_chunked_request_is_served():
+    async def story():
+        async with running() as emulator, serving(url(emulator)) as server:
+            head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+            body = json.dumps(BODY).encode()
+            answer = await raw(
+                server, head + b"%x\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (9, body[:9], len(body) - 9, body[9:])
+            )
+            assert b"[DONE]" in answer
+
+    asyncio.run(story())
+
+
+def test_http_1_0_gets_a_stream_without_chunks_that_ends_with_the_connection():
+    async def story():
+        async with running() as emulator, serving(url(emulator)) as server:
+            answer = await raw(server, request(BODY).replace(b"HTTP/1.1", b"HTTP/1.0"))
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert b"chunked" not in head
+            assert body.endswith(b"data: [DONE]\n\n")
+
+    asyncio.run(story())
+
+
+def test_a_pile_of_later_requests_is_not_kept():
+    async def story():
+        async with running(overhead_s=0.5) as emulator, serving(url(emulator)) as server:
+            answer = await raw(server, request(BODY) + request(b"", "/healthz", "GET") * 3000)
+            assert answer.count(b"HTTP/1.1 200 OK") == 1
+
+    asyncio.run(story())
+
+
+def test_connections_beyond_the_limit_are_closed_at_once():
+    async def story():
+        async with serving(is_ready=False, limits=Limits(connections=1)) as server:
+            _, first = await asyncio.open_connection("127.0.0.1", server.port)
+            await until(lambda: len(server.gateway.front.clients) == 1)
+            reader, second = await asyncio.open_connection("127.0.0.1", server.port)
+            with pytest.raises(ConnectionError):
+                second.write(request(b"", "/healthz", "GET"))
+                assert await reader.read() == b""
+                raise ConnectionError
+            first.close()
+            second.close()
+
+    asyncio.run(story())
+
+
+def test_a_client_that_does_not_read_stops_its_engine_and_gets_everything_when_it_does():
+    async def story():
+        limits = Limits(buffer_bytes=4096)
+        async with running(overhead_s=0.01) as emulator, serving(url(emulator), limits=limits) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+            writer.write(
+                request(
+                    {**BODY, "max_tokens": 2000, "stream_options": {"include_usage": True}}, headers=CLOSE
+                )
+            )
+            await reader.readuntil(b"data: ")
+            (client,) = server.gateway.front.clients
+            client.pause_writing()
+            (pool,) = server.gateway.pools.all
+            await until(
+                lambda: all(c._is_paused for a in pool.attached.values() for c in a.endpoint.connections)
+            )
+            client.resume_writing()
+            rest = await reader.read()
+            while not reader.at_eof():
+                rest += await reader.read()
+            assert b'"completion_tokens":2000' in rest
+            assert b"[DONE]" in rest
+
+    asyncio.run(story())
+
+
+def test_a_client_that_never_reads_is_given_up():
+    async def story():
+        limits = Limits(buffer_bytes=4096, stalled_s=0.03)
+        async with running(overhead_s=0.01) as emulator, serving(url(emulator), limits=limits) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(request({**BODY, "max_tokens": 100_000}))
+            await reader.readuntil(b"data: ")
+            (client,) = server.gateway.front.clients
+            client.pause_writing()
+            await until(lambda: not server.gateway.front.clients)
+            writer.close()
+
+    asyncio.run(story())

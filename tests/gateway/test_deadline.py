@@ -1,0 +1,47 @@
+"""Deadlines that move."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from evenstep.gateway.deadline import NEVER, Deadline
+
+
+def test_it_is_reached_once_when_it_has_come_and_not_when_it_moved_on():
+    async def story():
+        reached = asyncio.Event()
+        times = []
+        deadline = Deadline(
+            asyncio.get_running_loop(), lambda: (times.append(time.monotonic()), reached.set())
+        )
+        start = time.monotonic()
+        deadline.set(start + 0.01)
+        deadline.at = start + 0.04  # later: one assignment
+        await reached.wait()
+        assert times[0] >= start + 0.039
+        assert deadline.at == NEVER
+        reached.clear()
+        deadline.set(start + 100.0)
+        deadline.set(time.monotonic() + 0.005)  # earlier
+        await reached.wait()
+        assert len(times) == 2
+
+    asyncio.run(story())
+
+
+def test_one_that_ended_or_is_never_is_not_reached():
+    async def story():
+        loop, times = asyncio.get_running_loop(), []
+        ended, never = (Deadline(loop, lambda: times.append(1)) for _ in range(2))
+        later = asyncio.Event()
+        ended.set(time.monotonic())
+        ended.end()
+        never.set(time.monotonic() + 0.002)
+        never.at = NEVER
+        last = Deadline(loop, later.set)
+        last.set(time.monotonic() + 0.01)
+        await later.wait()
+        assert times == []
+
+    asyncio.run(story())

@@ -1,0 +1,203 @@
+"""Connections to engines: kept where that is safe, closed where it is not, and never waited on for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from tests.gateway.running import END, engine, framed, until, whole
+
+from evenstep.gateway.engine import Endpoint
+from evenstep.gateway.sections import Engines
+
+HEAD = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+class Asked:
+    """A leg that notes what it hears."""
+
+    def __init__(self):
+        self.connection, self.is_off, self.is_head = None, False, False
+        self.heard, self.over = [], asyncio.Event()
+
+    def head(self, head):
+        self.heard.append(head.status)
+
+    def body(self, data):
+        self.heard.append(data)
+
+    def ended(self):
+        self.heard.append("ended")
+        self.over.set()
+
+    def broke(self, kind, why):
+        self.heard.append(kind)
+        self.over.set()
+
+
+@asynccontextmanager
+async def reaching(script, **settings):
+    async with engine(script) as one:
+        endpoint = Endpoint(one.url, Engines(**settings), asyncio.get_running_loop())
+        yield one, endpoint
+        endpoint.close()
+
+
+async def ask(endpoint, patience_s=5.0):
+    leg = Asked()
+    endpoint.send(leg, (HEAD, b""), patience_s)
+    await leg.over.wait()
+    return leg.heard
+
+
+def test_a_connection_is_used_again_after_an_answer_that_ended_where_it_said():
+    async def story():
+        async def answers(number, head, body, writer):
+            if number % 2:
+                writer.write(
+                    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    + framed(b"ab")
+                    + END
+                )
+            else:
+                writer.write(whole(200, b"ab"))
+
+        async with reaching(answers) as (_, endpoint):
+            for _ in range(4):
+                assert await ask(endpoint) == [200, b"ab", "ended"]
+            assert len(endpoint.connections) == 1
+
+    asyncio.run(story())
+
+
+def test_a_connection_with_more_than_its_answer_is_closed():
+    async def story():
+        async def answers(number, head, body, writer):
+            await {
+                0: lambda: send(writer, whole(200, b"ab") + b"HTTP/1.1 200 OK\r\n"),
+                1: lambda: send(writer, whole(200, b"ab", more="Connection: close\r\n")),
+                2: lambda: send(writer, b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nab"),
+            }[number]()
+
+        async def send(writer, data):
+            writer.write(data)
+
+        async with reaching(answers) as (_, endpoint):
+            for _ in range(3):
+                assert await ask(endpoint) == [200, b"ab", "ended"]
+                assert not endpoint.connections
+
+    asyncio.run(story())
+
+
+def test_bytes_that_nobody_asked_for_close_a_connection():
+    async def story():
+        async with reaching(lambda n, h, b, w: send(w)) as (one, endpoint):
+
+            async def later():
+                (writer,) = one.open
+                writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+
+            await ask(endpoint)
+            assert endpoint.connections
+            await later()
+            await until(lambda: not endpoint.connections)
+
+    async def send(writer):
+        writer.write(whole(200, b"ab"))
+
+    asyncio.run(story())
+
+
+def test_a_body_without_a_length_ends_with_the_connection():
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\nabc")
+            return False
+
+        async with reaching(answers) as (_, endpoint):
+            assert await ask(endpoint) == [200, b"abc", "ended"]
+
+    asyncio.run(story())
+
+
+def test_what_breaks_is_told_with_its_kind():
+    async def story():
+        async def answers(number, head, body, writer):
+            if number == 0:
+                return False
+            if number == 1:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab")
+                return False
+            if number == 2:
+                writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+            if number == 3:
+                writer.write(b"no http\r\n\r\n")
+            if number == 4:
+                writer.write(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000)
+            if number == 5:
+                writer.write(b"HTTP/1.1 101 Switching\r\n\r\n")
+            await asyncio.sleep(0)
+
+        async with reaching(answers) as (one, endpoint):
+            for expected in (
+                ["stream"],
+                [200, b"ab", "stream"],
+                [200, "stream"],
+                ["status"],
+                ["status"],
+                ["status"],
+            ):
+                assert await ask(endpoint) == expected
+            assert await ask(endpoint, patience_s=0.02) == ["stall"]
+            assert not endpoint.connections
+            one.server.close()
+            assert await ask(endpoint) == ["connect"]
+
+    asyncio.run(story())
+
+
+def test_a_kept_connection_that_was_closed_meanwhile_costs_nothing(monkeypatch):
+    async def story():
+        async def answers(number, head, body, writer):
+            if number == 1:
+                return False  # as if it had been closed before it was asked
+            writer.write(whole(200, b"ab"))
+
+        async with reaching(answers) as (one, endpoint):
+            await ask(endpoint)
+            (connection,) = endpoint.connections
+            connection._idle_s -= 5.0
+            assert await ask(endpoint) == [200, b"ab", "ended"]
+            assert len(one.asked) == 3
+
+    asyncio.run(story())
+
+
+def test_a_leg_that_is_off_before_it_is_connected_sends_nothing():
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(whole(200, b"ab"))
+
+        async with reaching(answers) as (one, endpoint):
+            leg = Asked()
+            endpoint.send(leg, (HEAD, b""), 5.0)
+            leg.is_off = True
+            await until(lambda: endpoint.connections)
+            assert await ask(endpoint) == [200, b"ab", "ended"]
+            assert (len(one.asked), leg.heard) == (1, [])
+
+    asyncio.run(story())
+
+
+def test_no_more_connections_are_kept_than_asked_and_none_for_ever():
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(whole(200, b"ab"))
+
+        async with reaching(answers, connections=2, idle_s=0.02) as (_, endpoint):
+            await asyncio.gather(*(ask(endpoint) for _ in range(5)))
+            assert len(endpoint.connections) <= 2
+            await until(lambda: not endpoint.connections)
+
+    asyncio.run(story())

@@ -1,0 +1,402 @@
+"""A request from its arrival to the last byte of its answer, through engines that fail in every way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import aiohttp
+import openai
+import pytest
+from tests.emulator.running import events, running, url
+from tests.gateway.running import (
+    DONE,
+    END,
+    EVENTS,
+    base,
+    chunk,
+    engine,
+    framed,
+    raw,
+    request,
+    serving,
+    until,
+    whole,
+)
+
+from evenstep.gateway.worker import Worker
+
+BODY = {"model": "m", "prompt": "say", "max_tokens": 4, "stream": True}
+CLOSE = "Connection: close\r\n"
+CHAT = [{"role": "user", "content": "say something"}]
+
+
+def stream_of(answer):
+    """The events of a raw answer, whose body is chunked or not."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    out = b""
+    while b"chunked" in head and body:
+        size, _, body = body.partition(b"\r\n")
+        out += body[: int(size, 16)]
+        body = body[int(size, 16) + 2 :]
+    return head, out or body
+
+
+async def tokens(writer, count, start=1, ids=False, finish=True):
+    """So many tokens of an answer, an event each."""
+    for n in range(start, start + count):
+        last = finish and n == start + count - 1
+        writer.write(framed(chunk(f" t{n}", n, "length" if last else None, [100 + n] if ids else None)))
+    await writer.drain()
+
+
+async def fine(number, head, body, writer):
+    writer.write(EVENTS)
+    await tokens(writer, 4)
+    writer.write(framed(DONE) + END)
+
+
+async def fine_whole(number, head, body, writer):
+    text = {
+        "id": "x",
+        "choices": [{"index": 0, "text": " t", "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 2, "completion_tokens": 1},
+    }
+    writer.write(whole(200, json.dumps(text).encode()))
+
+
+async def dies(number, head, body, writer):
+    return False
+
+
+async def redirects(number, head, body, writer):
+    writer.write(whole(307, b"", more="Location: http://elsewhere/\r\n"))
+
+
+async def answers_html(number, head, body, writer):
+    writer.write(whole(200, b"<html>", "text/html"))
+
+
+async def is_empty(number, head, body, writer):
+    writer.write(EVENTS + END)
+
+
+async def only_a_head(number, head, body, writer):
+    writer.write(
+        EVENTS + framed(b'data: {"id":"c","choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n')
+    )
+    await writer.drain()
+    return False
+
+
+async def is_busy(number, head, body, writer):
+    writer.write(whole(503, b'{"error":{"message":"at http://10.0.0.1:80"}}', more="Retry-After: 1\r\n"))
+
+
+async def garbles(number, head, body, writer):
+    writer.write(EVENTS + framed(b"data: {not json\n\n") + END)
+
+
+async def has_no_framing(number, head, body, writer):
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: +3\r\n\r\nabc")
+
+
+async def cuts_json(number, head, body, writer):
+    writer.write(whole(200, b'{"choices":[{"index":0,'))
+
+
+EARLY = [dies, redirects, answers_html, is_empty, only_a_head, garbles, has_no_framing]
+
+
+@pytest.mark.parametrize("bad", EARLY, ids=lambda f: f.__name__)
+def test_what_fails_before_its_first_token_is_answered_by_another_engine(bad):
+    async def story():
+        async with engine(bad) as first, engine(fine) as second, serving(first.url, second.url) as server:
+            for _ in range(2):  # whoever is asked first
+                head, body = stream_of(await raw(server, request(BODY, headers=CLOSE)))
+                assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+                assert [e["choices"][0]["text"] for e in events(body)[:-1]] == [" t1", " t2", " t3", " t4"]
+                assert body.endswith(DONE)
+            assert second.asked
+            assert len(first.asked) <= 2
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "bad", [dies, redirects, answers_html, is_busy, cuts_json, fine], ids=lambda f: f.__name__
+)
+def test_an_answer_that_does_not_stream_is_judged_whole(bad):
+    async def story():
+        body = {**BODY, "stream": False}
+        async with (
+            engine(bad) as first,
+            engine(fine_whole) as second,
+            serving(first.url, second.url) as server,
+        ):
+            for _ in range(2):
+                answer = await raw(server, request(body, headers=CLOSE))
+                assert json.loads(answer.partition(b"\r\n\r\n")[2])["choices"][0]["text"] == " t"
+            assert second.asked
+
+    asyncio.run(story())
+
+
+def test_where_every_engine_fails_the_client_is_told_once_each_was_tried():
+    async def story():
+        async with (
+            engine(dies) as first,
+            engine(redirects) as second,
+            serving(first.url, second.url) as server,
+        ):
+            answer = await raw(server, request(BODY, headers=CLOSE))
+            assert answer.startswith(b"HTTP/1.1 502 ")
+            assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "engine_failed"
+            assert b"127.0.0.1" not in answer
+            assert (len(first.asked), len(second.asked)) == (1, 1)
+
+    asyncio.run(story())
+
+
+def test_an_engine_that_is_full_is_told_with_its_retry_after_and_without_its_address():
+    async def story():
+        async with engine(is_busy) as first, serving(first.url) as server:
+            answer = await raw(server, request(BODY, headers=CLOSE))
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"\r\nRetry-After: 1\r\n" in answer
+            assert b"10.0.0.1" not in answer
+
+    asyncio.run(story())
+
+
+def test_what_an_engine_says_against_a_request_is_passed_on_and_tried_nowhere_else():
+    async def story():
+        async def refuses(number, head, body, writer):
+            writer.write(
+                whole(
+                    400,
+                    b'{"error":{"message":"max_tokens is too large","type":"BadRequestError","code":400}}',
+                )
+            )
+
+        async with (
+            engine(refuses) as first,
+            engine(refuses) as second,
+            serving(first.url, second.url) as server,
+        ):
+            answer = await raw(server, request(BODY, headers=CLOSE))
+            assert answer.startswith(b"HTTP/1.1 400 ")
+            assert b"max_tokens is too large" in answer
+            assert len(first.asked) + len(second.asked) == 1
+            assert all(w["is_up"] for w in server.gateway.snapshot()["models"]["m"]["workers"])
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_a_stream_that_breaks_goes_on_elsewhere_and_the_client_sees_one(cut):
+    async def story():
+        async def one(number, head, body, writer):
+            sent = json.loads(body)
+            writer.write(EVENTS)
+            if isinstance(sent["prompt"], str):
+                await tokens(writer, cut, ids=True, finish=False)
+                return False
+            assert sent["prompt"] == [7, 8, *range(101, 101 + cut)]
+            assert sent["max_tokens"] == 4 - cut
+            for n in range(1, 5 - cut):
+                finish = "length" if n == 4 - cut else None
+                writer.write(framed(chunk(f" t{cut + n}", n, finish, [100 + cut + n], name="cmpl-2")))
+            writer.write(framed(DONE) + END)
+
+        async with engine(one) as first, engine(one) as second, serving(first.url, second.url) as server:
+            body = {**BODY, "stream_options": {"include_usage": False}}
+            _, found = stream_of(await raw(server, request(body, headers=CLOSE)))
+            *chunks, last = events(found)
+            assert [c["choices"][0]["text"] for c in chunks] == [" t1", " t2", " t3", " t4"]
+            assert {c["id"] for c in chunks} == {"cmpl-1"}
+            assert "usage" not in chunks[0]
+            assert (chunks[-1]["choices"][0]["finish_reason"], last) == ("length", "[DONE]")
+            assert len(first.asked) == len(second.asked) == 1
+            assert server.gateway.snapshot()["models"]["m"]["recompute_total"] == 1
+
+    asyncio.run(story())
+
+
+def test_a_stream_that_breaks_after_its_last_token_is_closed_here():
+    async def story():
+        async def one(number, head, body, writer):
+            writer.write(EVENTS)
+            await tokens(writer, 4, ids=True, finish=False)
+            return False
+
+        async with engine(one) as only, serving(only.url) as server:
+            _, found = stream_of(await raw(server, request(BODY, headers=CLOSE)))
+            *chunks, last = events(found)
+            assert [c["choices"][0]["text"] for c in chunks] == [" t1", " t2", " t3", " t4", ""]
+            assert (chunks[-1]["choices"][0]["finish_reason"], last) == ("length", "[DONE]")
+
+    asyncio.run(story())
+
+
+def test_what_cannot_be_joined_ends_with_an_error_event_and_a_clean_end():
+    async def story():
+        async def one(number, head, body, writer):
+            writer.write(EVENTS)
+            await tokens(writer, 2, finish=False)
+            return False
+
+        async with engine(one) as first, engine(one) as second, serving(first.url, second.url) as server:
+            for more in ({"n": 2}, {"logprobs": 1}):
+                answer = await raw(server, request({**BODY, **more}, headers=CLOSE))
+                _, found = stream_of(answer)
+                assert events(found)[-1]["error"]["code"] == "stream_broken"
+                assert answer.endswith(b"\r\n0\r\n\r\n")
+
+    asyncio.run(story())
+
+
+def test_with_nobody_left_to_go_on_the_stream_ends_with_an_error_event():
+    async def story():
+        async def one(number, head, body, writer):
+            writer.write(EVENTS)
+            await tokens(writer, 2, ids=True, finish=False)
+            return False
+
+        async with engine(one) as only, serving(only.url) as server:
+            answer = await raw(server, request(BODY, headers=CLOSE))
+            _, found = stream_of(answer)
+            assert events(found)[-1]["error"]["code"] == "stream_broken"
+            assert answer.endswith(b"\r\n0\r\n\r\n")
+
+    asyncio.run(story())
+
+
+def test_a_client_that_leaves_closes_the_engines_connection_though_nothing_flows():
+    async def story():
+        begun = asyncio.Event()
+
+        async def stalls(number, head, body, writer):
+            writer.write(EVENTS)
+            await tokens(writer, 1, finish=False)
+            begun.set()
+            await asyncio.Event().wait()
+
+        async with engine(stalls) as only, serving(only.url) as server:
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(request(BODY))
+            await begun.wait()
+            await until(
+                lambda: server.gateway.snapshot()["models"]["m"]["workers"][0]["worker_active_requests"]
+            )
+            (at_engine,) = (
+                w for w in only.open if not w.is_closing() and w.transport.get_extra_info("peername")
+            )
+            writer.close()
+            await until(lambda: all(not pool.requests for pool in server.gateway.pools.all))
+            await until(
+                lambda: (
+                    at_engine.transport.is_closing() or at_engine.transport._sock is None or only.left == 0
+                )
+            )
+            assert server.gateway.snapshot()["models"]["m"]["cancelled_total"] == 1
+
+    asyncio.run(story())
+
+
+def test_the_openai_package_streams_and_asks_through_it():
+    async def story():
+        async with (
+            running(ranks=2, port_per_rank=True) as emulator,
+            serving(url(emulator, 0), url(emulator, 1)) as server,
+            openai.AsyncOpenAI(base_url=f"{base(server)}/v1", api_key="none", max_retries=0) as api,
+        ):
+            assert [m.id async for m in api.models.list()] == ["emulated"]
+            more = {"extra_body": {"ignore_eos": True}}
+            said = await api.chat.completions.create(
+                model="emulated", messages=CHAT, max_completion_tokens=4, **more
+            )
+            stream = await api.chat.completions.create(
+                model="emulated", messages=CHAT, max_completion_tokens=4, stream=True,
+                stream_options={"include_usage": True}, **more,
+            )  # fmt: skip
+            chunks = [c async for c in stream]
+            text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+            assert text == said.choices[0].message.content
+            assert chunks[-1].usage == said.usage
+            with pytest.raises(openai.NotFoundError, match="does not exist"):
+                await api.completions.create(model="other", prompt="x")
+            with pytest.raises(openai.BadRequestError, match="maximum context length"):
+                await api.completions.create(model="emulated", prompt="x", max_tokens=10**7)
+
+    asyncio.run(story())
+
+
+def test_a_killed_rank_costs_no_request_and_no_token():
+    """Every stream, of completions and of chats, is that of an engine that was not killed."""
+
+    async def story():
+        async with (
+            running(ranks=3, groups=[1, 1, 1], port_per_rank=True, overhead_s=0.2) as emulator,
+            running(ranks=1) as other,
+            serving(*(url(emulator, n) for n in range(3))) as server,
+            aiohttp.ClientSession() as session,
+        ):
+
+            async def text(where, path, body):
+                async with session.post(f"{where}{path}", json={"model": "emulated", **body}) as answer:
+                    found = events(await answer.read())
+                assert found[-1] == "[DONE]", found[-1]
+                choices = [c["choices"][0] for c in found[:-1] if c["choices"]]
+                return "".join(
+                    c.get("text") or c.get("delta", {}).get("content", "") for c in choices
+                ), found[-2]["usage"]
+
+            asked = [
+                (f"/v1/{path}", {**prompt, "max_tokens": 12, "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}})
+                for n in range(6)
+                for path, prompt in (
+                    ("completions", {"prompt": f"tell {n}"}),
+                    ("chat/completions", {"messages": [{"role": "user", "content": f"tell {n}"}]}),
+                )
+            ]  # fmt: skip
+            running_ = asyncio.gather(*(text(base(server), *one) for one in asked))
+            await until(
+                lambda: server.gateway.snapshot()["models"]["emulated"]["ttft_seconds"]["count"] == 12
+            )
+            await session.post(f"{url(emulator, 0)}/emulator/fault", json={"fault": "kill-rank", "rank": 0})
+            found = await running_
+            assert found == await asyncio.gather(*(text(url(other), *one) for one in asked))
+            assert server.gateway.snapshot()["models"]["emulated"]["recompute_total"] >= 1
+
+    asyncio.run(story())
+
+
+def test_prefill_and_decode_engines_serve_one_request_together():
+    async def story():
+        async with (
+            running(role="prefill") as prefiller,
+            running(role="decode") as decoder,
+            running() as plain,
+            serving(Worker(url=url(prefiller), role="prefill"), url(decoder)) as server,
+            aiohttp.ClientSession() as session,
+        ):
+            for stream in (True, False):
+                body = {
+                    "model": "emulated",
+                    "prompt": "a prompt of some length",
+                    "max_tokens": 6,
+                    "ignore_eos": True,
+                    "stream": stream,
+                }
+                answers = []
+                for where in (base(server), url(plain)):
+                    async with session.post(f"{where}/v1/completions", json=body) as answer:
+                        data = await answer.read()
+                    found = events(data)[:-1] if stream else [json.loads(data)]
+                    answers.append("".join(c["choices"][0]["text"] for c in found))
+                assert answers[0] == answers[1]
+            assert sum(prefiller.fleet.rank(0).counts.finished.values()) == 2
+            assert sum(decoder.fleet.rank(0).counts.finished.values()) == 2
+
+    asyncio.run(story())

@@ -1,0 +1,36 @@
+"""Small questions to engines."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.gateway.running import engine, until, whole
+
+from evenstep.gateway.attached import Attached
+from evenstep.gateway.engine import Endpoint
+from evenstep.gateway.fetching import fetch
+from evenstep.gateway.sections import Engines
+from evenstep.gateway.worker import Worker
+
+
+def test_an_answer_no_answer_and_one_that_is_too_large(monkeypatch):
+    monkeypatch.setattr("evenstep.gateway.fetching._MOST", 100)
+
+    async def story():
+        async def answers(number, head, body, writer):
+            if number == 0:
+                writer.write(whole(203, b"ab"))
+            elif number == 1:
+                writer.write(whole(200, b"x" * 200))
+
+        async with engine(answers) as one:
+            worker = Worker(url=one.url, name="w")
+            attached = Attached(worker, Endpoint(one.url, Engines(), asyncio.get_running_loop()))
+            assert await fetch(attached, "/x", 1.0) == (203, b"ab")
+            assert (await fetch(attached, "/x", 1.0))[0] == 0
+            assert await fetch(attached, "/x", 0.02) == (0, b"")
+            await until(lambda: not attached.endpoint.connections)
+            one.server.close()
+            assert await fetch(attached, "/x", 1.0) == (0, b"")
+
+    asyncio.run(story())

@@ -1,0 +1,107 @@
+"""A running gateway as operation sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from tests.gateway.running import (
+    DONE,
+    END,
+    EVENTS,
+    chunk,
+    engine,
+    framed,
+    raw,
+    request,
+    serving,
+    until,
+)
+
+from evenstep.errors import InputError
+from evenstep.gateway.sections import ApiKey
+from evenstep.gateway.worker import Worker
+
+CLOSE = "Connection: close\r\n"
+BODY = {"model": "m", "prompt": "say", "max_tokens": 2, "stream": True}
+
+
+async def one_token(number, head, body, writer):
+    writer.write(EVENTS + framed(chunk(" a", 1, "length")) + framed(DONE) + END)
+
+
+def test_a_reload_changes_policy_and_keys_and_a_bad_one_changes_nothing():
+    async def story():
+        async with engine(one_token) as one, engine(one_token) as two, serving(one.url) as server:
+            gateway = server.gateway
+            before = gateway.config()
+            for bad in ({"policy": "jsk"}, {"keys": [ApiKey("env:NOT_THERE", "t")]}, {"policy": "br-0:x=1"}):
+                with pytest.raises(InputError):
+                    gateway.reload(replace(before, **bad))
+            assert gateway.config() is before
+            gateway.add_worker(Worker(url=two.url, name="two", models=["m"]))
+            gateway.reload(replace(before, policy="round-robin", keys=[ApiKey("k", "t")]))
+            assert gateway.snapshot()["models"]["m"]["policy"] == "round-robin"
+            assert len(gateway.workers()) == 2
+            assert (await raw(server, request(BODY, headers=CLOSE))).startswith(b"HTTP/1.1 401 ")
+            gateway.reload(before)
+            assert b"[DONE]" in await raw(server, request(BODY, headers=CLOSE))
+
+    asyncio.run(story())
+
+
+def test_draining_lets_what_runs_end_and_takes_nothing_new():
+    async def story():
+        go_on = asyncio.Event()
+
+        async def slow(number, head, body, writer):
+            writer.write(EVENTS + framed(chunk(" a", 1)))
+            await go_on.wait()
+            writer.write(framed(chunk(" b", 2, "length")) + framed(DONE) + END)
+
+        async with engine(slow) as one, serving(one.url) as server:
+            gateway = server.gateway
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            idle, _ = await asyncio.open_connection("127.0.0.1", server.port)
+            await until(lambda: len(gateway.front.clients) == 2)
+            writer.write(request(BODY))
+            await reader.readuntil(b" a")
+            draining = asyncio.create_task(server.drain(5.0))
+            assert await idle.read() == b""
+            await until(lambda: gateway.not_ready() == "draining")
+            assert not draining.done()
+            go_on.set()
+            assert b"[DONE]" in await reader.read()
+            assert await draining
+            assert gateway.snapshot()["gateway"]["is_draining"]
+            writer.close()
+
+    asyncio.run(story())
+
+
+def test_draining_does_not_wait_for_ever():
+    async def story():
+        async def stalls(number, head, body, writer):
+            await asyncio.Event().wait()
+
+        async with engine(stalls) as one, serving(one.url) as server:
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(request(BODY))
+            await until(lambda: one.asked)
+            assert not await server.drain(0.01)
+            writer.close()
+
+    asyncio.run(story())
+
+
+def test_the_snapshot_counts_answers_and_connections():
+    async def story():
+        async with engine(one_token) as one, serving(one.url) as server:
+            await raw(server, request(BODY, headers=CLOSE))
+            await raw(server, request({}, headers=CLOSE))
+            found = server.gateway.snapshot()["gateway"]
+            assert found["answers_total"] == {"200": 1, "400": 1}
+            assert found["requests"] == found["passing"] == 0
+
+    asyncio.run(story())

@@ -1,0 +1,146 @@
+"""Calls to engines, judged: whose fault an answer is, and what counts as one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, whole
+
+from evenstep.gateway.sections import Engines
+from evenstep.gateway.worker import Worker
+
+CLOSE = "Connection: close\r\n"
+BODY = {"model": "m", "prompt": "say", "max_tokens": 2, "stream": True}
+
+
+def told(body):
+    return b'{"error":{"message":"%b","type":"x"}}' % body
+
+
+async def asked_of(script, headers=CLOSE, body=BODY, **worker):
+    """What a client gets from one engine alone, and how often that was asked."""
+    async with engine(script) as one, serving(Worker(url=one.url, **worker)) as server:
+        return await raw(server, request(body, headers=headers)), one
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (400, 400),
+        (404, 404),
+        (413, 413),
+        (422, 422),
+        (429, 502),
+        (408, 502),
+        (500, 502),
+        (503, 503),
+        (302, 502),
+        (401, 502),
+    ],
+)
+def test_a_status_is_the_clients_fault_or_the_engines(status, expected):
+    async def answers(number, head, body, writer):
+        writer.write(whole(status, told(b"words at http://10.1.1.1:80/x")))
+
+    answer, _ = asyncio.run(asked_of(answers))
+    assert answer.startswith(b"HTTP/1.1 %d " % expected)
+    assert b"10.1.1.1" not in answer
+    assert (b"words at" in answer) == (expected == status and status < 500)
+
+
+def test_a_key_that_is_wrong_is_the_clients_fault_only_if_it_is_the_clients():
+    async def answers(number, head, body, writer):
+        assert (b"authorization: Bearer theirs" in head) != (b"Authorization: Bearer ours" in head)
+        writer.write(whole(401, told(b"no")))
+
+    headers = CLOSE + "Authorization: Bearer theirs\r\n"
+    answer, _ = asyncio.run(asked_of(answers, headers))
+    assert answer.startswith(b"HTTP/1.1 401 ")
+
+
+def test_an_engines_own_key_goes_in_place_of_the_clients():
+    async def answers(number, head, body, writer):
+        assert b"Authorization: Bearer ours" in head
+        assert b"theirs" not in head
+        writer.write(whole(401, told(b"no")))
+
+    headers = CLOSE + "Authorization: Bearer theirs\r\n"
+    answer, one = asyncio.run(asked_of(answers, headers, api_key="ours"))
+    assert answer.startswith(b"HTTP/1.1 502 ")
+    assert len(one.asked) == 1
+
+
+def test_a_refusal_that_never_ends_is_cut_short():
+    async def answers(number, head, body, writer):
+        writer.write(b"HTTP/1.1 400 X\r\nTransfer-Encoding: chunked\r\n\r\n" + framed(b"x" * 70_000))
+        await asyncio.sleep(0)
+
+    answer, _ = asyncio.run(asked_of(answers))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+def test_silence_before_the_first_token_and_in_mid_stream_is_a_failure():
+    async def story():
+        async def silent(number, head, body, writer):
+            writer.write(EVENTS)
+            if number:
+                writer.write(framed(chunk(" t", 1)))
+            await asyncio.sleep(0)
+
+        engines = Engines(first_byte_s=0.03, silence_s=0.03)
+        async with engine(silent) as one, serving(one.url, engines=engines) as server:
+            answer = await raw(server, request(BODY, headers=CLOSE))
+            assert answer.startswith(b"HTTP/1.1 504 ")
+            answer = await raw(server, request(BODY, headers=CLOSE))
+            assert b"stream_broken" in answer
+            assert answer.endswith(b"0\r\n\r\n")
+
+    asyncio.run(story())
+
+
+def test_what_is_in_one_write_of_the_engine_is_in_one_write_to_the_client():
+    async def story():
+        async def answers(number, head, body, writer):
+            events = chunk(" a", 1) + chunk(" b", 2, "length")
+            writer.write(EVENTS + framed(events) + framed(DONE) + END)
+
+        async with engine(answers) as one, serving(one.url) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writes = []
+            from evenstep.gateway.client import Client
+
+            send = Client.send
+            Client.send = lambda self, data, last=False: (
+                writes.append((data, last)),
+                send(self, data, last),
+            )[1]
+            try:
+                writer.write(request(BODY, headers=CLOSE))
+                answer = await reader.read()
+            finally:
+                Client.send = send
+                writer.close()
+            assert len(writes) <= 2
+            assert writes[-1][1]
+            assert answer.count(b"data: ") == 3
+
+    asyncio.run(story())
+
+
+def test_bytes_behind_the_end_of_a_stream_do_not_reach_the_client_and_close_the_connection():
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(EVENTS + framed(chunk(" a", 1, "stop")) + framed(DONE))
+            await writer.drain()
+            writer.write(framed(chunk(" more", 2)))
+            await asyncio.sleep(0)
+
+        async with engine(answers) as one, serving(one.url) as server:
+            answer = await raw(server, request(BODY, headers=CLOSE))
+            assert b" more" not in answer
+            assert answer.endswith(framed(DONE) + END) or answer.endswith(END)
+            answer = await raw(server, request(BODY, headers=CLOSE))
+            assert b" a" in answer
+
+    asyncio.run(story())

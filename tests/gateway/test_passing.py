@@ -1,0 +1,152 @@
+"""What is no generation goes to the engine that serves fewest, and comes back as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from tests.gateway.running import END, engine, framed, raw, request, serving, until, whole
+
+CLOSE = "Connection: close\r\nContent-Type: application/json\r\n"
+BODY = {"model": "m", "input": "x"}
+
+
+def rest(answer):
+    return answer.partition(b"\r\n\r\n")[2]
+
+
+def test_bodies_heads_and_queries_go_through_and_headers_of_routing_do_not():
+    async def story():
+        async def answers(number, head, body, writer):
+            assert head.startswith(b"POST /v1/embeddings?a=b HTTP/1.1\r\n")
+            assert b"application/json" in head
+            assert b"x-data-parallel-rank" not in head.lower()
+            assert json.loads(body) == BODY
+            writer.write(whole(200, b'{"data":[1]}', more="Cache-Control: no-store\r\nServer: x\r\n"))
+
+        async with engine(answers) as one, serving(one.url) as server:
+            headers = CLOSE + "X-data-parallel-rank: 1\r\n"
+            answer = await raw(server, request(BODY, "/v1/embeddings?a=b", headers=headers))
+            assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert b"cache-control: no-store\r\n" in answer
+            assert b"Server" not in answer
+            assert rest(answer) == b'{"data":[1]}'
+            assert server.gateway.snapshot()["models"]["m"]["requests_total"] == {}
+
+    asyncio.run(story())
+
+
+def test_an_engine_that_fails_is_replaced_each_one_once():
+    async def story():
+        async def fails(number, head, body, writer):
+            writer.write(whole(500, b"http://10.0.0.1"))
+
+        async def redirects(number, head, body, writer):
+            writer.write(whole(307, b"", more="Location: http://elsewhere\r\n"))
+
+        async def dies(number, head, body, writer):
+            return False
+
+        async def answers(number, head, body, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + framed(b"ab") + END)
+
+        async with engine(fails) as a, engine(redirects) as b, engine(dies) as c, engine(answers) as d:
+            async with serving(a.url, b.url, c.url, d.url) as server:
+                answer = await raw(server, request(BODY, "/v1/x", headers=CLOSE))
+                assert b"\r\nab\r\n" in answer
+                assert [len(one.asked) for one in (a, b, c, d)] == [1, 1, 1, 1]
+            async with serving(a.url, b.url, c.url) as server:
+                answer = await raw(server, request(BODY, "/v1/x", headers=CLOSE))
+                assert answer.startswith(b"HTTP/1.1 502 ")
+                assert b"10.0.0.1" not in answer
+                assert b"elsewhere" not in answer
+
+    asyncio.run(story())
+
+
+def test_what_an_engine_says_against_it_is_told_in_openais_form():
+    async def story():
+        async def refuses(number, head, body, writer):
+            writer.write(whole(404, b'{"detail":"Not Found"}', more="Retry-After: 3\r\n"))
+
+        async with engine(refuses) as one, serving(one.url) as server:
+            answer = await raw(server, request(BODY, "/v1/x", headers=CLOSE))
+            assert answer.startswith(b"HTTP/1.1 404 ")
+            assert json.loads(rest(answer))["error"]["message"]
+            assert b"Retry-After: 3" in answer
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_breaks_off_is_seen_to_be_broken():
+    async def story():
+        async def breaks(number, head, body, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab")
+            await writer.drain()
+            return False
+
+        async with engine(breaks) as one, serving(one.url) as server:
+            with pytest.raises(ConnectionError):
+                answer = await raw(server, request(BODY, "/v1/x", headers=CLOSE))
+                assert rest(answer) != b"abcde"
+                raise ConnectionError
+
+    asyncio.run(story())
+
+
+def test_a_client_that_leaves_leaves_nothing_behind():
+    async def story():
+        async def stalls(number, head, body, writer):
+            await asyncio.Event().wait()
+
+        async with engine(stalls) as one, serving(one.url) as server:
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(request(BODY, "/v1/x"))
+            await until(lambda: one.asked)
+            writer.close()
+            await until(lambda: not server.gateway.front.passing)
+            (attached,) = server.gateway.pools.all[0].attached.values()
+            assert attached.passing == 0
+            await until(lambda: not attached.endpoint.connections)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status"),
+    [
+        ("/v1/embeddings", {"model": "other"}, CLOSE, 404),
+        ("/v1/load_lora_adapter", {}, CLOSE, 404),
+        ("/metrics", {}, CLOSE, 404),
+        ("/", {}, CLOSE, 404),
+        ("/tokenize", {}, CLOSE, 200),
+        ("/v1/audio/transcriptions", b"--x", "Connection: close\r\nContent-Type: multipart/form-data; boundary=x\r\n", 200),
+        ("/v1/embeddings", b"\xff", CLOSE, 200),
+    ],
+)  # fmt: skip
+def test_which_paths_are_passed_on(path, body, headers, status):
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(whole(200, b"{}"))
+
+        async with engine(answers) as one, serving(one.url) as server:
+            answer = await raw(server, request(body, path, headers=headers))
+            assert answer.startswith(b"HTTP/1.1 %d " % status)
+            assert len(one.asked) == (status == 200)
+
+    asyncio.run(story())
+
+
+def test_a_head_request_has_no_body():
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+
+        async with engine(answers) as one, serving(one.url) as server:
+            for _ in range(2):
+                answer = await raw(server, request(b"", "/v1/x", "HEAD", CLOSE))
+                assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+                assert rest(answer) == b""
+
+    asyncio.run(story())

@@ -1,0 +1,118 @@
+"""Which worker serves what."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.gateway.running import MODELS, Engine, engine, serving, until, whole
+
+from evenstep.engines.view import EngineSample
+from evenstep.errors import InputError
+from evenstep.gateway.worker import Worker
+
+
+async def nothing(number, head, body, writer):
+    writer.write(whole(404, b"{}"))
+
+
+def serves(monkeypatch, pages):
+    """Engines answer /v1/models with these pages, in the order of their ports."""
+
+    async def serve(self, reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(whole(200, pages.pop(0) if len(pages) > 1 else pages[0], more="Connection: close\r\n"))
+        await reader.read()
+        writer.close()
+
+    monkeypatch.setattr(Engine, "serve", serve)
+
+
+def test_workers_with_a_model_in_common_are_one_pool_and_adapters_go_to_their_base(monkeypatch):
+    def page(*names):
+        entries = ",".join(f'{{"id":"{n}","parent":{p}}}' for n, p in names)
+        return f'{{"data":[{entries}]}}'.encode()
+
+    serves(
+        monkeypatch,
+        [page(("m", "null"), ("lora", '"m"')), page(("m", "null"), ("m2", "null")), page(("other", "null"))],
+    )
+
+    async def story():
+        async with engine(nothing) as a, engine(nothing) as b, engine(nothing) as c:
+            aliases = {"short": "m", "nobody": "nothing"}
+            async with serving(a.url, b.url, c.url, aliases=aliases) as server:
+                pools = server.gateway.pools
+                assert sorted(len(pool.attached) for pool in pools.all) == [1, 2]
+                assert (
+                    pools.pool_of("lora")
+                    is pools.pool_of("m")
+                    is pools.pool_of("m2")
+                    is pools.pool_of("short")
+                )
+                assert pools.pool_of("other") is not pools.pool_of("m")
+                assert pools.pool_of("nobody") is None
+                assert set(pools.listed()) == {"m", "lora", "m2", "other", "short"}
+
+    asyncio.run(story())
+
+
+def test_a_worker_that_does_not_say_is_asked_on(monkeypatch):
+    monkeypatch.setattr("evenstep.gateway.pools._AGAIN_S", 0.005)
+    serves(monkeypatch, [b"no page", b'{"data":[]}', MODELS])
+
+    async def story():
+        async with engine(nothing) as one, serving(one.url) as server:
+            assert server.gateway.pools.pool_of("m")
+
+    asyncio.run(story())
+
+
+def test_workers_join_are_described_anew_and_leave():
+    async def story():
+        async with engine(nothing) as one, engine(nothing) as two, serving(one.url) as server:
+            gateway, (pool,) = server.gateway, server.gateway.pools.all
+            gateway.add_worker(Worker(url=two.url, name="two", models=["m"], slots=4))
+            assert pool.dispatcher.mirror.free_slots().sum() == 256 + 4
+            gateway.add_worker(Worker(url=two.url, name="two", models=["m"], slots=8))
+            assert pool.dispatcher.mirror.free_slots().sum() == 256 + 8
+            with pytest.raises(InputError, match="role"):
+                gateway.add_worker(Worker(url=two.url, name="two", role="prefill"))
+            with pytest.raises(InputError, match="vlm"):
+                gateway.add_worker(Worker(url=two.url, name="three", engine="vlm"))
+            with pytest.raises(InputError, match="nobody"):
+                gateway.remove_worker("nobody", drain=True)
+            assert [w.name for w in gateway.workers()][1:] == ["two"]
+            gateway.remove_worker("two", drain=True)
+            assert len(gateway.workers()) == len(pool.attached) == 1
+
+    asyncio.run(story())
+
+
+def test_what_metrics_say_reaches_the_dispatcher():
+    async def story():
+        async with engine(nothing) as one, serving(is_ready=False) as server:
+            gateway = server.gateway
+            gateway.pools.is_scraped = True
+            gateway.add_worker(Worker(url=one.url, name="w", models=["m"]))
+            state = lambda: gateway.snapshot()["models"]["m"]["workers"][0]  # noqa: E731
+            assert not state()["is_known"]
+            gateway.sampled("w", EngineSample(0, 1, 0, 500.0, 1000.0, 16, 0.0))
+            assert (state()["is_known"], state()["kv_capacity_tokens"]) == (True, 1000.0)
+            gateway.scrape_failed("w")
+            gateway.sampled("nobody", EngineSample(0, 1, 0, 500.0, 1000.0, 16, 0.0))
+            gateway.scrape_failed("nobody")
+
+    asyncio.run(story())
+
+
+def test_a_worker_without_a_tongue_can_be_taken_away_again():
+    async def story():
+        async with serving(Worker(url="http://127.0.0.1:9", name="dead"), is_ready=False) as server:
+            await until(lambda: server.gateway.pools.unknown == ["dead"])
+            assert "1 asked" in server.gateway.not_ready()
+            server.gateway.remove_worker("dead", drain=False)
+            assert server.gateway.pools.unknown == []
+            assert server.gateway.not_ready() == "no worker"
+
+    asyncio.run(story())

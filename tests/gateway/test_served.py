@@ -1,0 +1,116 @@
+"""One model's events, commands and ticks."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, until
+
+from evenstep.dispatch.replay import replay
+from evenstep.gateway.sections import Decisions, Dispatch
+from evenstep.gateway.served import log_of
+from evenstep.gateway.worker import Worker
+
+CLOSE = "Connection: close\r\n"
+BODY = {"model": "m", "prompt": "say something of some length", "max_tokens": 1, "stream": True}
+
+
+async def one_token(number, head, body, writer):
+    writer.write(EVENTS + framed(chunk(" a", 1, "length")) + framed(DONE) + END)
+
+
+def test_more_requests_than_slots_wait_and_are_all_served():
+    async def story():
+        async with engine(one_token) as one, serving(Worker(url=one.url, slots=2)) as server:
+            answers = await asyncio.gather(*(raw(server, request(BODY, headers=CLOSE)) for _ in range(12)))
+            assert all(answer.endswith(END) and b"[DONE]" in answer for answer in answers)
+            found = server.gateway.snapshot()["models"]["m"]
+            assert found["requests_total"] == {"200": 12}
+            assert found["output_tokens_total"] == 12
+
+    asyncio.run(story())
+
+
+def test_who_waits_too_long_is_told_and_who_finds_the_pool_full_too():
+    async def story():
+        async def stalls(number, head, body, writer):
+            await asyncio.Event().wait()
+
+        rules = Dispatch(ttl_s=0.05, pool_limit=1, gather_ms=0.0)
+        async with engine(stalls) as one, serving(Worker(url=one.url, slots=1), dispatch=rules) as server:
+            _, first = await asyncio.open_connection("127.0.0.1", server.port)
+            first.write(request(BODY))
+            await until(lambda: one.asked)
+            second = asyncio.create_task(raw(server, request(BODY, headers=CLOSE)))
+            (pool,) = server.gateway.pools.all
+            await until(lambda: len(pool.dispatcher.pool) == 1)
+            assert b"overloaded" in await raw(server, request(BODY, headers=CLOSE))
+            answer = await second
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"pool_timeout" in answer
+            assert b"\r\nRetry-After: " in answer
+            first.close()
+
+    asyncio.run(story())
+
+
+def test_what_an_engine_tells_of_prompts_improves_the_next_estimate():
+    async def story():
+        async with engine(one_token) as one, serving(one.url) as server:
+            (pool,) = server.gateway.pools.all
+            before = pool.sizes.bytes_per_token("m")
+            await raw(server, request(BODY, headers=CLOSE))
+            assert pool.sizes.bytes_per_token("m") > before
+
+    asyncio.run(story())
+
+
+def test_the_decision_log_replays_and_says_nothing_of_prompts(tmp_path):
+    path = tmp_path / "decisions.jsonl"
+
+    async def story():
+        log = Decisions(path=str(path), salt="s")
+        async with (
+            engine(one_token) as one,
+            serving(one.url, Worker(url=one.url, name="b"), decisions=log) as server,
+        ):
+            await asyncio.gather(*(raw(server, request(BODY, headers=CLOSE)) for _ in range(9)))
+
+    asyncio.run(story())
+    found = replay(str(path))
+    assert found.decisions >= 1
+    assert found.difference is None
+    assert b"something" not in path.read_bytes()
+
+
+def test_several_models_have_several_logs(tmp_path):
+    assert log_of("", "m", False, 0, 0) is None
+    for several, name in ((False, "a.log"), (True, "a-org_m-1.log")):
+        log_of(str(tmp_path / "a.log"), "org/m-1", several, 0, 0).close()
+        assert (tmp_path / name).exists()
+
+
+def test_a_worker_that_fails_again_and_again_is_left_alone_until_it_answers_a_probe():
+    async def story():
+        broken = True
+
+        async def fails(number, head, body, writer):
+            return False if broken else await one_token(number, head, body, writer)
+
+        async with engine(fails) as one, engine(one_token) as two, serving(one.url, two.url) as server:
+            (pool,) = server.gateway.pools.all
+
+            def is_up():
+                return [worker.is_up for worker in pool.dispatcher.mirror.workers]
+
+            for _ in range(12):
+                assert b"[DONE]" in await raw(server, request(BODY, headers=CLOSE))
+            assert not all(is_up())
+            asked = len(one.asked)
+            broken = False
+            await until(lambda: all(is_up()))
+            for _ in range(4):
+                await raw(server, request(BODY, headers=CLOSE))
+            assert len(one.asked) > asked
+
+    asyncio.run(story())

@@ -1,0 +1,99 @@
+"""Listening and ending."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+from tests.emulator.running import running, url
+from tests.gateway.running import config_of, raw, request
+
+from evenstep.errors import InputError
+from evenstep.gateway.sections import Listen
+from evenstep.gateway.server import Server, introduction
+from evenstep.gateway.worker import Worker
+
+BODY = {"model": "emulated", "prompt": "x", "max_tokens": 40, "stream": True, "ignore_eos": True}
+
+
+def test_a_port_that_is_taken_and_an_address_that_is_not_ours_are_told():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        for listen, word in (
+            (Listen(port=taken.getsockname()[1]), "--port"),
+            (Listen(host="no.such.host.invalid"), "--host"),
+        ):
+            with pytest.raises(InputError, match=word):
+                asyncio.run(Server(config_of(listen=listen)).open())
+
+
+def test_a_worker_that_cannot_be_is_told_before_anything_listens():
+    with pytest.raises(InputError, match="vlm"):
+        asyncio.run(Server(config_of(Worker(url="http://h:1", engine="vlm"))).open())
+
+
+def test_what_was_assumed_is_said():
+    one, two = Worker(url="http://a:1"), Worker(url="http://b:1")
+    said = "\n".join(introduction(Server(config_of(one, two))))
+    assert "slots: 256" in said
+    assert "2 barrier groups" in said
+    assert "--group" in said
+    groups = [Worker(url=f"http://{h}:1", group="g", slots=4) for h in "ab"]
+    said = "\n".join(
+        introduction(Server(config_of(*groups, Worker(url="http://p:1", role="prefill", slots=4))))
+    )
+    assert "slots:" not in said
+    assert "1 barrier group\n" in said + "\n"
+    assert "1 of them prefill" in said
+
+
+def test_the_process_lets_a_stream_end_after_sigterm_and_exits_with_0(tmp_path):
+    """The real process, its real signals, an engine in this one."""
+
+    async def story():
+        async with running(overhead_s=0.5) as emulator:
+            code = "from evenstep.cli.main import main; raise SystemExit(main())"
+            flags = ["--port", "0", "--worker", url(emulator), "--policy", "jsq", "--admin-port", "0"]
+            command = [sys.executable, "-c", code, "serve", *flags]
+            env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+            )
+            watchdog = threading.Timer(60, process.kill)
+            watchdog.start()
+            try:
+                line = await asyncio.to_thread(process.stdout.readline)
+                assert line.startswith("http://127.0.0.1:"), (
+                    line,
+                    process.stderr.read() if process.poll() else "",
+                )
+
+                class There:
+                    port = int(line.split()[0].rpartition(":")[2])
+
+                while b"200 OK" not in await raw(
+                    There, request(b"", "/readyz", "GET", "Connection: close\r\n")
+                ):
+                    await asyncio.sleep(0.05)
+                reader, writer = await asyncio.open_connection("127.0.0.1", There.port)
+                writer.write(request(BODY))
+                begun = await reader.readuntil(b"data: ")
+                process.send_signal(signal.SIGTERM)
+                rest = await reader.read()
+                assert (begun + rest).count(b"data: ") == 41
+                assert await asyncio.to_thread(process.wait) == 0
+                writer.close()
+            finally:
+                watchdog.cancel()
+                process.kill()
+                process.stdout.close()
+                process.stderr.close()
+
+    asyncio.run(story())
