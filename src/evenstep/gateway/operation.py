@@ -19,6 +19,7 @@ from evenstep.errors import InputError
 from evenstep.gateway.classes import Attainment
 from evenstep.gateway.config import GatewayConfig
 from evenstep.gateway.control import Control, Doorway
+from evenstep.gateway.discovery import discover, sources
 from evenstep.gateway.logs import Logs, fields
 from evenstep.gateway.membership import Membership
 from evenstep.gateway.reloading import Reloader
@@ -130,6 +131,7 @@ class Operation:
             await parts.close()
 
     async def _begin(self, config: GatewayConfig, session: aiohttp.ClientSession) -> _Parts:
+        follow = sources(config.discovery)
         silent = await preflight(session, config.fleet(), config.engines.scrape_timeout_s)
         for name in silent:
             _log.warning(
@@ -147,7 +149,8 @@ class Operation:
         runner = await self._listen(config, snapshots, membership, reloader)
         self._reloader = reloader
         scraper.follow(config.fleet())
-        return _Parts(runner, scraper, [asyncio.create_task(self._report(snapshots))])
+        tasks = [asyncio.create_task(discover(name, one, membership)) for name, one in follow.items()]
+        return _Parts(runner, scraper, [asyncio.create_task(self._report(snapshots)), *tasks])
 
     async def _listen(
         self, config: GatewayConfig, snapshots: Snapshots, membership: Membership, reloader: Reloader

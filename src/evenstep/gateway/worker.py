@@ -90,16 +90,14 @@ class Dns:
     """Workers by a DNS name: one for each address it has, looked up again and again.
 
     Args:
-        name: a host name, or with srv the name of a service record.
-        port: port of the workers; with srv the records say it.
-        srv: ask for service records (_http._tcp.engines.example).
+        name: a host name, e.g. that of a headless service.
+        port: port of the workers.
         every_s: seconds between look-ups.
         worker: what all of them have in common; its URL gives scheme and path alone.
     """
 
     name: str
     port: int = 8000
-    srv: bool = False
     every_s: float = 10.0
     worker: Worker = field(default_factory=lambda: Worker(url="http://"))
 

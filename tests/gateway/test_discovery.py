@@ -1,0 +1,123 @@
+"""Workers come and go by themselves; no news changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import socket
+
+import pytest
+from tests.gateway.fake_gateway import FakeGateway
+
+from evenstep.errors import InputError
+from evenstep.gateway import discovery
+from evenstep.gateway.control import Doorway
+from evenstep.gateway.discovery import at_address, discover, follow_dns, sources
+from evenstep.gateway.logs import logging_to
+from evenstep.gateway.membership import Membership
+from evenstep.gateway.sections import Log
+from evenstep.gateway.worker import Discovery, Dns, Kubernetes, Worker
+
+COMMON = Worker("http:///base", slots=9, scraped=False)
+NAME = Dns("engines.example", 8100, every_s=0.001, worker=COMMON)
+
+
+@pytest.fixture
+def dns(monkeypatch):
+    """Answers of the resolver, one a look-up; the last is given again and again. An exception is raised."""
+    answers: list[list[str] | OSError] = []
+
+    async def getaddrinfo(_loop, host, port, **_):
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, OSError):
+            raise answer
+        assert host == "engines.example"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in answer for _ in range(2)]
+
+    monkeypatch.setattr("asyncio.BaseEventLoop.getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(discovery, "_AGAIN_S", 0.001)
+    return answers
+
+
+def run_until(done, answers):
+    """Discover into a fake gateway until ``done(gateway)``."""
+
+    async def story() -> FakeGateway:
+        gateway = FakeGateway()
+        membership = Membership(Doorway(gateway, asyncio.get_running_loop()), [], lambda _: None)
+        (name, follow), *_ = sources(Discovery(dns=[NAME])).items()
+        task = asyncio.create_task(discover(name, follow, membership))
+        while not done(gateway):
+            await asyncio.sleep(0.001)
+        task.cancel()
+        return gateway
+
+    return asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_every_address_of_a_name_is_a_worker_for_as_long_as_it_is_there(dns):
+    dns += [["10.0.0.1", "fd00::1"], ["10.0.0.2", "fd00::1"]]
+    gateway = run_until(lambda g: len(g.asked) == 4, dns)
+    assert gateway.asked == [
+        ("add", "10.0.0.1:8100"), ("add", "[fd00::1]:8100"), ("add", "10.0.0.2:8100"), ("remove", "10.0.0.1:8100", True),
+    ]  # fmt: skip
+    worker = gateway.here["10.0.0.2:8100"]
+    assert (worker.url, worker.slots) == ("http://10.0.0.2:8100/base", 9)
+
+
+def test_a_name_that_cannot_be_looked_up_leaves_the_workers_as_they_are(dns):
+    dns += [
+        ["10.0.0.1"],
+        socket.gaierror("no such name"),
+        socket.gaierror("no such name"),
+        ["10.0.0.1", "10.0.0.2"],
+    ]
+    out = io.StringIO()
+    with logging_to(Log(), out):
+        gateway = run_until(lambda g: len(g.asked) == 2, dns)
+    assert gateway.asked == [("add", "10.0.0.1:8100"), ("add", "10.0.0.2:8100")]
+    assert out.getvalue().count("no such name") == 2
+
+
+def test_a_worker_the_gateway_refuses_does_not_end_discovery(dns):
+    dns += [["10.0.0.1"], ["10.0.0.2"]]
+
+    async def story() -> None:
+        gateway = FakeGateway()
+        gateway.refuses = "10.0.0.1:8100"
+        membership = Membership(Doorway(gateway, asyncio.get_running_loop()), [], lambda _: None)
+        task = asyncio.create_task(discover("dns", lambda tell: follow_dns(NAME, tell), membership))
+        while "10.0.0.2:8100" not in gateway.here:
+            await asyncio.sleep(0.001)
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_ranks_at_an_address_are_a_barrier_group():
+    found = at_address(Worker("https:///v", ranks=2), "10.0.0.1", 1)
+    assert [(w.name, w.rank, w.group, w.url) for w in found] == [
+        ("10.0.0.1:1#0", 0, "10.0.0.1:1", "https://10.0.0.1:1/v"), ("10.0.0.1:1#1", 1, "10.0.0.1:1", "https://10.0.0.1:1/v"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Dns(""), r"discovery.dns\[0\]: name is ''"),
+        (Dns("a", port=0), "port is 0; expected a number from 1 to 65535"),
+        (Dns("a", every_s=0.0), "every_s is 0.0"),
+        (Dns("a", worker=Worker("http://b:1")), "worker.url is 'http://b:1'"),
+        (Dns("a", worker=Worker("http://", name="b")), "worker.name is 'b'; expected no name"),
+        (Dns("a", worker=Worker("http://", slots=0)), "slots is 0"),
+    ],
+)
+def test_settings_that_make_no_workers_are_refused(found, said):
+    with pytest.raises(InputError, match=said):
+        sources(Discovery(dns=[found]))
+
+
+def test_without_its_package_a_cluster_cannot_be_asked(monkeypatch):
+    monkeypatch.setattr("evenstep.gateway.kubernetes.find_spec", lambda _: None)
+    with pytest.raises(InputError, match=r"pip install 'evenstep\[k8s\]'"):
+        sources(Discovery(kubernetes=[Kubernetes("app=vllm", "here")]))
