@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 
+import aiohttp
 import pytest
+from tests.gateway.running import DONE, END, EVENTS, base, chunk, engine, framed, serving, until
 
 from evenstep.gateway.ended import Ended
+from evenstep.gateway.sections import ApiKey, RequestClass
 
 
 def test_times_are_differences_and_unknown_where_something_never_was():
@@ -14,3 +18,79 @@ def test_times_are_differences_and_unknown_where_something_never_was():
     assert (one.ttft_s, one.tpot_s) == (pytest.approx(2.0), pytest.approx(0.5))
     none = Ended("r", "refused", 429, arrived_s=1.0, ended_s=1.0)
     assert math.isnan(none.ttft_s) and math.isnan(none.tpot_s)
+
+
+def test_every_request_is_told_once_with_what_became_of_it():
+    calls: list[int] = []
+
+    async def scripted(number, head, body, writer):
+        calls.append(number)
+        if len(calls) == 1:
+            return False  # breaks before a token: tried on the other engine
+        writer.write(EVENTS)
+        for n in range(1, 4):
+            writer.write(framed(chunk(f" t{n}", n, "length" if n == 3 and b'"stall"' not in body else None)))
+        await writer.drain()
+        if b'"stall"' in body:
+            await asyncio.sleep(60)
+        writer.write(framed(DONE) + END)
+
+    async def story():
+        told: list[Ended] = []
+        key, kinds = ApiKey("k", "t", ["fast"]), {"fast": RequestClass()}
+        async with (
+            engine(scripted) as one,
+            engine(scripted) as two,
+            serving(one.url, two.url, keys=[key], classes=kinds) as server,
+        ):
+            server.gateway.listen_to((told.append,))
+            base_url = base(server)
+            headers = {"Authorization": "Bearer k", "X-Request-Id": "r1", "traceparent": "00-aa-bb-01"}
+            body = {"model": "m", "prompt": "say", "max_tokens": 3, "stream": True}
+            async with aiohttp.ClientSession(base_url, headers=headers) as client:
+                await (await client.post("/v1/completions", json=body)).read()
+                assert (await client.post("/v1/completions", json={**body, "model": "x"})).status == 404
+                assert (await client.post("/v1/completions", data=b"{")).status == 400
+                leaving = await client.post("/v1/completions", json={**body, "prompt": "stall"})
+                await leaving.content.readuntil(b"t3")
+                leaving.close()
+                assert (
+                    await client.post("/v1/completions", json=body, headers={"Authorization": ""})
+                ).status == 401
+            await until(lambda: len(told) == 5)
+        done = next(one for one in told if one.outcome == "complete")
+        left = next(one for one in told if one.outcome == "cancelled")
+        unknown, broken, stranger = (next(one for one in told if one.status == s) for s in (404, 400, 401))
+        assert (done.status, done.tries, done.model) == (200, 2, "m")
+        assert done.worker in (one.url[7:], two.url[7:])
+        assert (done.output_tokens, done.prompt_tokens, done.tenant, done.request_class) == (3, 2, "t", 1)
+        assert (
+            done.request_id == "r1" and done.traceparent == "00-aa-bb-01" and done.path == "/v1/completions"
+        )
+        assert done.arrived_s <= done.sent_s <= done.first_s <= done.ended_s and not done.continued
+        assert (unknown.outcome, unknown.tenant, unknown.tries) == ("refused", "t", 0)
+        assert (broken.outcome, stranger.outcome, stranger.tenant) == ("refused", "refused", "")
+        assert (left.status, left.output_tokens) == (200, 3)
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_what_goes_on_elsewhere_is_one_request_and_what_no_engine_can_do_an_error():
+    async def dies_late(number, head, body, writer):
+        writer.write(EVENTS + framed(chunk(" t1", 1, ids=[1])))
+        await writer.drain()
+        return False
+
+    async def story():
+        told: list[Ended] = []
+        async with engine(dies_late) as one, engine(dies_late) as two, serving(one.url, two.url) as server:
+            server.gateway.listen_to((told.append,))
+            body = {"model": "m", "prompt": [1, 2], "max_tokens": 5, "stream": True, "temperature": 0}
+            async with aiohttp.ClientSession(base(server)) as client:
+                text = await (await client.post("/v1/completions", json=body)).text()
+                assert '"error"' in text
+        (ended,) = told
+        assert (ended.outcome, ended.status, ended.continued) == ("error", 200, True)
+        assert ended.tries >= 2 and ended.output_tokens >= 1
+
+    asyncio.run(asyncio.wait_for(story(), 30))

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from evenstep.engines.view import EngineSample
 from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.ended import Sink
 from evenstep.gateway.worker import Worker
 
 T = TypeVar("T")
@@ -73,6 +74,10 @@ class Control(Protocol):
         Raises:
             InputError: it cannot; nothing has changed then.
         """
+        ...
+
+    def listen_to(self, sinks: tuple[Sink, ...]) -> None:
+        """Tell these of each request that is over, from the next one on."""
         ...
 
     def drain(self) -> None:

@@ -6,9 +6,10 @@ There is no text of prompts or answers in it.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 #: How a request ended. ``complete``: with all its tokens. ``error``: with an error, before or after its first token.
 #: ``cancelled``: its client left. ``refused``: turned away before any engine was asked.
@@ -68,3 +69,58 @@ class Ended:
 
 #: Takes each request that is over; runs on the data path, so it is quick and never waits.
 Sink: TypeAlias = Callable[[Ended], None]
+
+
+class Story:
+    """What is noted of a request while it lasts; there is one only while somebody listens.
+
+    Args:
+        sinks: take what it ended as.
+        request_id, path, model, tenant, request_class, traceparent: see `Ended`.
+        prompt_tokens: as estimated; corrected by whoever knows.
+    """
+
+    __slots__ = (
+        "_continued",
+        "_fields",
+        "_first_s",
+        "_sent_s",
+        "_sinks",
+        "_tries",
+        "_worker",
+        "output_tokens",
+        "prompt_tokens",
+    )  # fmt: skip
+
+    def __init__(
+        self, sinks: tuple[Sink, ...], *, request_id: str, path: str, model: str = "", tenant: str = "",
+        request_class: int = 0, traceparent: str = "", prompt_tokens: int = 0,
+    ) -> None:  # fmt: skip
+        self.prompt_tokens, self.output_tokens = prompt_tokens, 0
+        self._sinks = sinks
+        self._fields: dict[str, Any] = {
+            "request_id": request_id, "path": path, "model": model, "tenant": tenant, "request_class": request_class,
+            "traceparent": traceparent, "arrived_s": time.monotonic(),
+        }  # fmt: skip
+        self._sent_s = self._first_s = math.nan
+        self._worker, self._tries, self._continued = "", 0, False
+
+    def sent(self, worker: str) -> None:
+        """A leg goes to a worker."""
+        self._continued |= not math.isnan(self._first_s)
+        self._worker, self._tries, self._sent_s = worker, self._tries + 1, time.monotonic()
+
+    def started(self) -> None:
+        """The first token is there."""
+        if math.isnan(self._first_s):
+            self._first_s = time.monotonic()
+
+    def ended(self, outcome: Outcome, status: int) -> None:
+        """It is over."""
+        one = Ended(
+            **self._fields, outcome=outcome, status=status, worker=self._worker, prompt_tokens=self.prompt_tokens,
+            output_tokens=self.output_tokens, tries=self._tries, continued=self._continued, sent_s=self._sent_s,
+            first_s=self._first_s, ended_s=time.monotonic(),
+        )  # fmt: skip
+        for sink in self._sinks:
+            sink(one)

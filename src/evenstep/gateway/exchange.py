@@ -21,11 +21,14 @@ from evenstep.engines.usage import SoFar
 from evenstep.engines.view import Asked
 from evenstep.gateway.attached import Attached
 from evenstep.gateway.client import Client
+from evenstep.gateway.ended import Outcome, Story
 from evenstep.gateway.legs import Collecting, Prefill, Stream, Whole
 from evenstep.gateway.served import ServedModel
 
 _EVENTS = b"text/event-stream; charset=utf-8"
 _NO_CACHE = b"Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
+_OK = 200
+_FAULTS = {"client", "failed", "expired", "no-worker"}
 _EVENT_BYTES = 1 << 20
 _BYTES_PER_ID = 8
 
@@ -48,6 +51,7 @@ class Exchange:
         held: what it has not, of a stream that has no token yet.
         size: of its prompt, in what estimates go by; 0 = its tokens are known.
         is_counted: the dispatcher knows the prompt's true length.
+        story: what is noted of it for those who listen; None while nobody does.
     """
 
     __slots__ = (
@@ -71,6 +75,7 @@ class Exchange:
         "refusal",
         "request",
         "size",
+        "story",
         "why",
     )  # fmt: skip
 
@@ -91,6 +96,7 @@ class Exchange:
         self.held = b""
         self.is_counted = False
         self.why = ""
+        self.story: Story | None = None
         self._more = more
         self._can_break = request.stream and can_break(request)
         self._leg: Collecting | None = None
@@ -109,6 +115,8 @@ class Exchange:
     def prefill(self, command: SendPrefill, attached: Attached) -> None:
         """Send the prefill leg."""
         self._handover = b""
+        if self.story is not None:
+            self.story.sent(attached.name)
         self._write_body(attached)
         leg = self._leg = Prefill(self, command.leg, attached)
         self._send(leg, attached, bodies.prefill_leg(self._body), attached.endpoint.settings.answer_s)
@@ -117,6 +125,8 @@ class Exchange:
         """Send the request itself."""
         self._write_body(attached)
         self._before, self.held = None, b""
+        if self.story is not None:
+            self.story.sent(attached.name)
         body = bodies.decode_leg(self._body, self._handover) if self._handover else self._body
         settings = attached.endpoint.settings
         if self.request.stream:
@@ -130,6 +140,8 @@ class Exchange:
         """Go on after what the client has."""
         before = self._before
         assert before is not None
+        if self.story is not None:
+            self.story.sent(attached.name)
         self._write_body(attached)
         found = continuation(self.request, self._body, before, attached.dialect)
         leg = self._leg = Stream(self, command.leg, attached, command.row, self._reply(attached, before))
@@ -154,7 +166,9 @@ class Exchange:
 
     def reject(self, command: Reject) -> None:
         """Answer with an error: no token has reached the client."""
-        self.client.refuse(self._worded(command))
+        refusal = self._worded(command)
+        self.client.refuse(refusal)
+        self._over("error" if command.reason in _FAULTS else "refused", refusal.status)
 
     def fail(self, command: Fail) -> None:
         """End a stream that has begun with an error event."""
@@ -164,12 +178,15 @@ class Exchange:
             self.client.send(refusal.event(), last=True)
         else:
             self.client.refuse(refusal)
+        self._over("error", _OK if self.has_started else refusal.status)
 
     # --- what legs say -------------------------------------------------------------------------------------------
 
     def start(self, out: bytes) -> None:
         """The first token is there."""
         self.has_started = True
+        if self.story is not None:
+            self.story.started()
         self.client.start(200, _EVENTS, _NO_CACHE)
         out, self.held = self.held + out, b""
         if out:
@@ -197,6 +214,10 @@ class Exchange:
             self.model.produced(leg.row, answer.produced, self.model.now_s())
         self.count_prompt(answer.prompt_tokens)
         self.model.finished(self, leg.number)
+        if self.story is not None:
+            self.story.started()
+            self.story.output_tokens = max(0, answer.produced)
+            self._over("complete", _OK)
 
     def completed(self, leg: Stream, out: bytes, news: int, now_s: float) -> None:
         """A stream is complete."""
@@ -212,6 +233,10 @@ class Exchange:
         if not self.is_counted:
             self.count_prompt(leg.reply.prompt_tokens)
         self.model.finished(self, leg.number)
+        if self.story is not None:
+            self.story.started()
+            self.story.output_tokens = leg.reply.produced
+            self._over("complete", _OK)
 
     def lost(self, leg: Collecting, kind: Kind, why: str, retry_after_s: float) -> None:
         """A leg ended as it should not; it is closed already."""
@@ -226,6 +251,7 @@ class Exchange:
             if found.spent:
                 self._close_stream(before)
                 self.model.finished(self, leg.number)
+                self._over("complete", _OK)
                 return
         self.model.tell(
             ev.Failed(
@@ -241,6 +267,8 @@ class Exchange:
         """An engine told the tokens of the prompt, or -1."""
         if tokens > 0 and not self.is_counted:
             self.is_counted = True
+            if self.story is not None:
+                self.story.prompt_tokens = tokens
             self.model.learn_prompt(self, tokens)
             self.model.tell(
                 ev.PromptCounted(now_s=self.model.now_s(), request=self.number, prompt_tokens=tokens)
@@ -255,6 +283,9 @@ class Exchange:
             leg.abort()
         self.model.tell(ev.ClientGone(now_s=self.model.now_s(), request=self.number))
         self.model.over(self)
+        if self.story is not None:
+            self.story.output_tokens = leg.reply.produced if isinstance(leg, Stream) else 0
+            self._over("cancelled", _OK if self.has_started else 0)
 
     def client_resumed(self) -> None:
         """It has caught up."""
@@ -263,6 +294,13 @@ class Exchange:
             leg.connection.resume(self.model.now_s() + leg.attached.endpoint.settings.silence_s)
 
     # --- small things --------------------------------------------------------------------------------------------
+
+    def _over(self, outcome: Outcome, status: int) -> None:
+        """Tell those who listen."""
+        if self.story is not None:
+            if not self.story.output_tokens and self._before is not None:
+                self.story.output_tokens = self._before.produced
+            self.story.ended(outcome, status)
 
     def _write_body(self, attached: Attached) -> None:
         """The body for engines of this dialect."""

@@ -26,6 +26,7 @@ from evenstep.gateway.callers import (
     expected_tokens,
 )
 from evenstep.gateway.client import Client, Received
+from evenstep.gateway.ended import Sink, Story
 from evenstep.gateway.exchange import Exchange
 from evenstep.gateway.head import RequestHead
 from evenstep.gateway.models import page
@@ -60,6 +61,7 @@ class Front:
         clients: open connections.
         codes: answers by status.
         passing: requests under way that are no generations.
+        sinks: take each request that is over.
 
     Raises:
         InputError: a key that cannot be read.
@@ -72,6 +74,7 @@ class Front:
         self.passing: set[Passing] = set()
         self.is_draining = False
         self.why_not_ready = "starting"
+        self.sinks: tuple[Sink, ...] = ()
         self._salt = salt
         self._front = secrets.token_hex(6)
         self._numbers = itertools.count(1)
@@ -103,7 +106,7 @@ class Front:
             return
         caller = self._callers.find(head.headers.get("authorization", "").encode("latin-1"))
         if isinstance(caller, Refusal):
-            client.refuse(caller)
+            self._turn_away(request, client, caller)
         elif kind == "other":
             self._other(request, client)
         else:
@@ -115,25 +118,30 @@ class Front:
         headers = received.head.headers
         number = class_of(caller, headers.get(CLASS_HEADER, ""))
         expected = expected_tokens(headers.get(EXPECTED_HEADER, ""))
-        for said in (number, expected):
-            if isinstance(said, Refusal):
-                client.refuse(said)
-                return
+        if isinstance(number, Refusal):
+            self._turn_away(received, client, number, caller)
+            return
+        if isinstance(expected, Refusal):
+            self._turn_away(received, client, expected, caller)
+            return
         try:
             request = read_request(kind, received.body, headers, session_headers=self._session_headers)
         except InputError as error:
-            client.refuse(refusals.bad_request(error))
+            self._turn_away(received, client, refusals.bad_request(error), caller)
             return
         pool = self.pools.pool_of(request.model)
         if pool is None:
-            client.refuse(self._unknown(request.model))
+            self._turn_away(received, client, self._unknown(request.model), caller)
             return
         carries_key = not self._has_keys and "authorization" in headers
         exchange = Exchange(pool, client, request, received.name, carried(headers, carries_key), carries_key)
+        estimate = pool.estimate(exchange)
+        if self.sinks:
+            exchange.story = self._story(received, caller, request.model, number, estimate)
         salt, session = self._salt, request.session or headers.get(TASK_HEADER, "") or request.user
         pool.arrived(
             exchange,
-            prompt_tokens=pool.estimate(exchange),
+            prompt_tokens=estimate,
             tenant=caller.tenant,
             request_class=number,
             key=prompt_key(request, salt),
@@ -144,6 +152,23 @@ class Front:
             can_continue=exchange.can_continue,
             blocks=tuple(prompt_blocks(request, salt)) if pool.reads_cached else (),
         )
+
+    def _story(
+        self, received: Received, caller: Caller | None, model: str = "", number: int = 0, tokens: int = 0
+    ) -> Story:
+        head = received.head
+        return Story(
+            self.sinks, request_id=received.name, path=head.path, model=model, tenant=caller.tenant if caller else "",
+            request_class=number, traceparent=head.headers.get("traceparent", ""), prompt_tokens=tokens,
+        )  # fmt: skip
+
+    def _turn_away(
+        self, received: Received, client: Client, refusal: Refusal, caller: Caller | None = None
+    ) -> None:
+        """Refuse a request that no pool has seen."""
+        client.refuse(refusal)
+        if self.sinks:
+            self._story(received, caller).ended("refused", refusal.status)
 
     def _unknown(self, model: str) -> Refusal:
         is_early = self.why_not_ready or self.pools.unknown or not self.pools.all

@@ -12,6 +12,7 @@ from evenstep.dispatch.dispatcher import Dispatcher
 from evenstep.engines.view import EngineSample
 from evenstep.gateway.callers import Callers
 from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.ended import Sink
 from evenstep.gateway.front import Front
 from evenstep.gateway.pools import Pools
 from evenstep.gateway.worker import Worker
@@ -133,6 +134,10 @@ class Gateway:
         for pool in self.pools.all:
             pool.reload(config.policy, config.predictor, settings)
         _log.info("reloaded", extra={"policy": config.policy})
+
+    def listen_to(self, sinks: tuple[Sink, ...]) -> None:
+        """Tell these of each request that is over, from the next one on."""
+        self.front.sinks = sinks
 
     def drain(self) -> None:
         """Accept nothing new; what is accepted ends."""
