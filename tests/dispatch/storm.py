@@ -156,9 +156,16 @@ class Storm:
                 now_s=self.now_s, request=r, prompt_tokens=self.random.choice([1, 7, 40, 500]),
                 tenant=self.random.choice("ab"), key=self.random.randint(0, 3), copies=self.copies[r],
                 session=self.random.randint(0, 3), max_tokens=self.random.choice([0, 5]), expected_tokens=self.random.randint(0, 9),
-                can_continue=self.random.random() < 0.7, blocks=tuple(self.random.choices([1, 2, 3], k=self.random.randint(0, 3))),
+                can_continue=self.random.random() < 0.7, blocks=self.blocks(),
             )
         )  # fmt: skip
+
+    def blocks(self) -> tuple[int, ...]:
+        """A path down a tree of prompts: each id stands for all before it."""
+        path = [0]
+        for _ in range(self.random.randint(0, 4)):
+            path.append(3 * path[-1] + self.random.randint(1, 3))
+        return tuple(path[1:])
 
     def chunk(self, request: int) -> None:
         tokens = self.random.choice([1, 1, 1, 2, 5])

@@ -9,8 +9,12 @@ import pytest
 
 from evenstep.dispatch.ahead import Ahead
 from evenstep.dispatch.ahead_kernel import RUNNING
+from evenstep.dispatch.mirror import Mirror
+from evenstep.dispatch.mirror_layout import FOREIGN_LOAD, LOAD
+from evenstep.dispatch.mirror_layout import RUNNING as RUNNING_SLOTS
 from evenstep.dispatch.rows import Rows
 from evenstep.dispatch.rows_layout import COPIES, LEAVE, NEVER, PRODUCED, PROMPT, STATE
+from evenstep.dispatch.settings import WorkerSpec
 from evenstep.dispatch.transitions import State
 from evenstep.errors import PolicyError
 from evenstep.predict.view import Prediction
@@ -57,8 +61,18 @@ def running(*rows):
     return table
 
 
+def mirror_of(load, count):
+    """Workers that run so much."""
+    mirror = Mirror()
+    for g, (tokens, requests) in enumerate(zip(load, count, strict=True)):
+        mirror.add(WorkerSpec(name=f"w{g}", scraped=False), 0.0)
+        mirror.f[LOAD][g], mirror.i[RUNNING_SLOTS][g] = tokens, requests
+    return mirror
+
+
 def project(ahead, table, load, count):
-    return ahead.project(table, np.array(load, float), np.array(count), np.zeros(len(load))).tolist()
+    ahead.forget()
+    return ahead.project(table, mirror_of(load, count)).tolist()
 
 
 def test_the_kernel_knows_the_number_of_the_running_state():
@@ -123,3 +137,33 @@ def test_an_answer_of_another_shape_is_an_error():
     says.predict = lambda active, horizon: Prediction(np.zeros(9), np.zeros(9))
     with pytest.raises(PolicyError, match="answered"):
         project(Ahead(says, 3, False), running((0, 10, 2, 1)), [12], [1])
+
+
+@pytest.mark.parametrize("expects", [False, True])
+def test_only_workers_that_have_changed_are_looked_at_again(expects):
+    ahead, table, mirror = (
+        Ahead(SaysCurve(2.0), 2, expects),
+        running((0, 10, 0, 1), (1, 20, 0, 1)),
+        mirror_of([10, 20], [1, 1]),
+    )
+    first = ahead.project(table, mirror).tolist()
+    table.i[PRODUCED][0] = table.i[PRODUCED][1] = 1
+    mirror.f[LOAD][0], mirror.f[LOAD][1] = 11.0, 21.0
+    mirror.delivered[1] += 1
+    second = ahead.project(table, mirror).tolist()
+    assert second[0] == first[0] and second[1] != first[1]
+    mirror.f[FOREIGN_LOAD][0] = 5.0
+    assert ahead.project(table, mirror).tolist()[0] == ([16.0, 11.0, 8.25] if expects else [16.0, 17.0, 18.0])
+    mirror.changes[0] += 1
+    ahead.predictor.curve = ahead.predictor.predict = None
+    assert ahead.project(table, mirror).tolist() == ahead.project(table, mirror).tolist()
+
+
+def test_what_a_failing_predictor_left_undone_is_done_the_next_time():
+    ahead, table, mirror = Ahead(Says(1.0), 2, False), running((0, 10, 0, 1)), mirror_of([10], [1])
+    predict, ahead.predictor.predict = ahead.predictor.predict, lambda active, horizon: 1 / 0
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            ahead.project(table, mirror)
+    ahead.predictor.predict = predict
+    assert ahead.project(table, mirror).tolist() == [[10, 0, 0]]

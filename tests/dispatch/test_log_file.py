@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evenstep.dispatch.log_file import LogFile, part_of, read_log
-from evenstep.dispatch.records import Done, Header
+from evenstep.dispatch.records import Checkpoint, Done, Header
 from evenstep.errors import InputError
 
 
@@ -13,6 +13,8 @@ def write(path, count=20, **options):
     log = LogFile(path, **options)
     log(Header(policy="jsq"))
     for number in range(count):
+        if log.is_full:
+            log.begin_part(b"as it was")
         log(Done(number, 1, 1))
     log.close()
     return log
@@ -27,14 +29,21 @@ def test_what_is_written_is_read(tmp_path, name, part_bytes):
     assert [r.request for r in read_log(path) if isinstance(r, Done)] == list(range(20))
 
 
-def test_old_parts_are_deleted_and_a_replay_from_the_middle_is_refused(tmp_path):
+def test_old_parts_are_deleted_and_what_is_left_is_read_from_the_state_it_began_with(tmp_path):
     path = tmp_path / "log.evlog"
     log = write(path, part_bytes=100, keep=2)
     assert log.part > 2 and not path.exists()
     left = sorted(p.name for p in tmp_path.iterdir())
     assert len(left) == 2
-    with pytest.raises(InputError, match="part"):
-        list(read_log(part_of(path, log.part)))
+    for start in (path, tmp_path / left[0]):
+        header, state, *rest = read_log(start)
+        assert isinstance(header, Header) and state == Checkpoint(b"as it was")
+        assert [r.request for r in rest][-1] == 19 and len(rest) > 1
+    *_, last = read_log(part_of(path, log.part))
+    assert last.request == 19
+    part_of(path, log.part).rename(part_of(path, 77))
+    with pytest.raises(InputError, match="expected part 77"):
+        list(read_log(part_of(path, 77)))
 
 
 @pytest.mark.parametrize("name", ["log.jsonl", "log.evlog"])

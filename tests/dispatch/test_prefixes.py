@@ -16,8 +16,9 @@ def test_a_prompt_counts_as_cached_where_it_was_sent_until_the_worker_is_lost():
     found = Prefixes(room=8)
     found.resize(2)
     found.add(1, (5, 6))
-    found.add(2, (5, 7))
+    assert cached(found, 1, 3) == [[0, 0], [0, 0]]
     assert cached(found, 3) == []  # nothing is known
+    found.add(2, (5, 7))
     assert cached(found, 1, 2, 3) == [[0, 0], [0, 0], [0, 0]]
     found.sent(1, 1, 100)
     assert cached(found, 2) == [[0, 50]]

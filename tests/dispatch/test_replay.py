@@ -15,9 +15,10 @@ from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.dispatcher import Dispatcher
-from evenstep.dispatch.log_file import LogFile
+from evenstep.dispatch.log_file import LogFile, part_of
 from evenstep.dispatch.replay import replay
 from evenstep.dispatch.settings import Settings
+from evenstep.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,53 @@ def test_another_option_of_the_policy_shows_the_first_decision_that_differs(log)
     assert found.difference.recorded.sent != found.difference.replayed.sent
     assert replay(log, policy="br-h:horizon=6").difference is None
     assert replay(log, policy="br-h:horizon=2").difference.what == "view"
+
+
+def test_every_part_of_a_log_replays_by_itself(log):
+    whole = replay(log).decisions
+    counts = []
+    part = 1
+    while (place := part_of(log, part)).exists():
+        found = replay(place)
+        assert found.difference is None, (part, found.difference)
+        counts.append(found.decisions)
+        part += 1
+    assert len(counts) > 1 and counts == sorted(counts, reverse=True) and counts[-1] > 0 and counts[0] < whole
+
+
+def test_a_part_shows_what_another_rule_does_from_there_on(log):
+    found = replay(part_of(log, 2), policy="br-h:horizon=6,discount=0.3,candidates=2")
+    assert found.is_changed and found.difference is not None and found.difference.decision > 0
+    assert replay(part_of(log, 2), policy="br-h:horizon=6").difference is None
+
+
+@given(st.integers(0, 10_000), st.booleans())
+@settings(max_examples=15)
+def test_any_storm_replays_from_any_part(tmp_path_factory, seed, split):
+    path = tmp_path_factory.mktemp("storm") / "log.jsonl"
+    file = LogFile(path, part_bytes=6_000, keep=2)
+    storm = Storm(seed, split, log=file)
+    for _ in range(60):
+        storm.step()
+    storm.calm()
+    file.close()
+    found = replay(path)
+    assert found.difference is None and (
+        file.part > 0 or found.decisions == storm.dispatcher.deciding.decisions
+    )
+    assert replay(part_of(path, file.part)).difference is None
+
+
+def test_a_part_whose_predictor_could_not_be_kept_says_so(tmp_path):
+    path = tmp_path / "log.evlog"
+    file = LogFile(path, part_bytes=1)
+    story = Story("br-h:horizon=4", log=file)
+    story.d.deciding.predictor = object()
+    story.worker("a")
+    story.sent(1)
+    file.close()
+    with pytest.raises(InputError, match="begin with part 0"):
+        replay(part_of(path, file.part))
 
 
 @given(st.integers(0, 10_000), st.booleans())

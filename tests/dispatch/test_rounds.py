@@ -34,11 +34,11 @@ def test_an_open_round_is_ripe_when_the_step_is_delivered_or_its_time_is_over():
     assert found.open(0, 5.0) and not found.ripe
     assert not found.open(0, 5.5)
     assert found.deadline_s(0.5) == 5.5
-    assert found.gathering(5.4, 0.5) == [True] and found.gathering(5.5, 0.5) == [False]
+    assert found.gathering(5.4, 0.5) == {0} and found.gathering(5.5, 0.5) == set()
     found.deliver(0, 1)
     found.deliver(1, 1)
-    assert found.ripe and found.gathering(5.1, 0.5) == [False]
-    found.close([False])
+    assert found.ripe and found.gathering(5.1, 0.5) == set()
+    found.close(set())
     assert not found.ripe and found.deadline_s(0.5) == float("inf")
 
 

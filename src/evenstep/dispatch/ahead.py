@@ -16,22 +16,16 @@ from typing import Any
 import numpy as np
 
 from evenstep.dispatch import ahead_kernel as kernel
+from evenstep.dispatch.mirror import Mirror
+from evenstep.dispatch.mirror_layout import FOREIGN_LOAD, LOAD, RUNNING
 from evenstep.dispatch.rows import Rows
-from evenstep.dispatch.rows_layout import (
-    CAP,
-    COPIES,
-    KEY,
-    LEAVE,
-    NEVER,
-    PREDICTED,
-    PRODUCED,
-    PROMPT,
-    REQUEST,
-    WORKER,
-)
+from evenstep.dispatch.rows_layout import LEAVE, NEVER, PREDICTED
 from evenstep.errors import PolicyError
 from evenstep.predict.view import NOTHING, Active, Finished, Predictor, SurvivalCurve, counted_of
 from evenstep.request import F8, I8
+
+_LEARNED_AT_ONCE = 16  # completions
+_MANY = 64  # predictions that are asked for before a round, not in it
 
 
 class Ahead:
@@ -52,38 +46,93 @@ class Ahead:
         self.expects = expects and isinstance(predictor, SurvivalCurve)
         self.projections: F8 = np.zeros((0, horizon + 1))
         self._curves: F8 = np.zeros((0, 0))
+        self._due: I8 = np.zeros(0, np.int64)
+        self._order: I8 = np.zeros(0, np.int64)
+        self._changed = np.zeros(0, np.bool_)
+        self._seen: list[tuple[int, int, int, float]] = []  # of each worker, at the last round
         self._ended: list[tuple[int, int, int, int]] = []
+        self._failed: Exception | None = None
         self.asked, self.accepted = 0, 0
         self._resize(0, 0)
 
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
-        """A request completed; the predictor learns of it before it is asked next."""
+        """A request completed; the predictor learns of it before it is asked next.
+
+        Many are learned as they come, so that a round need not wait for all of it.
+        """
         self._ended.append((request, prompt, output, key))
+        if len(self._ended) >= _LEARNED_AT_ONCE:
+            try:
+                self._learn()
+            except Exception as error:  # a predictor is a guest; the next round says so
+                self._failed = error
+
+    def _learn(self) -> None:
+        columns = np.array(self._ended, np.int64).T.copy()
+        self._ended = []
+        self.predictor.learn(Finished(columns[0], columns[1], columns[2], columns[3]))
 
     def counted(self) -> dict[str, int]:
         """What was asked, what passed the gate, and what the predictor counts itself."""
         own = {f"predictor_{name}": count for name, count in counted_of(self.predictor).items()}
         return {"predictions": self.asked, "predictions_accepted": self.accepted, **own}
 
-    def project(self, rows: Rows, load: F8, running: I8, foreign: F8) -> F8:
+    def forget(self) -> None:
+        """Workers have other numbers now: nothing of the last projections holds."""
+        self._seen = []
+
+    def has_asked(self, rows: Rows, mirror: Mirror) -> bool:
+        """Ask the predictor now if many predictions are due, so that the round itself need not; whether it did."""
+        self._resize(mirror.columns.ints.shape[1], rows.ints.shape[1])
+        self._look(mirror)
+        count = self._find_due(rows)
+        if count < _MANY:
+            return False
+        try:
+            self._ask(rows, count)
+        except Exception as error:  # the round will say so
+            self._failed = error
+        return True
+
+    def project(self, rows: Rows, mirror: Mirror) -> F8:
         """float64[G, H+1], projected load of every worker; asks the predictor first.
 
-        Args:
-            load, running: float64[G] and int64[G], KV tokens and slots of running requests of ours.
-            foreign: float64[G], KV tokens that are not ours.
+        A worker of which nothing has changed since the last round keeps its projection.
 
         Raises:
             PolicyError: the predictor's answer has another shape than it has to.
+            Exception: whatever the predictor raises, also when it learned since the last round.
         """
-        self._resize(load.size, rows.ints.shape[1])
-        self._refresh(rows)
+        if self._failed is not None:
+            error, self._failed = self._failed, None
+            raise error
+        columns = mirror.columns
+        self._resize(columns.ints.shape[1], rows.ints.shape[1])
+        seen = self._look(mirror)
+        count = self._find_due(rows)
+        if count:
+            self._ask(rows, count)
+        foreign = columns.floats[FOREIGN_LOAD]
         if self.expects:
-            kernel.project_expected(rows.ints, rows.high, self._curves, foreign, self.projections)
+            kernel.project_expected(
+                rows.ints, rows.high, self._curves, foreign, self._changed, self.projections
+            )
         else:
             kernel.project_all(
-                rows.ints, rows.high, load, running, foreign, self._counts, self._loads, self.projections
-            )
+                rows.ints, rows.high, columns.floats[LOAD], columns.ints[RUNNING], foreign, self._changed,
+                self._counts, self._loads, self.projections,
+            )  # fmt: skip
+        self._seen = seen
         return self.projections
+
+    def _look(self, mirror: Mirror) -> list[tuple[int, int, int, float]]:
+        """See which workers have changed since the last projection; how all of them look now."""
+        seen = list(zip(mirror.changes, mirror.step, mirror.delivered, mirror.f[FOREIGN_LOAD], strict=True))
+        if len(seen) == len(self._seen):
+            self._changed[:] = [now != last for now, last in zip(seen, self._seen, strict=True)]
+        else:
+            self._changed[:] = True
+        return seen
 
     def _resize(self, workers: int, rows: int) -> None:
         if self.projections.shape[0] != workers:
@@ -91,41 +140,38 @@ class Ahead:
             columns = 1 << self.horizon.bit_length()
             self._counts: I8 = np.zeros((workers, columns), np.int64)
             self._loads: F8 = np.zeros((workers, columns))
+            self._changed = np.ones(workers, np.bool_)
+            self._seen = []
         if self.expects and self._curves.shape[0] != rows:
             kept = self._curves
             self._curves = np.ones((rows, self.horizon + self.every + 1))
             self._curves[: min(rows, len(kept))] = kept[:rows] if len(kept) else 1.0
-        if not hasattr(self, "_due") or self._due.size != rows:
-            self._due: I8 = np.zeros(rows, np.int64)
+        if self._due.size != rows:
+            self._due, self._order = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
 
-    def _refresh(self, rows: Rows) -> None:
-        count = int(kernel.due(rows.ints, rows.high, self.every, self._curves, self._due))
-        if not count:
-            return
-        if self._ended:
-            columns = np.array(self._ended, np.int64).T.copy()
-            self._ended = []
-            self.predictor.learn(Finished(columns[0], columns[1], columns[2], columns[3]))
-        ints, due = rows.ints, self._due[:count]
-        due = due[np.lexsort((ints[REQUEST, due], ints[WORKER, due]))]
-        age = ints[PRODUCED, due] // ints[COPIES, due]
-        cap = ints[CAP, due]
-        active = Active(
-            request_id=ints[REQUEST, due],
-            age=age,
-            prompt_tokens=ints[PROMPT, due],
-            prompt_key=ints[KEY, due],
-            max_tokens=np.where(
-                cap > 0, np.maximum(cap, age), 0
-            ),  # an engine may count one token more than the client
-            true_left=NOTHING,
+    def _find_due(self, rows: Rows) -> int:
+        """How many predictions are due; their rows stand in `_due`."""
+        return int(
+            kernel.due(rows.ints, rows.high, self.every, self.expects, self._changed, self._due, self._order)
         )
+
+    def _ask(self, rows: Rows, count: int) -> None:
+        ints = rows.ints
+        if self._ended:
+            self._learn()
+        due = self._due[:count][np.argsort(self._order[:count], kind="stable")]
+        asked = np.empty((5, count), np.int64)
+        kernel.ask(ints, due, asked)
+        active = Active(
+            request_id=asked[0], age=asked[1], prompt_tokens=asked[2], prompt_key=asked[3], max_tokens=asked[4],
+            true_left=NOTHING,
+        )  # fmt: skip
         self.asked += count
-        ints[PREDICTED, due] = age
         if self.expects:
-            self._keep_curves(due, active)
-            return
-        ints[LEAVE, due] = self._leaves(active, age)
+            self._keep_curves(ints, due, active)
+        else:
+            ints[LEAVE, due] = self._leaves(active, asked[1])
+        ints[PREDICTED, due] = asked[1]
 
     def _leaves(self, active: Active, age: I8) -> I8:
         prediction = self.predictor.predict(active, self.horizon)
@@ -141,12 +187,11 @@ class Ahead:
         stays = (expected >= self.horizon) & (not self.is_literal)
         return np.where(stays, NEVER, age + np.ceil(expected).astype(np.int64))
 
-    def _keep_curves(self, due: I8, active: Active) -> None:
+    def _keep_curves(self, ints: I8, due: I8, active: Active) -> None:
         width = self._curves.shape[1]
-        curve = self.predictor.curve(active, width - 1)
-        if curve.shape != (due.size, width) or not (curve[:, 0] == 1.0).all() or not np.isfinite(curve).all():
+        curve = np.ascontiguousarray(self.predictor.curve(active, width - 1), np.float64)
+        if curve.shape != (due.size, width) or not kernel.keep(ints, due, active.age, curve, self._curves):
             raise PolicyError(
                 f"predictor {type(self.predictor).__name__} answered a curve of shape {curve.shape} for {due.size}"
                 f" requests; expected ({due.size}, {width}), finite, with 1 in column 0"
             )
-        self._curves[due] = curve

@@ -6,12 +6,12 @@ chunk. Forwarding bytes needs no command: chunks of the current decode leg go to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class SendPrefill:
+
+class SendPrefill(msgspec.Struct, frozen=True, gc=False):
     """Send the prefill leg to this prefiller."""
 
     request: int
@@ -19,8 +19,7 @@ class SendPrefill:
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class SendDecode:
+class SendDecode(msgspec.Struct, frozen=True, gc=False):
     """Send the request (after a prefill: with what the prefiller said) to this worker.
 
     Args:
@@ -33,8 +32,7 @@ class SendDecode:
     row: int
 
 
-@dataclass(frozen=True, slots=True)
-class Continue:
+class Continue(msgspec.Struct, frozen=True, gc=False):
     """Go on, on this worker, with a stream of which the client already has `produced` tokens: prompt and those tokens are
     the new prompt, limits are lowered by as much, and the client sees one stream.
     """
@@ -46,8 +44,7 @@ class Continue:
     produced: int
 
 
-@dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(msgspec.Struct, frozen=True, gc=False):
     """Close the leg's upstream call, whatever it is doing."""
 
     request: int
@@ -55,16 +52,14 @@ class Abort:
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True, gc=False):
     """The prefiller need not keep the request's KV any longer: no decode leg will fetch it."""
 
     request: int
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(msgspec.Struct, frozen=True, gc=False):
     """Answer with a status: no token has reached the client. The request is over.
 
     Args:
@@ -81,8 +76,7 @@ class Reject:
     retry_after_s: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(msgspec.Struct, frozen=True, gc=False):
     """End a stream that has begun with an error event: it cannot go on. The request is over.
 
     Args:
@@ -93,15 +87,13 @@ class Fail:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(msgspec.Struct, frozen=True, gc=False):
     """Ask a worker for its health and tell the answer as `Probed`."""
 
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeAt(msgspec.Struct, frozen=True, gc=False):
     """Send a `Tick` at this time at the latest; a time that is not later than now means after the reads at hand.
 
     Each one replaces those before.
@@ -110,15 +102,13 @@ class WakeAt:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(msgspec.Struct, frozen=True, gc=False):
     """A worker that was to leave runs nothing any more; forget it."""
 
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(msgspec.Struct, frozen=True, gc=False):
     """Something an operator should read, at most once a minute for each kind and subject.
 
     Args:

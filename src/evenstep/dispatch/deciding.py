@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from evenstep import names
+from evenstep.dispatch import deciding_kernel as kernel
 from evenstep.dispatch.ahead import Ahead
-from evenstep.dispatch.door import Packed, PolicyDoor, sealed
+from evenstep.dispatch.door import Packed, PolicyDoor, Shown
 from evenstep.dispatch.fallback import Fallback, Reason
 from evenstep.dispatch.meters import Meters
-from evenstep.dispatch.mirror import CAPACITY, FOREIGN_LOAD, LOAD, RUNNING, SENT, SENT_LOAD, Mirror
+from evenstep.dispatch.mirror import Mirror
 from evenstep.dispatch.pool import Waits
 from evenstep.dispatch.prefixes import Prefixes
 from evenstep.dispatch.records import Round
 from evenstep.dispatch.rows import Rows
-from evenstep.dispatch.rows_layout import CLASS, EXPECTED, KEY, PRODUCED, PROMPT, REQUEST, SESSION, SINCE
+from evenstep.dispatch.rows_layout import PROMPT
 from evenstep.dispatch.settings import Settings
 from evenstep.errors import InputError, PolicyError
 from evenstep.predict.view import is_oracle
 from evenstep.request import I8
-from evenstep.routing import view as at
 from evenstep.routing.least_load import LeastLoad
 from evenstep.routing.view import HOLD, RoutingDecision, RoutingView, expects_loads
 
@@ -63,6 +62,14 @@ class Deciding:
         self.predictor_text, self.predictor = "", None
         self.load(policy, predictor)
 
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = ("packed", "notice", "stopwatch", "overruns", "keep_round")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.packed = Packed(len(self.mirror.workers), self.door.horizon)
+
     def load(self, policy: str, predictor: str) -> None:
         """Decide by these from now on; nothing changes when they cannot be made.
 
@@ -87,6 +94,8 @@ class Deciding:
         """The fleet changed."""
         self.packed = Packed(len(self.mirror.workers), self.door.horizon)
         self.door.forget()
+        if self.ahead is not None:
+            self.ahead.forget()
 
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
         """A request completed with so many tokens a copy."""
@@ -119,9 +128,10 @@ class Deciding:
         start = watch() if watch else 0.0
         is_stale = self.mirror.state_age_s(now_s) > self.settings.stale_s
         reason = self.fallback.before(is_stale)
-        view, reason = self._view(waiting, free_slots, now_s, reason)
+        shown = Shown(self.decisions, self.settings.seed, now_s, self.waits.mean_s, waiting.size, self.packed)
+        reason = self._show(waiting, free_slots, reason)
         prepared = watch() if watch else 0.0
-        decision, reason = self._ask(view, reason, prepared)
+        decision, reason = self._ask(shown, reason, prepared)
         if watch:
             self.meters.stages["prepare"].add(prepared - start)
             self.meters.stages["route"].add(watch() - prepared)
@@ -132,9 +142,21 @@ class Deciding:
         outcome = "fallback" if reason else "admitted" if bool((decision.worker != HOLD).any()) else "held"
         self.meters.decisions[self.door.text, outcome] += 1
         if self.keep_round is not None:
-            self.keep_round(self._record(view, decision, reason))
+            self.keep_round(self._record(shown.view(_NO_MEMORY), decision, reason))
         self.decisions += 1
         return decision.worker
+
+    def has_prepared(self, now_s: float) -> bool:
+        """See whether predictions for the next decision take long enough to be made by themselves; they are made then."""
+        is_stale = self.mirror.state_age_s(now_s) > self.settings.stale_s
+        if self.ahead is None or self.fallback.before(is_stale):
+            return False
+        start = self.stopwatch() if self.stopwatch else 0.0
+        if not self.ahead.has_asked(self.rows, self.mirror):
+            return False
+        if self.stopwatch:
+            self.meters.stages["predict"].add(self.stopwatch() - start)
+        return True
 
     def _tell(self, reason: Reason, was_off: bool, now_s: float) -> None:
         """Say that least load decides, and why."""
@@ -144,76 +166,43 @@ class Deciding:
         if self.fallback.is_off and not was_off:
             self.notice("policy-off", self.door.text, f"{self.door.text} is off until a reload{said}", now_s)
 
-    def _ask(self, view: RoutingView, reason: Reason, start: float) -> tuple[RoutingDecision, Reason]:
+    def _ask(self, shown: Shown, reason: Reason, start: float) -> tuple[RoutingDecision, Reason]:
         if not reason:
             kept = self.door.memory
             try:
-                decision = self.door.answer(view, self.packed)
+                decision = self.door.answer(shown)
             except PolicyError as error:
                 reason, self._said = "contract", str(error)
             except Exception as error:  # whatever a guest raises; counted, told and in the log
                 reason, self._said = "raised", f"{type(error).__name__}: {error}"
             else:
-                if not self._is_over(view.decision, start):
+                if not self._is_over(shown.decision, start):
                     return decision, ""
                 reason = "budget"
             self.door.memory = kept
-        return self.least_load.answer(replace(view, memory=_NO_MEMORY), self.packed), reason
+        return self.least_load.answer(shown), reason
 
     def _is_over(self, decision: int, start: float) -> bool:
         if self.stopwatch is None:
             return decision in self.overruns
         return self.stopwatch() - start > self.settings.budget_ms / 1000
 
-    def _view(self, waiting: I8, free_slots: I8, now_s: float, reason: Reason) -> tuple[RoutingView, Reason]:
-        """What the policy sees, and why it is not asked, where the predictor fails."""
+    def _show(self, waiting: I8, free_slots: I8, reason: Reason) -> Reason:
+        """Write what the policy sees; why it is not asked, where the predictor fails."""
         packed, rows, columns = self.packed, self.rows, self.mirror.columns
-        W, ints, floats = waiting.size, columns.ints, columns.floats
-        wi, wf = packed.workers_i, packed.workers_f
-        foreign = np.array([worker.foreign for worker in self.mirror.workers], np.int64)
-        wi[at.GROUP], wi[at.QUEUED], wi[at.FREE_SLOTS] = self.mirror.group, ints[SENT], free_slots
-        np.add(ints[RUNNING], foreign, out=wi[at.RUNNING])
-        np.add(floats[LOAD], floats[FOREIGN_LOAD], out=wf[at.LOAD])
-        wf[at.QUEUED_LOAD] = floats[SENT_LOAD]
-        taken = wf[at.LOAD] + wf[at.QUEUED_LOAD] + self.kv_reserve * (wi[at.RUNNING] + wi[at.QUEUED])
-        np.maximum(0.0, floats[CAPACITY] - taken, out=wf[at.KV_FREE])
-        wf[at.SECONDS_PER_TOKEN] = [1.0 / worker.spec.speed for worker in self.mirror.workers]
-        packed.room_for(W)
-        table, times = rows.ints, rows.floats
-        request, session, key = table[REQUEST, waiting], table[SESSION, waiting], table[KEY, waiting]
-        expected = table[EXPECTED, waiting]
-        qi, qf = packed.waiting_i[:, :W], packed.waiting_f[:, :W]
-        qi[at.ID], qi[at.CLASS] = request, table[CLASS, waiting]
-        qi[at.KEY] = np.where(session != 0, session, np.where(key != 0, key, request))
-        qf[at.WAITING_LOAD] = table[PROMPT, waiting] + table[PRODUCED, waiting]
-        qf[at.SINCE_S] = times[SINCE, waiting]
-        qf[at.STEPS] = np.where(expected > 0, expected, np.nan)
+        packed.room_for(waiting.size)
+        kernel.show_workers(
+            columns.ints, columns.floats, free_slots, self.kv_reserve, packed.workers_i, packed.workers_f
+        )
+        kernel.show_waiting(rows.ints, rows.floats, waiting, packed.waiting_i, packed.waiting_f)
         if self.door.reads_cached:
-            packed.cached = self.prefixes.cached(request, table[PROMPT, waiting])
+            packed.cached = self.prefixes.cached(waiting, rows.ints[PROMPT, waiting])
         if self.ahead is not None and not reason:
             try:
-                packed.projections = self.ahead.project(
-                    rows, floats[LOAD], ints[RUNNING], floats[FOREIGN_LOAD]
-                )
+                packed.projections = self.ahead.project(rows, self.mirror)
             except Exception as error:  # a predictor is a guest too
                 reason, self._said = "predictor", f"{type(error).__name__}: {error}"
-        return self._window(W, now_s), reason
-
-    def _window(self, W: int, now_s: float) -> RoutingView:
-        packed = self.packed
-        wi, wf = sealed(packed.workers_i), sealed(packed.workers_f)
-        qi, qf = sealed(packed.waiting_i), sealed(packed.waiting_f)
-        waited = now_s - qf[at.SINCE_S, :W]
-        waited.flags.writeable = False
-        return RoutingView(
-            decision=self.decisions, seed=self.settings.seed, now_s=now_s, mean_wait_s=self.waits.mean_s,
-            group=wi[at.GROUP], queued=wi[at.QUEUED], queued_load=wf[at.QUEUED_LOAD], load=wf[at.LOAD],
-            free_slots=wi[at.FREE_SLOTS], running=wi[at.RUNNING], kv_free=wf[at.KV_FREE],
-            seconds_per_token=wf[at.SECONDS_PER_TOKEN], waiting_id=qi[at.ID, :W],
-            waiting_load=qf[at.WAITING_LOAD, :W], waited_s=waited, waiting_class=qi[at.CLASS, :W],
-            waiting_key=qi[at.KEY, :W], waiting_steps=qf[at.STEPS, :W], projections=sealed(packed.projections),
-            growth=sealed(packed.growth), cached_tokens=sealed(packed.cached), memory=sealed(self.door.memory),
-        )  # fmt: skip
+        return reason
 
     def _record(self, view: RoutingView, decision: RoutingDecision, reason: Reason) -> Round:
         sent = np.flatnonzero(decision.worker != HOLD)

@@ -15,13 +15,13 @@ from typing import Any, get_args
 
 from evenstep import __version__
 from evenstep.dispatch import events as ev
+from evenstep.dispatch.admitting import Admitting
 from evenstep.dispatch.checking import check as check_all
+from evenstep.dispatch.checkpoint import dump
 from evenstep.dispatch.commands import Abort, Command, Reject, WakeAt
-from evenstep.dispatch.deciding import Deciding
 from evenstep.dispatch.events import Event
-from evenstep.dispatch.mirror import LOAD, SENT_LOAD
-from evenstep.dispatch.records import Chunks, Done, Header, Record
-from evenstep.dispatch.requests import Requests
+from evenstep.dispatch.mirror_layout import LOAD
+from evenstep.dispatch.records import Chunks, Done, Header, InParts, Record
 from evenstep.dispatch.rounds import Rounds
 from evenstep.dispatch.rows_layout import (
     CAP,
@@ -47,15 +47,11 @@ from evenstep.dispatch.snapshot import snapshot as snapshot_of
 from evenstep.dispatch.steps import Steps
 from evenstep.dispatch.transitions import Cause, State
 from evenstep.errors import InputError
-from evenstep.routing.view import HOLD
 
-_AGAIN_S = (
-    0.05  # a policy that holds requests though slots are free is asked again after this long at the latest
-)
 _HISTORY = 256
 
 
-class Dispatcher(Requests):
+class Dispatcher(Admitting):
     """Decides which request goes where and when, for one served model.
 
     Args:
@@ -63,7 +59,7 @@ class Dispatcher(Requests):
         predictor: predictor for a policy with a horizon; empty = what it usually asks, else ``bounded``.
         settings: limits and deadlines.
         stopwatch: seconds of the host's clock, to time decisions only; None = they have no budget.
-        log: takes the records of a decision log, in order; None = no log.
+        log: takes the records of a decision log, in order, and may come in parts (`records.InParts`); None = no log.
         overruns: decisions to be taken for too slow (replay).
 
     Attributes:
@@ -81,11 +77,7 @@ class Dispatcher(Requests):
         overruns: frozenset[int] = frozenset(),
     ) -> None:  # fmt: skip
         settings = settings or Settings()
-        super().__init__(settings)
-        self.deciding = Deciding(
-            policy, predictor, rows=self.rows, mirror=self.mirror, prefixes=self.prefixes, waits=self.waits,
-            meters=self.meters, notice=self.fleet.notice, settings=settings, stopwatch=stopwatch, overruns=overruns,
-        )  # fmt: skip
+        super().__init__(settings, policy, predictor, stopwatch, overruns)
         self.is_draining = False
         self._logged_s = -math.inf
         self._wake_s = math.inf
@@ -94,10 +86,11 @@ class Dispatcher(Requests):
             kind: getattr(self, f"_{kind.__name__.lower()}") for kind in get_args(Event)
         }
         self._log, self._chunks = log, list[tuple[int, int, float]]()
+        self._parts = log if isinstance(log, InParts) else None
         if log is not None:
             log(Header(policy=policy, predictor=predictor, settings=settings, evenstep=__version__))
             self.deciding.keep_round = log
-        self._bind()
+        self.bind()
 
     def handle(self, event: Event) -> list[Command]:
         """What to do about an event, in order.
@@ -109,11 +102,13 @@ class Dispatcher(Requests):
         """
         if self._log is not None:
             self.flush()
+            if self._parts is not None and self._parts.is_full:
+                self._parts.begin_part(dump(self))
             self._log(event)
         self.now_s = self._logged_s = max(self.now_s, event.now_s)
         self._do[type(event)](event)
         if self.deciding.door.binds_at_once and len(self.pool):
-            self._bind_waiting()
+            self.bind_waiting()
         self._wake()
         out = self.out[:]
         self.out.clear()
@@ -175,7 +170,7 @@ class Dispatcher(Requests):
             return
         row, generation = self.rows.take(event.request), self.rows.generation
         if generation != self._generation:
-            self._bind()
+            self.bind()
         i = self.rows.i
         for column, value in (
             (PROMPT, event.prompt_tokens), (CAP, event.max_tokens), (KEY, event.key), (SESSION, event.session),
@@ -187,7 +182,7 @@ class Dispatcher(Requests):
         self.tenants[row] = event.tenant
         self.door.enters(event.tenant)
         self.waiting.add(row)
-        self.prefixes.add(event.request, event.blocks)
+        self.prefixes.add(row, event.blocks)
         self.enqueue(row, Cause.ARRIVES_FOR_PREFILL if self.fleet.is_split else Cause.ARRIVES_FOR_DECODE)
 
     def _refusal(self, event: ev.Arrived) -> tuple[int, str, int] | None:
@@ -274,67 +269,10 @@ class Dispatcher(Requests):
         elif len(self.pool):
             self.open_rounds()
 
-    def open_rounds(self) -> None:
-        """Something changed that a decision should see: the groups with free slots gather for it."""
-        if not len(self.pool) or self.deciding.door.binds_at_once:
-            return
-        free = self.mirror.free_slots()
-        for group in {self.mirror.group[g] for g in free.nonzero()[0].tolist()}:
-            self.rounds.open(group, self.now_s)
-        self.due |= self.rounds.ripe
-
     def _tick(self, event: ev.Tick) -> None:
         self.due, self._wake_s = False, math.inf  # whatever was asked for has come
         self._look_at_deadlines()
-        gather_s = self.settings.gather_ms / 1000
-        if self.rounds.ripe or self.rounds.deadline_s(gather_s) <= self.now_s:
-            gathering = self.rounds.gathering(self.now_s, gather_s)
-            self.rounds.close(gathering)
-            if len(self.pool):
-                self._decide(gathering)
-
-    def _decide(self, gathering: list[bool]) -> None:
-        free = self.mirror.free_slots()
-        free[[gathering[group] for group in self.mirror.group]] = 0
-        if not free.any():
-            return
-        waiting = self.pool.rows()
-        worker = self.deciding.decide(waiting, free, self.now_s)
-        watch = self.deciding.stopwatch
-        start = watch() if watch else 0.0
-        self._apply(waiting.tolist(), worker.tolist(), free.tolist())
-        if watch:
-            self.meters.stages["apply"].add(watch() - start)
-        if len(self.pool) and self.mirror.free_slots().any():
-            self.timers.set(("again", 0), self.now_s + _AGAIN_S)
-
-    def _apply(self, waiting: list[int], worker: list[int], free: list[int]) -> None:
-        """Send what the answer admits; a request that failed on that engine goes to the lightest other one instead."""
-        moved: list[int] = []
-        for row, g in zip(waiting, worker, strict=True):
-            if g == HOLD:
-                continue
-            if row in self.excluded and self.mirror.workers[g].spec.name in self.excluded[row]:
-                moved.append(row)
-            else:
-                free[g] -= self.seat(row, g, free[g])
-        f = self.mirror.f
-        for row in moved:
-            out = self.excluded[row]
-            others = [g for g, w in enumerate(self.mirror.workers) if free[g] > 0 and w.spec.name not in out]
-            if others:
-                g = min(others, key=lambda g: (f[LOAD][g] + f[SENT_LOAD][g], g))
-                free[g] -= self.seat(row, g, free[g])
-
-    def _bind_waiting(self) -> None:
-        """Pool bypass: every request by itself, oldest first, as long as one can be sent (BalanceRoute App. D.6)."""
-        waiting = self.pool.rows()
-        for place, row in enumerate(waiting.tolist()):
-            free = self.mirror.free_slots(self.settings.bypass_margin)
-            if not free.any():
-                return
-            worker = self.deciding.decide(waiting[place : place + 1], free, self.now_s)
-            self._apply([row], worker.tolist(), free.tolist())
+        self.close_rounds()
 
     # --- deadlines -----------------------------------------------------------------------------------------------
 
@@ -402,7 +340,7 @@ class Dispatcher(Requests):
         self.steps = [Steps(places) for places in members]
         self.prefixes.resize(len(mirror.workers))
         self.deciding.resize()
-        self._bind()
+        self.bind()
 
     def _sampled(self, event: ev.Sampled) -> None:
         self.fleet.sampled(event, self.now_s)
@@ -427,9 +365,7 @@ class Dispatcher(Requests):
 
     def _reloaded(self, event: ev.Reloaded) -> None:
         if event.policy or event.predictor:
-            self.deciding.load(event.policy or self.deciding.door.text, event.predictor)
-            for row in self.rows.by_request.values():
-                self.rows.i[PREDICTED][row], self.rows.i[LEAVE][row] = -1, NEVER
+            self.reload(event.policy, event.predictor)
         if event.settings is not None:
             found = event.settings
             self.settings = self.door.settings = self.deciding.settings = self.fleet.settings = found
@@ -437,10 +373,20 @@ class Dispatcher(Requests):
             self.breaker.limits(found.breaker_failures, found.cooldown_s, found.cooldown_cap_s)
         self.open_rounds()
 
+    def reload(self, policy: str, predictor: str) -> None:
+        """Decide by other rules from now on; empty = as before.
+
+        Raises:
+            InputError: no such policy or predictor; nothing has changed then.
+        """
+        self.deciding.load(policy or self.deciding.door.text, predictor)
+        for row in self.rows.by_request.values():
+            self.rows.i[PREDICTED][row], self.rows.i[LEAVE][row] = -1, NEVER
+
     def _draining(self, event: ev.Draining) -> None:
         self.is_draining = True
 
-    def _bind(self) -> None:
+    def bind(self) -> None:
         """Look again where the columns of the path of a chunk are."""
         rows, mirror = self.rows, self.mirror
         self._generation = rows.generation

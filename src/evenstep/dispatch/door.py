@@ -3,13 +3,16 @@ one."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from evenstep import compiled, names
+from evenstep.dispatch import deciding_kernel
 from evenstep.errors import InputError, PolicyError
 from evenstep.request import F8, I8
+from evenstep.routing import view as at
 from evenstep.routing.view import (
     HOLD,
     RoutingDecision,
@@ -52,6 +55,13 @@ class PolicyDoor:
         self._scratch: tuple[I8, F8] = np.zeros(0, np.int64), np.zeros(0)
         self._asked_for = (-1, -1)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"text": self.text, "memory": self.memory}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["text"])
+        self.memory = state["memory"]
+
     @property
     def has_kernel(self) -> bool:
         return self._kernel is not None
@@ -60,12 +70,8 @@ class PolicyDoor:
         """The fleet changed: what the policy kept may name other workers now."""
         self.memory[:] = 0
 
-    def answer(self, view: RoutingView, packed: Packed) -> RoutingDecision:
+    def answer(self, shown: Shown) -> RoutingDecision:
         """The policy's decision, checked against its contract; its memory is kept only if it holds.
-
-        Args:
-            view: read-only windows on `packed`.
-            packed: the same in the layout of kernels.
 
         Raises:
             PolicyError: the answer breaks the contract.
@@ -73,26 +79,29 @@ class PolicyDoor:
         """
         memory = self.memory.copy()
         if self._kernel is None:
+            view = shown.view(memory)
             decision = self.policy.route(view)
+            broken = broken_rule(view, decision)
         else:
-            decision = self._through_kernel(view, packed, memory)
-        broken = broken_rule(view, decision)
+            decision = self._through_kernel(shown, memory)
+            is_kept = shown.packed.keeps(decision.worker)
+            broken = "" if is_kept else broken_rule(shown.view(memory), decision)
         if broken:
-            raise PolicyError(f"policy {self.text} broke its contract at decision {view.decision}: {broken}")
+            raise PolicyError(f"policy {self.text} broke its contract at decision {shown.decision}: {broken}")
         if decision.memory is not None and decision.memory.size:
             self.memory = np.array(decision.memory, np.int64)
         return decision
 
-    def _through_kernel(self, view: RoutingView, packed: Packed, memory: I8) -> RoutingDecision:
-        workers, waiting = view.load.size, view.waiting_id.size
+    def _through_kernel(self, shown: Shown, memory: I8) -> RoutingDecision:
+        packed, waiting = shown.packed, shown.waiting
         if self._worker.size < waiting:
             self._worker = np.zeros(max(256, 2 * waiting), np.int64)
-        self._make_scratch(workers, waiting)
+        self._make_scratch(packed.workers_i.shape[1], waiting)
         worker = self._worker[:waiting]
         worker[:] = HOLD
         assert self._kernel is not None
         bound = self._kernel(
-            view.decision, view.seed, view.now_s, view.mean_wait_s, 0, waiting,
+            shown.decision, shown.seed, shown.now_s, shown.mean_wait_s, 0, waiting,
             packed.workers_i, packed.workers_f, packed.waiting_i, packed.waiting_f,
             packed.projections if self.horizon else packed.no_projections, packed.growth, packed.cached, memory,
             self._parameters, *self._scratch, self._worker,
@@ -124,18 +133,63 @@ class Packed:
     def __init__(self, workers: int, horizon: int) -> None:
         self.workers_i: I8 = np.zeros((4, workers), np.int64)
         self.workers_f: F8 = np.zeros((4, workers))
-        self.waiting_i: I8 = np.zeros((3, 0), np.int64)
-        self.waiting_f: F8 = np.zeros((3, 0))
         self.projections: F8 = np.zeros((workers, horizon + 1))
         self.no_projections: F8 = np.zeros((workers, _NO_PROJECTIONS))
         self.growth: F8 = np.arange(horizon + 1, dtype=np.float64)
         self.cached: F8 = np.zeros((0, 0))
+        self._slots: I8 = np.zeros(workers, np.int64)
+        self._tokens: F8 = np.zeros(workers)
+        self._make_room(0)
 
     def room_for(self, waiting: int) -> None:
         """Have at least so many columns for waiting requests."""
         if self.waiting_i.shape[1] < waiting:
-            room = max(64, 1 << waiting.bit_length())
-            self.waiting_i, self.waiting_f = np.zeros((3, room), np.int64), np.zeros((3, room))
+            self._make_room(max(64, 1 << waiting.bit_length()))
+
+    def _make_room(self, room: int) -> None:
+        self.waiting_i: I8 = np.zeros((3, room), np.int64)
+        self.waiting_f: F8 = np.zeros((3, room))
+
+    def keeps(self, worker: I8) -> bool:
+        """Whether an answer keeps to known workers, free slots and KV memory."""
+        return bool(
+            deciding_kernel.holds(
+                worker, worker.size, self.workers_i, self.workers_f, self.waiting_f, self._slots, self._tokens
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """What a policy is shown in one decision; the `RoutingView` is made for those who want one.
+
+    Args:
+        decision, seed, now_s, mean_wait_s: as in `RoutingView`.
+        waiting: W.
+        packed: everything else.
+    """
+
+    decision: int
+    seed: int
+    now_s: float
+    mean_wait_s: float
+    waiting: int
+    packed: Packed
+
+    def view(self, memory: I8) -> RoutingView:
+        """Read-only windows on the arrays."""
+        packed = self.packed
+        wi, wf = sealed(packed.workers_i), sealed(packed.workers_f)
+        qi, qf = sealed(packed.waiting_i[:, : self.waiting]), sealed(packed.waiting_f[:, : self.waiting])
+        return RoutingView(
+            decision=self.decision, seed=self.seed, now_s=self.now_s, mean_wait_s=self.mean_wait_s,
+            group=wi[at.GROUP], queued=wi[at.QUEUED], queued_load=wf[at.QUEUED_LOAD], load=wf[at.LOAD],
+            free_slots=wi[at.FREE_SLOTS], running=wi[at.RUNNING], kv_free=wf[at.KV_FREE],
+            seconds_per_token=wf[at.SECONDS_PER_TOKEN], waiting_id=qi[at.ID], waiting_load=qf[at.WAITING_LOAD],
+            waited_s=sealed(self.now_s - qf[at.SINCE_S]), waiting_class=qi[at.CLASS], waiting_key=qi[at.KEY],
+            waiting_steps=qf[at.STEPS], projections=sealed(packed.projections), growth=sealed(packed.growth),
+            cached_tokens=sealed(packed.cached), memory=sealed(memory),
+        )  # fmt: skip
 
 
 def sealed(array: F8 | I8) -> Any:

@@ -1,18 +1,19 @@
 """Decision logs as files: JSON lines (``*.jsonl``), or msgpack in frames, in parts of bounded size.
 
 A frame is the length of a record in four bytes, lowest first, and the record. Part 0 has the name asked for; part n has
-``.n`` before the last suffix. A replay begins at part 0.
+``.n`` before the last suffix. A part holds what its dispatcher was when it began, so a replay begins at any of them.
 """
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
-from evenstep.dispatch.records import KIND, VERSION, Header, Record
+from evenstep.dispatch.records import KIND, VERSION, Checkpoint, Header, Record
 from evenstep.errors import InputError
 
 _FRAME = 4
@@ -24,7 +25,7 @@ class LogFile:
     Args:
         path: of part 0; what is there is replaced.
         part_bytes: size from which the next part begins; 0 = one part.
-        keep: parts that are kept, the oldest are deleted; 0 = all. Without part 0 a log can be compared, not replayed.
+        keep: parts that are kept, the oldest are deleted; 0 = all.
 
     Raises:
         InputError: a negative number.
@@ -45,8 +46,6 @@ class LogFile:
     def __call__(self, record: Record) -> None:
         if isinstance(record, Header):
             self._header = record
-        elif self.part_bytes and self._written >= self.part_bytes:
-            self._next_part()
         self._write(record)
 
     def flush(self) -> None:
@@ -65,11 +64,19 @@ class LogFile:
         self._file.write(data)
         self._written += len(data)
 
-    def _next_part(self) -> None:
+    @property
+    def is_full(self) -> bool:
+        """Whether the next event belongs into a new part."""
+        return 0 < self.part_bytes <= self._written
+
+    def begin_part(self, state: bytes) -> None:
+        """Begin the next part with the state of its dispatcher (`checkpoint.dump`)."""
         self._file.close()
         self.part, self._written = self.part + 1, 0
         self._file = part_of(self.path, self.part).open("wb")
         self._write(msgspec.structs.replace(self._header, part=self.part))
+        self._write(Checkpoint(state))
+        self._written = 0
         if self.keep and self.part >= self.keep:
             part_of(self.path, self.part - self.keep).unlink(missing_ok=True)
 
@@ -79,14 +86,37 @@ def part_of(path: Path, part: int) -> Path:
     return path if part == 0 else path.with_name(f"{path.stem}.{part}{path.suffix}")
 
 
+def parts_of(path: Path) -> tuple[Path, int]:
+    """Where part 0 of a log is or was, and the first part to be read of it.
+
+    Args:
+        path: of part 0, deleted or not, or of a later part.
+    """
+    stem, _, number = path.stem.rpartition(".")
+    if stem and number.isdecimal() and path.exists():
+        return path.with_name(stem + path.suffix), int(number)
+    if not path.exists():
+        numbers = [
+            int(found)
+            for other in path.parent.glob(f"{glob.escape(path.stem)}.*{glob.escape(path.suffix)}")
+            if (found := other.name[len(path.stem) + 1 : len(other.name) - len(path.suffix)]).isdecimal()
+        ]
+        return path, min(numbers, default=0)
+    return path, 0
+
+
 def read_log(path: Path) -> Iterator[Record]:
-    """All records of a log, part by part, from its first header on; later headers are left out.
+    """All records of a log, part by part, from its first header on; later headers and checkpoints are left out.
+
+    Args:
+        path: of the log or of one of its parts: the parts before it, and any that are deleted, are not read.
 
     Raises:
-        InputError: no such file, not a decision log, another version, a log that does not begin at part 0, or damage.
+        InputError: no such file, not a decision log, another version, a part without the state it began with, or damage.
     """
-    part = 0
-    while part == 0 or part_of(path, part).exists():
+    path, first = parts_of(path)
+    part = first
+    while part == first or part_of(path, part).exists():
         place = part_of(path, part)
         records = _records(place)
         header = next(records, None)
@@ -95,10 +125,15 @@ def read_log(path: Path) -> Iterator[Record]:
         if header.version != VERSION:
             raise InputError(str(place), "version", header.version, f"version {VERSION}")
         if header.part != part:
-            hint = "A replay needs the log from its first part on; compare takes any part."
-            raise InputError(str(place), "part", header.part, f"part {part}", hint)
-        if part == 0:
+            raise InputError(str(place), "part", header.part, f"part {part}", "Was the file renamed?")
+        if part == first:
             yield header
+        if part:
+            checkpoint = next(records, None)
+            if not isinstance(checkpoint, Checkpoint):
+                raise InputError(str(place), "checkpoint", "missing", "the state that the part began with")
+            if part == first:
+                yield checkpoint
         yield from records
         part += 1
 

@@ -57,7 +57,7 @@ class Meters:
             Histogram(SECONDS),
         )
         self.prediction_error = Histogram(TOKENS)
-        self.stages = {name: Histogram(SHORT_SECONDS) for name in ("prepare", "route", "apply")}
+        self.stages = {name: Histogram(SHORT_SECONDS) for name in ("predict", "prepare", "route", "apply")}
 
     def values(self) -> dict[str, object]:
         """Plain numbers by metric name."""

@@ -13,15 +13,28 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.dispatch import deciding_kernel as kernel
+from evenstep.dispatch.mirror_layout import (
+    CAPACITY,
+    FLOATS,
+    FOREIGN,
+    FOREIGN_LOAD,
+    FREE_AT_MOST,
+    GROUP,
+    HEARD_S,
+    INTS,
+    LOAD,
+    RESERVED,
+    RUNNING,
+    SECONDS_PER_TOKEN,
+    SENT,
+    SENT_LOAD,
+)
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.request import F8, I8
 
-#: int64 columns. RUNNING, SENT (without a token yet), RESERVED (held by requests that want several): slots.
-#: FREE_AT_MOST: slots of the worker less foreign requests, below any number when it may not be sent anything.
-RUNNING, SENT, RESERVED, FREE_AT_MOST = range(4)
-#: float64 columns, KV tokens: running, sent, foreign, capacity.
-LOAD, SENT_LOAD, FOREIGN_LOAD, CAPACITY = range(4)
 _CLOSED = -(1 << 40)
+#: int64 columns. RUNNING, SENT (without a token yet), RESERVED (held by requests that want several): slots.
 
 
 class Worker:
@@ -54,7 +67,7 @@ class Columns:
     """Numbers of G workers: arrays, and memory views of them for one number at a time.
 
     Args:
-        ints: int64[4, G]. floats: float64[4, G].
+        ints: int64[INTS, G]. floats: float64[FLOATS, G].
     """
 
     def __init__(self, ints: I8, floats: F8) -> None:
@@ -79,26 +92,37 @@ class Mirror:
         self.requests: list[int] = []
         self.step: list[int] = []
         self.delivered: list[int] = []
+        self.changes: list[int] = []  # times its running requests became others, or turned out to be
         self.began_s: list[float] = []  # when its step began, and how long the one before lasted
         self.lasted_s: list[float] = []
-        self._replace(np.zeros((4, 0), np.int64), np.zeros((4, 0)))
+        self._replace(np.zeros((INTS, 0), np.int64), np.zeros((FLOATS, 0)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        numbers = {name: value for name, value in vars(self).items() if name not in ("columns", "i", "f")}
+        return {**numbers, "ints": self.columns.ints, "floats": self.columns.floats}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.columns = Columns(state.pop("ints"), state.pop("floats"))
+        self.i, self.f = self.columns.i, self.columns.f
+        vars(self).update(state)
 
     def add(self, spec: WorkerSpec, now_s: float) -> None:
         """A new worker, behind the others."""
         self.workers.append(Worker(spec, now_s))
-        for numbers in (self.requests, self.step, self.delivered):
+        for numbers in (self.requests, self.step, self.delivered, self.changes):
             numbers.append(0)
         self.began_s.append(now_s)
         self.lasted_s.append(0.0)
-        last = np.zeros((4, 1))
         self._replace(
-            np.concatenate([self.columns.ints, last.astype(np.int64)], axis=1),
-            np.concatenate([self.columns.floats, last], axis=1),
+            np.concatenate([self.columns.ints, np.zeros((INTS, 1), np.int64)], axis=1),
+            np.concatenate([self.columns.floats, np.zeros((FLOATS, 1))], axis=1),
         )
 
     def remove(self, place: int) -> None:
         """Take an empty worker out; those behind it move up by one."""
-        for numbers in (self.workers, self.requests, self.step, self.delivered, self.began_s, self.lasted_s):
+        for numbers in (
+            self.workers, self.requests, self.step, self.delivered, self.changes, self.began_s, self.lasted_s,
+        ):  # fmt: skip
             del numbers[place]
         self._replace(
             np.delete(self.columns.ints, place, axis=1), np.delete(self.columns.floats, place, axis=1)
@@ -117,15 +141,18 @@ class Mirror:
         for g, worker in enumerate(self.workers):
             name = f"={worker.spec.group}" if worker.spec.group else f"#{g}"
             self.group.append(named.setdefault(name, len(named)))
+            self.i[GROUP][g] = self.group[g]
             self.changed(g)
         self.groups = len(named)
+        self._groups = np.zeros((2, len(self.workers)), np.int64)
 
     def changed(self, place: int) -> None:
         """Something about the worker changed that says how much it may be sent."""
-        worker = self.workers[place]
-        self.i[FREE_AT_MOST][place] = worker.spec.slots - worker.foreign if worker.is_open else _CLOSED
-        self.f[FOREIGN_LOAD][place] = worker.foreign_load
-        self.f[CAPACITY][place] = worker.capacity
+        worker, i, f = self.workers[place], self.i, self.f
+        i[FREE_AT_MOST][place] = worker.spec.slots - worker.foreign if worker.is_open else _CLOSED
+        i[FOREIGN][place], f[FOREIGN_LOAD][place] = worker.foreign, worker.foreign_load
+        f[CAPACITY][place], f[SECONDS_PER_TOKEN][place] = worker.capacity, 1.0 / worker.spec.speed
+        f[HEARD_S][place] = worker.heard_s if worker.spec.scraped and worker.is_open else math.inf
 
     def next_step(self, place: int, now_s: float) -> int:
         """The worker's next step begins; its number."""
@@ -143,6 +170,7 @@ class Mirror:
         is_early = 2.0 * (now_s - self.began_s[place]) > self.lasted_s[place]
         begins = is_delivered and (self.requests[place] == 0 or is_early)
         self.requests[place] += 1
+        self.changes[place] += 1
         return self.step[place] if begins else self.step[place] - 1
 
     def peers(self, place: int) -> list[str]:
@@ -164,8 +192,13 @@ class Mirror:
 
     def free_slots(self, margin: int = 0) -> I8:
         """int64[G], slots each may still be sent; `margin` more where a worker keeps a queue."""
-        ints = self.columns.ints
-        return np.maximum(0, ints[FREE_AT_MOST] + margin - ints[RUNNING] - ints[SENT] - ints[RESERVED])
+        found = np.empty(len(self.workers), np.int64)
+        kernel.free_slots(self.columns.ints, margin, found)
+        return found
+
+    def open_groups(self) -> list[int]:
+        """Barrier groups with a free slot."""
+        return self._groups[0, : kernel.open_groups(self.columns.ints, self._groups)].tolist()
 
     def sampled(
         self, place: int, requests: int, kv_used: float, kv_tokens: int, now_s: float
@@ -200,8 +233,8 @@ class Mirror:
 
     def state_age_s(self, now_s: float) -> float:
         """Age of the oldest state of a worker that may be sent something; 0 when none is scraped."""
-        ages = [now_s - worker.heard_s for worker in self.workers if worker.spec.scraped and worker.is_open]
-        return max(ages, default=0.0)
+        oldest_s = float(self.columns.floats[HEARD_S].min(initial=math.inf))
+        return now_s - oldest_s if oldest_s < math.inf else 0.0
 
     def check(self, told: Callable[[int], tuple[Any, ...]], margin: int) -> None:
         """See that the columns are the sums over requests, and that no worker is over its slots.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
+from array import array
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
+from evenstep.dispatch import deciding_kernel as kernel
 from evenstep.dispatch.rows import Rows
 from evenstep.dispatch.rows_layout import REQUEST, SINCE
 from evenstep.dispatch.settings import Settings, TenantLimits
@@ -15,6 +18,7 @@ from evenstep.request import I8
 
 _LONGEST_RETRY_S = 60
 _FORGET_AT = 1 << 16
+_CLASSES = 32  # that have a share of a window of their own
 
 
 class Pool:
@@ -22,33 +26,49 @@ class Pool:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._order: list[tuple[float, int, int]] = []  # since, request, row
+        self._order: list[tuple[float, int]] = []  # since, request
+        self._shares = np.zeros(_CLASSES, np.int64)
+        self._here = array("q")  # the row of each, in the same order
 
     def __len__(self) -> int:
         return len(self._order)
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return (row for _, _, row in self._order)
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._here)
 
     def add(self, row: int) -> None:
-        insort(self._order, self._entry(row))
+        entry = self._entry(row)
+        place = len(self._order)
+        if place and entry < self._order[-1]:  # most come last
+            place = bisect_left(self._order, entry)
+        self._order.insert(place, entry)
+        self._here.insert(place, row)
 
     def remove(self, row: int) -> None:
         entry = self._entry(row)
         place = bisect_left(self._order, entry)
         if place == len(self._order) or self._order[place] != entry:
             raise RuntimeError(f"row {row} is not in the pool")
-        del self._order[place]
+        del self._order[place], self._here[place]
 
-    def rows(self) -> I8:
-        """int64[W], oldest first."""
-        return np.fromiter((row for _, _, row in self._order), np.int64, len(self._order))
+    def rows(self, most: int = 0) -> I8:
+        """int64[W], oldest first: all, or the oldest `most`, where no class takes the place of another (`window`).
+
+        Args:
+            most: 0 = all.
+        """
+        waiting = np.array(self._here, np.int64)
+        if not 0 < most < waiting.size:
+            return waiting
+        shown = np.empty(most, np.int64)
+        kernel.window(self._rows.ints, waiting, most, self._shares, shown)
+        return shown
 
     def oldest(self) -> int:
-        return self._order[0][2]
+        return self._here[0]
 
-    def _entry(self, row: int) -> tuple[float, int, int]:
-        return self._rows.f[SINCE][row], self._rows.i[REQUEST][row], row
+    def _entry(self, row: int) -> tuple[float, int]:
+        return self._rows.f[SINCE][row], self._rows.i[REQUEST][row]
 
 
 class Waits:

@@ -1,15 +1,23 @@
-"""Prompt prefixes as far as the dispatcher sent them: what each worker can have cached, for policies that look at it."""
+"""Prompt prefixes as far as the dispatcher sent them: what each worker can have cached, for policies that look at it.
+
+A round must not walk through the prompts of the whole pool: how many blocks of a waiting prompt each worker holds is
+looked up once, when a round first sees it, and kept up by what is sent and what makes room for it. That needs ids that
+stand for everything up to the end of their block: two prompts that share one share all before it.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
+from evenstep.dispatch import prefixes_kernel as kernel
 from evenstep.request import F8, I8
 from evenstep.routing.prefix_index import PrefixIndex
 
+_NOTHING: F8 = np.zeros((0, 0))
+
 
 class Prefixes:
-    """Blocks of the waiting requests' prompts, and a bounded index of what was sent where.
+    """Blocks of the waiting requests' prompts, and a bounded index of what was sent where. Requests go by row.
 
     Args:
         room: blocks a worker is taken to hold.
@@ -17,9 +25,14 @@ class Prefixes:
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._blocks: dict[int, tuple[int, ...]] = {}  # request -> blocks
-        self._matched: dict[int, I8] = {}  # request -> blocks held on each worker
-        self._changed: set[int] = set()
+        self._blocks: dict[int, tuple[int, ...]] = {}  # row -> blocks
+        self._new: set[int] = set()  # rows no round has asked for
+        self._sharing: dict[
+            int, tuple[int, set[int]]
+        ] = {}  # block -> blocks before it, rows a round has asked for
+        self._depth: I8 = np.zeros((0, 0), np.int64)  # [row, worker], blocks held; only of rows asked for
+        self._count: I8 = np.zeros(0, np.int64)  # blocks of each row asked for
+        self._space: F8 = np.zeros(0)
         self.sent_tokens, self.hit_tokens = 0, 0
         self.workers = 0
         self._index: PrefixIndex | None = None
@@ -28,61 +41,132 @@ class Prefixes:
         """The fleet changed: workers have other numbers now, so everything is forgotten."""
         self.workers = workers
         self._index = PrefixIndex(workers, self._room) if workers else None
-        self._matched.clear()
-        self._changed.clear()
+        self._sharing.clear()
+        self._new = set(self._blocks)
+        self._depth = np.zeros((self._count.size, workers), np.int64)
+        self._count[:] = 0
 
-    def add(self, request: int, blocks: tuple[int, ...]) -> None:
+    def add(self, row: int, blocks: tuple[int, ...]) -> None:
+        """A request has arrived; `blocks` as in `Arrived`."""
         if blocks:
-            self._blocks[request] = blocks
+            self._blocks[row] = blocks
+            self._new.add(row)
+            if row >= self._count.size:
+                self._grow(row)
 
-    def forget(self, request: int) -> None:
-        self._blocks.pop(request, None)
-        self._matched.pop(request, None)
+    def forget(self, row: int) -> None:
+        """The request is over."""
+        blocks = self._blocks.pop(row, None)
+        if blocks is not None:
+            self._let_go(row, blocks)
 
     def lost(self, worker: int) -> None:
         """The worker restarted: it holds nothing."""
         if self._index is not None:
             self._index.forget(worker)
-            self._changed.add(worker)
+            self._depth[:, worker] = 0
 
-    def sent(self, request: int, worker: int, prompt: int) -> None:
+    def sent(self, row: int, worker: int, prompt: int) -> None:
         """A request goes to a worker, which has its prompt cached from now on."""
         self.sent_tokens += prompt
-        blocks = self._blocks.get(request)
-        if blocks and self._index is not None:
-            self.hit_tokens += prompt * self._index.held(worker, blocks) // len(blocks)
-            self._index.add(worker, blocks)
-            self._changed.add(worker)
-            self._matched.pop(request, None)
+        blocks = self._blocks.get(row)
+        if blocks is None or self._index is None:
+            return
+        self._let_go(row, blocks)
+        self._new.add(row)  # should it come back
+        held = self._index.held(worker, blocks)
+        self.hit_tokens += prompt * held // len(blocks)
+        dropped = self._index.add(worker, blocks)
+        if not self._sharing:
+            return
+        kept = blocks[: self._room]
+        if held < len(kept) and kept[held] in self._sharing:
+            for other in self._sharing[kept[held]][1]:
+                self._depth[other, worker] = _alike(kept, self._blocks[other])
+        for block in dropped:
+            if block in self._sharing:
+                before, rows = self._sharing[block]
+                for other in rows:
+                    self._depth[other, worker] = min(self._depth[other, worker], before)
 
-    def cached(self, requests: I8, prompts: I8) -> F8:
+    def cached(self, rows: I8, prompts: I8) -> F8:
         """float64[W, G], prompt tokens of each waiting request that each worker has cached; [0, 0] where no blocks are
-        known."""
-        index = self._index
-        if index is None or not any(request in self._blocks for request in requests.tolist()):
-            return np.zeros((0, 0))
-        found = np.zeros((requests.size, self.workers))
-        for depths, blocks in ((self._matched[r], self._blocks[r]) for r in self._matched):
-            for worker in self._changed:
-                depths[worker] = index.held(worker, blocks)
-        self._changed.clear()
-        for place, request in enumerate(requests.tolist()):
-            blocks = self._blocks.get(request)
-            if blocks:
-                depths = self._matched.get(request)
-                if depths is None:
-                    depths = self._matched[request] = index.match(blocks)
-                found[place] = depths * (prompts[place] / len(blocks))
-        return found
+        known. It is written anew at the next call.
+
+        Args:
+            rows: int64[W]. prompts: int64[W], their tokens.
+        """
+        if self._index is None or not self._blocks:
+            return _NOTHING
+        if self._new:
+            for row in rows.tolist():
+                if row in self._new:
+                    self._look_up(row, self._index)
+        size = rows.size * self.workers
+        if self._space.size < size:
+            self._space = np.zeros(2 * size)
+        found = self._space[:size].reshape(rows.size, self.workers)
+        return found if kernel.tokens(self._depth, self._count, rows, prompts, found) else _NOTHING
 
     def check(self, alive: set[int]) -> None:
-        """See that nothing is kept of requests that ended.
+        """See that nothing is kept of requests that ended, and that what is kept up is what a look-up would find.
 
         Raises:
-            RuntimeError: something is.
+            RuntimeError: it is not.
         """
-        if self._index is not None:
-            self._index.check()
-        left = (self._blocks.keys() | self._matched.keys()) - alive
+        left = (self._blocks.keys() | self._new) - alive
         if left:
             raise RuntimeError(f"prefixes of ended requests are kept: {sorted(left)[:3]}")
+        asked = self._blocks.keys() - self._new
+        sharing = {row for _, rows in self._sharing.values() for row in rows}
+        if sharing != asked:
+            raise RuntimeError(
+                f"prefixes of rows {sorted(sharing ^ asked)[:3]} are kept for nobody, or not at all"
+            )
+        if self._index is not None:
+            self._index.check()
+            for row in asked:
+                if self._depth[row].tolist() != self._index.match(self._blocks[row]).tolist():
+                    raise RuntimeError(f"what workers hold of row {row} is out of date")
+
+    def _look_up(self, row: int, index: PrefixIndex) -> None:
+        """A round asks for a request for the first time."""
+        blocks = self._blocks[row]
+        self._new.discard(row)
+        self._depth[row], self._count[row] = index.match(blocks), len(blocks)
+        for before, block in enumerate(blocks):
+            found = self._sharing.get(block)
+            if found is None:
+                self._sharing[block] = before, {row}
+            else:
+                found[1].add(row)
+
+    def _let_go(self, row: int, blocks: tuple[int, ...]) -> None:
+        """Nobody asks for a request any more."""
+        self._count[row] = 0
+        if row in self._new:
+            self._new.discard(row)
+            return
+        for block in blocks:
+            rows = self._sharing[block][1]
+            rows.discard(row)
+            if not rows:
+                del self._sharing[block]
+
+    def _grow(self, row: int) -> None:
+        room = max(1024, 2 * self._count.size, row + 1)
+        depth, count = np.zeros((room, self.workers), np.int64), np.zeros(room, np.int64)
+        depth[: len(self._depth)], count[: self._count.size] = self._depth, self._count
+        self._depth, self._count = depth, count
+
+
+def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """How many blocks at their fronts are the same."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high) // 2
+        if one[middle] == other[middle]:
+            low = middle + 1
+        else:
+            high = middle
+    return low

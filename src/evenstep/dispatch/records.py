@@ -1,13 +1,13 @@
 """The decision log's records: everything that went into a dispatcher, in order, and what it decided.
 
 A log begins with a `Header`; then come the events as the host gave them, the chunks between them, and one `Round` for
-each decision, behind the event it was made at. It holds numbers, names of workers and tenants, and salted hashes; no
-text of anybody.
+each decision, behind the event it was made at. A later part begins with a `Checkpoint` behind its header. It holds numbers,
+names of workers and tenants, and salted hashes; no text of anybody.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -34,6 +34,16 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
     predictor: str = ""
     settings: Settings = Settings()
     evenstep: str = ""
+
+
+class Checkpoint(msgspec.Struct, frozen=True, tag_field="event", tag="checkpoint"):
+    """What a dispatcher was when a later part of its log began, so that the part replays by itself.
+
+    Args:
+        state: as `checkpoint.dump` writes it; empty = it could not be kept.
+    """
+
+    state: bytes
 
 
 class Chunks(msgspec.Struct, frozen=True, tag_field="event", tag="chunks", omit_defaults=True):
@@ -76,4 +86,14 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="r
     fallback: str = ""
 
 
-Record: TypeAlias = Header | Chunks | Round | Done | Event
+Record: TypeAlias = Header | Checkpoint | Chunks | Round | Done | Event
+
+
+@runtime_checkable
+class InParts(Protocol):
+    """A log whose writer begins a new part between two events when the last one is full."""
+
+    def __call__(self, record: Record) -> None: ...
+    @property
+    def is_full(self) -> bool: ...
+    def begin_part(self, state: bytes) -> None: ...

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+from evenstep.dispatch.checkpoint import restore
 from evenstep.dispatch.dispatcher import Dispatcher
 from evenstep.dispatch.events import Reloaded
 from evenstep.dispatch.log_file import read_log
-from evenstep.dispatch.records import Chunks, Done, Header, Record, Round
+from evenstep.dispatch.records import Checkpoint, Chunks, Done, Header, Record, Round
 from evenstep.errors import InputError
 
 
@@ -55,7 +56,7 @@ def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
     """Give the events of a log to a fresh dispatcher, up to the first decision that differs.
 
     Args:
-        path: the log's first part; the others beside it are read too.
+        path: the log, or the part of it to begin with; the later ones beside it are read too.
         policy, predictor: ``NAME[:key=value,...]`` to decide by instead of those of the log, reloads included.
 
     Raises:
@@ -81,6 +82,10 @@ def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
     for record in records:
         if isinstance(record, Header | Done):
             continue
+        if isinstance(record, Checkpoint):
+            _begin_at(record, dispatcher, policy, predictor, str(path))
+            text = dispatcher.deciding.door.text
+            continue
         if isinstance(record, Round):
             now = made.popleft() if made else None
             compared += 1
@@ -105,6 +110,17 @@ def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
     )
 
 
+def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor: str, where: str) -> None:
+    """Put a new dispatcher into the state that a part began with, and change its rules where others are asked for."""
+    if not record.state:
+        hint = "Its predictor could not be kept; begin with part 0."
+        raise InputError(where, "checkpoint", "empty", "the state that the part began with", hint)
+    restore(record.state, dispatcher)
+    deciding = dispatcher.deciding
+    if (policy and policy != deciding.door.text) or (predictor and predictor != deciding.predictor_text):
+        dispatcher.reload(policy, predictor)
+
+
 def _give(dispatcher: Dispatcher, record: Record, has_policy: bool, has_predictor: bool) -> None:
     if isinstance(record, Chunks):
         times = dict(record.times)
@@ -118,7 +134,7 @@ def _give(dispatcher: Dispatcher, record: Record, has_policy: bool, has_predicto
             policy="" if has_policy else record.policy,
             predictor="" if has_predictor else record.predictor,
         )
-    assert not isinstance(record, Header | Round | Done)
+    assert not isinstance(record, Header | Round | Done | Checkpoint)
     try:
         dispatcher.handle(record)
     except InputError:  # it was refused when it came, too

@@ -13,7 +13,7 @@ from evenstep.dispatch import commands as co
 from evenstep.dispatch.events import Kind
 from evenstep.dispatch.fleet import Fleet
 from evenstep.dispatch.meters import Meters
-from evenstep.dispatch.mirror import LOAD, RESERVED, RUNNING, SENT, SENT_LOAD
+from evenstep.dispatch.mirror_layout import LOAD, RESERVED, RUNNING, SENT, SENT_LOAD
 from evenstep.dispatch.pool import Door, Pool, Waits
 from evenstep.dispatch.prefixes import Prefixes
 from evenstep.dispatch.rounds import Rounds
@@ -129,7 +129,9 @@ class Requests(ABC):
         i[PROMPT][row] = prompt_tokens
         state = self.rows.state(row)
         if state in _PLACED:
-            self.mirror.f[LOAD if state is State.RUNNING else SENT_LOAD][i[WORKER][row]] += more
+            worker = i[WORKER][row]
+            self.mirror.f[LOAD if state is State.RUNNING else SENT_LOAD][worker] += more
+            self.mirror.changes[worker] += 1
 
     # --- slots ---------------------------------------------------------------------------------------------------
 
@@ -139,6 +141,13 @@ class Requests(ABC):
         taken = min(wanted, free)
         if taken <= 0:
             return 0
+        if wanted == 1 and rows.state(row) is State.POOLED:  # nearly always
+            self.pool.remove(row)
+            rows.place(row, worker)
+            rows.i[SEATED][row] = 1
+            self.mirror.i[RESERVED][worker] += 1
+            self.send(row, worker)
+            return 1
         rows.i[SEATED][row] += taken
         self.mirror.i[RESERVED][worker] += taken
         if rows.state(row) is State.POOLED:
@@ -158,16 +167,17 @@ class Requests(ABC):
             self._no_longer_seating(row, worker)
         rows.move(row, Cause.DECODE_SENT)
         self.timers.clear(("ttl", row))
-        mirror.i[RESERVED][worker] -= i[COPIES][row]
-        mirror.i[SENT][worker] += i[COPIES][row]
-        mirror.f[SENT_LOAD][worker] += rows.load(row)
-        i[LEAVE][row], i[PREDICTED][row], i[BASE][row] = NEVER, -1, i[PRODUCED][row]
+        copies, produced = i[COPIES][row], i[PRODUCED][row]
+        mirror.i[RESERVED][worker] -= copies
+        mirror.i[SENT][worker] += copies
+        mirror.f[SENT_LOAD][worker] += i[PROMPT][row] + produced
+        i[LEAVE][row], i[PREDICTED][row], i[BASE][row] = NEVER, -1, produced
         wait_s, rows.f[SENT_AT][row] = self.now_s - rows.f[QUEUED_AT][row], self.now_s
         self.waits_s(row, wait_s)
         name, request, leg = mirror.workers[worker].spec.name, i[REQUEST][row], self.new_leg(row)
-        self.prefixes.sent(request, worker, i[PROMPT][row])
-        if i[PRODUCED][row]:
-            self.out.append(co.Continue(request, leg, name, row, i[PRODUCED][row]))
+        self.prefixes.sent(row, worker, i[PROMPT][row])
+        if produced:
+            self.out.append(co.Continue(request, leg, name, row, produced))
         else:
             self.out.append(co.SendDecode(request, leg, name, row))
 
@@ -214,6 +224,7 @@ class Requests(ABC):
         mirror = self.mirror
         was_complete = mirror.delivered[worker] == mirror.requests[worker]
         mirror.requests[worker] -= 1
+        mirror.changes[worker] += 1
         mirror.delivered[worker] -= self.rows.step[row] == mirror.step[worker]
         if mirror.requests[worker] == 0:
             self.rounds.ends(worker)
@@ -285,12 +296,8 @@ class Requests(ABC):
         out = self.excluded.setdefault(row, set())
         out.add(name)
         place = self.mirror.place.get(name)
-        if (
-            place is not None and kind != "status"
-        ):  # a barrier group dies as one: to another group, if there is one
-            peers = set(self.mirror.peers(place))
-            if any(not w.leaves and w.spec.name not in out | peers for w in self.mirror.workers):
-                out |= peers
+        if place is not None and kind != "status":  # a barrier group dies as one: never to a peer
+            out.update(self.mirror.peers(place))
 
     def _has_others(self, row: int, had_tokens: bool) -> bool:
         """Whether an engine is left that it has not failed on."""
@@ -365,7 +372,7 @@ class Requests(ABC):
         self.door.leaves(self.tenants.pop(row))
         self.excluded.pop(row, None)
         self.breaker.forget(request)
-        self.prefixes.forget(request)
+        self.prefixes.forget(row)
         is_prefilling = state is State.PREFILLING  # then the call itself is closed
         rows.give_back(row)
         self.leave_prefiller(row, told=told and not is_prefilling, request=request)

@@ -29,17 +29,16 @@ class Rounds:
         self.last = [-1] * len(self.group)  # the group step a worker delivered last
         self.told = [-1] * len(self.group)  # the step of its own it delivered last
         self.active = [0] * groups  # workers with a running request
-        self.opened_s: list[float] = [-1.0] * groups  # -1 = no open round
+        self.opened_s: dict[int, float] = {}  # when the round of a group was opened, in that order
         self.ripe = False  # whether an open round need not wait any longer
 
     def open(self, group: int, now_s: float) -> bool:
         """Something happened that a decision should see; whether that opened a round."""
-        if self.opened_s[group] >= 0.0:
-            self.ripe |= self.is_complete(group)
-            return False
-        self.opened_s[group] = now_s
-        self.ripe |= self.is_complete(group)
-        return True
+        is_new = group not in self.opened_s
+        if is_new:
+            self.opened_s[group] = now_s
+        self.ripe = self.ripe or self.is_complete(group)
+        return is_new
 
     def is_complete(self, group: int) -> bool:
         """Whether every running worker has delivered this step."""
@@ -56,7 +55,7 @@ class Rounds:
         if self.last[worker] == self.step[group]:
             self.delivered[group] -= 1
         self.last[worker] = -1
-        if self.opened_s[group] >= 0.0 and self.is_complete(group):
+        if group in self.opened_s and self.is_complete(group):
             self.ripe = True
 
     def steps_on(self, worker: int) -> None:
@@ -76,24 +75,23 @@ class Rounds:
         self.delivered[group] += 1
         if self.delivered[group] < self.active[group]:
             return False
-        if self.opened_s[group] >= 0.0:
+        if group in self.opened_s:
             self.ripe = True
         return True
 
-    def gathering(self, now_s: float, gather_s: float) -> list[bool]:
-        """For each group, whether its round is open and has to wait for more."""
-        return [
-            opened >= 0.0 and not self.is_complete(q) and now_s < opened + gather_s
-            for q, opened in enumerate(self.opened_s)
-        ]
+    def gathering(self, now_s: float, gather_s: float) -> set[int]:
+        """Groups whose round is open and has to wait for more."""
+        return {
+            q for q, opened in self.opened_s.items() if now_s < opened + gather_s and not self.is_complete(q)
+        }
 
-    def close(self, gathering: list[bool]) -> None:
+    def close(self, gathering: set[int]) -> None:
         """The rounds that need not wait are decided."""
-        for q, waits in enumerate(gathering):
-            if not waits:
-                self.opened_s[q] = -1.0
+        self.opened_s = {q: opened for q, opened in self.opened_s.items() if q in gathering}
         self.ripe = False
 
     def deadline_s(self, gather_s: float) -> float:
         """When the first open round need not wait any longer; inf when none is open."""
-        return min((opened + gather_s for opened in self.opened_s if opened >= 0.0), default=float("inf"))
+        for opened in self.opened_s.values():
+            return opened + gather_s
+        return float("inf")

@@ -6,6 +6,8 @@ read and written about twice as fast through a view.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from evenstep.dispatch.rows_layout import (
@@ -23,6 +25,8 @@ from evenstep.dispatch.rows_layout import (
 )
 from evenstep.dispatch.transitions import Cause, State, after
 from evenstep.request import F8, I8
+
+_STATES = tuple(State)
 
 
 class Rows:
@@ -82,7 +86,14 @@ class Rows:
         return self.i[PRODUCED][row] // self.i[COPIES][row]
 
     def state(self, row: int) -> State:
-        return State(self.i[STATE][row])
+        return _STATES[self.i[STATE][row]]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("i", "f")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._look()
 
     def _grow(self) -> None:
         room = self.ints.shape[1]

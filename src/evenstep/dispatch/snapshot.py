@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from evenstep.dispatch.mirror import LOAD, RUNNING, SENT, SENT_LOAD
+from evenstep.dispatch.mirror_layout import LOAD, RUNNING, SENT, SENT_LOAD
 from evenstep.dispatch.rows_layout import SINCE
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from evenstep.dispatch.mirror import FOREIGN_LOAD, LOAD, RUNNING, Mirror
+from evenstep.dispatch.mirror import Mirror
+from evenstep.dispatch.mirror_layout import FOREIGN_LOAD, LOAD, RUNNING
 from evenstep.dispatch.step_fit import StepFit
 from evenstep.measure.metrics import idle_share, imbalance_envelope, spread
 from evenstep.request import F8
@@ -38,10 +39,14 @@ class Steps:
         seconds, self.last_s = now_s - self.last_s, now_s
         if not seconds > 0.0:  # the first step, or chunks of several steps in one read
             return
-        load = self.loads(mirror) - mirror.columns.ints[RUNNING, self.members]  # before the step's own tokens
-        heaviest, total = float(load.max()), float(load.sum())
         self.steps += 1
         self.step_s = seconds
+        if self.members.size == 1:  # nobody to wait for
+            g, i, f = int(self.members[0]), mirror.i, mirror.f
+            self.fit.add(f[LOAD][g] + f[FOREIGN_LOAD][g] - i[RUNNING][g], seconds)
+            return
+        load = self.loads(mirror) - mirror.columns.ints[RUNNING, self.members]  # before the step's own tokens
+        heaviest, total = float(load.max()), float(load.sum())
         self.fit.add(heaviest, seconds)
         fixed = self.fit.overhead_s / self.fit.seconds_per_token if self.is_of_time else 0.0
         size = np.array([float(load.size)])

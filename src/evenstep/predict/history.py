@@ -22,6 +22,7 @@ MOST_OUTSIDE = 100_000
 _FIRST_SIZE = 1 << 11
 _FEWEST = 100  # requests in the window before its halves are compared
 _ROUNDS = 10  # comparisons in the time in which the window fills anew
+_COUNTED = 1 << 16  # lengths up to which halves are compared by counting; longer ones are sorted
 _PENDING = 256  # calls whose ages are kept until the next completion
 
 
@@ -152,10 +153,18 @@ class History:
             InputError: an age below 0.
         """
         stays, silent = np.empty((age.size, horizon + 1)), np.empty(age.size, np.bool_)
+        self.curve_into(age, horizon, minimum, stays, silent)
+        return stays, silent
+
+    def curve_into(self, age: I8, horizon: int, minimum: int, stays: F8, silent: B1) -> None:
+        """`curve`, written to these arrays.
+
+        Raises:
+            InputError: an age below 0.
+        """
         bad = kernel.curve(self._state, self._counts, self._trees, age, horizon, minimum, stays, silent)
         if bad >= 0:
             raise InputError("active", "age", int(age[bad]), "an integer >= 0")
-        return stays, silent
 
     def _count_running(self) -> None:
         """From now on requests that run count; those known already enter among the ended ones, in order of request."""
@@ -172,11 +181,16 @@ class History:
             array[:] = 0
         state[[kernel.LIMIT, kernel.CENSORING]] = self.window, 1
         self._make_room(requests.size)
-        for request, value in zip(requests[order], values[order], strict=True):
-            if value > 0:
-                kernel.append(state, self._records, self._table, self._counts, self._trees, request, value)
-            else:
-                self._enter(np.array([request]), np.array([-value]))
+        kernel.enter_all(
+            state,
+            self._records,
+            self._table,
+            self._counts,
+            self._trees,
+            requests[order],
+            values[order],
+            self.ahead,
+        )
 
     def _enter(self, requests: I8, ages: I8) -> None:
         kernel.asked(
@@ -200,8 +214,7 @@ class History:
                 known = known[:, known[kernel.NUMBER] != kernel.NOWHERE]
             state[[kernel.ENTRIES, kernel.OUTSIDE]] = 0
             self._table = np.full((3, _power(4 * (known.shape[1] + requests))), kernel.FREE, np.int64)
-            for request, number, age in known.T:
-                kernel.enter(state, self._table, request, number, age)
+            kernel.enter_known(state, self._table, np.ascontiguousarray(known))
         free = self._table.shape[1] // 2 - int(state[kernel.ENTRIES])
         self._room = min(self._records.shape[1] - kept, free) - 1 - requests
 
@@ -225,14 +238,22 @@ class History:
         """Forget the older half while it differs from the recent one."""
         kept = before = self.records.size
         while kept >= _FEWEST:
-            records = self.records
-            if not differ(records[: kept // 2], records[kept // 2 :], self.drift, self.ahead):
+            if not self._differ(kept):
                 break
             kernel.forget(self._state, self._records, self._table, self._counts, self._trees, kept // 2)
             kept -= kept // 2
         self.drifts += kept < before
         self.forgotten += before - kept
         self._until_check = max(_FEWEST, kept) // _ROUNDS
+
+    def _differ(self, kept: int) -> bool:
+        """Whether the halves of the window do."""
+        records = self.records
+        longest = int(np.abs(records).max()) + 1
+        if longest > _COUNTED:
+            return differ(records[: kept // 2], records[kept // 2 :], self.drift, self.ahead)
+        counts = np.zeros((6, longest), np.int64)
+        return bool(kernel.differ(records, kept // 2, self.drift, self.ahead, counts))
 
 
 def differ(one: I8, other: I8, drift: float, ahead: int = 0) -> bool:

@@ -8,6 +8,8 @@ whole numbers, so where nothing is censored answers are the same bits in any ord
 
 from __future__ import annotations
 
+import numpy as np
+
 from evenstep.compiled import jit
 
 #: Places of `state`. Requests have running numbers FIRST .. NEXT - 1 in the window, RUNNING of them still run; the table of
@@ -121,28 +123,51 @@ def append(state, records, table, counts, trees, request, length):
 
 
 @jit
-def asked(state, records, table, counts, trees, requests, ages, ahead):
-    """Running requests have produced so much; new ones enter the window where running requests count.
+def ask(state, records, table, counts, trees, request, produced, ahead):
+    """A running request has produced so much; a new one enters the window where running requests count.
 
-    They count as still there `ahead` tokens later: they are asked about again by then, or have ended.
+    It counts as still there `ahead` tokens later: it is asked about again by then, or has ended.
     """
+    age = min(produced + ahead, counts.shape[1] - 1)
+    place = place_of(table, request)
+    number = table[NUMBER, place]
+    if number == FREE:
+        if state[CENSORING] == 1:
+            enter(state, table, request, state[NEXT], produced)
+            append(state, records, table, counts, trees, request, -age)
+        else:
+            enter(state, table, request, NOWHERE, produced)
+        return
+    table[AGE, place] = produced
+    if number != NOWHERE:
+        column = number & (records.shape[1] - 1)
+        change(counts, trees, RUNS, -records[LENGTH, column], -1)
+        change(counts, trees, RUNS, age, 1)
+        records[LENGTH, column] = -age
+
+
+@jit
+def asked(state, records, table, counts, trees, requests, ages, ahead):
+    """`ask` of several, in order."""
     for i in range(requests.size):
-        request, age = requests[i], min(ages[i] + ahead, counts.shape[1] - 1)
-        place = place_of(table, request)
-        number = table[NUMBER, place]
-        if number == FREE:
-            if state[CENSORING] == 1:
-                enter(state, table, request, state[NEXT], ages[i])
-                append(state, records, table, counts, trees, request, -age)
-            else:
-                enter(state, table, request, NOWHERE, ages[i])
-            continue
-        table[AGE, place] = ages[i]
-        if number != NOWHERE:
-            column = number & (records.shape[1] - 1)
-            change(counts, trees, RUNS, -records[LENGTH, column], -1)
-            change(counts, trees, RUNS, age, 1)
-            records[LENGTH, column] = -age
+        ask(state, records, table, counts, trees, requests[i], ages[i], ahead)
+
+
+@jit
+def enter_all(state, records, table, counts, trees, requests, values, ahead):
+    """Enter requests that have ended (value > 0, a length) or run (value less their age), in order."""
+    for i in range(requests.size):
+        if values[i] > 0:
+            append(state, records, table, counts, trees, requests[i], values[i])
+        else:
+            ask(state, records, table, counts, trees, requests[i], -values[i], ahead)
+
+
+@jit
+def enter_known(state, table, known):
+    """Write the columns of another table, int64[3, n], into an empty one."""
+    for i in range(known.shape[1]):
+        enter(state, table, known[KEY, i], known[NUMBER, i], known[AGE, i])
 
 
 @jit
@@ -276,3 +301,45 @@ def curve(state, counts, trees, ages, horizon, minimum, stays, silent):
                 chance = stays[i, h]
                 start = at_risk = max(1, at_risk - counts[RUNS, x])  # 1: nothing is known from here on
     return -1
+
+
+@jit
+def differ(records, half, drift, ahead, counts):
+    """As `history.differ` of the first `half` records and the others, by counting instead of sorting; equal in bits.
+
+    Args:
+        records: int64[n], lengths, or less the age of a request that runs.
+        counts: int64[6, > longest], zeros, working space: for each half those that ended by length, those that run by
+            age, and by age less `ahead`.
+    """
+    for i in range(records.size):
+        row, value = 0 if i < half else 3, records[i]
+        if value > 0:
+            counts[row, value] += 1
+        else:
+            counts[row + 1, -value] += 1
+            counts[row + 2, max(0, -value - ahead)] += 1
+    # of the first half as it is and with younger ages, then of the second: at risk, and the chance to get here
+    risk_a = half - counts[0, 0] - counts[1, 0]
+    risk_b = half - counts[0, 0] - counts[2, 0]
+    risk_c = records.size - half - counts[3, 0] - counts[4, 0]
+    risk_d = records.size - half - counts[3, 0] - counts[5, 0]
+    a, b, c, d = 1.0, 1.0, 1.0, 1.0
+    for x in range(1, counts.shape[1]):
+        one, other = counts[0, x], counts[3, x]
+        if one + other > 0:
+            size_one = risk_b / max(b, 1e-300) if b > 0.0 else 0.0
+            size_other = risk_d / max(d, 1e-300) if d > 0.0 else 0.0
+            a *= 1.0 - one / max(risk_a, 1)
+            b *= 1.0 - one / max(risk_b, 1)
+            c *= 1.0 - other / max(risk_c, 1)
+            d *= 1.0 - other / max(risk_d, 1)
+            if size_one > 0.0 and size_other > 0.0:
+                gap = max(b - c, d - a)
+                if gap > drift * np.sqrt(1.0 / size_one + 1.0 / size_other):
+                    return True
+        risk_a -= one + counts[1, x]
+        risk_b -= one + counts[2, x]
+        risk_c -= other + counts[4, x]
+        risk_d -= other + counts[5, x]
+    return False

@@ -84,7 +84,11 @@ class Memorised:
         self._by_prompt += stays.shape[0] - int(np.count_nonzero(silent))
         if self.buckets > 1 and silent.any():
             unkeyed = np.flatnonzero(silent & (active.prompt_key == 0))
-            if unkeyed.size:
+            if unkeyed.size == silent.size:  # nobody has a key
+                self._sizes.asked(active.request_id, active.prompt_tokens, active.age)
+                stays, silent = self._sizes.curve(active.prompt_tokens, active.age, horizon, self.minimum)
+                self._by_size += silent.size - int(np.count_nonzero(silent))
+            elif unkeyed.size:
                 age, prompt = active.age[unkeyed], active.prompt_tokens[unkeyed]
                 self._sizes.asked(active.request_id[unkeyed], prompt, age)
                 stays[unkeyed], silent[unkeyed] = self._sizes.curve(prompt, age, horizon, self.minimum)

@@ -60,3 +60,39 @@ def both_stages(stays, steps_left, leaves):
             expected += stays[i, h]
         steps_left[i] = min(max(expected, 1.0), float(horizon))
         leaves[i] = 1.0 - stays[i, horizon]
+
+
+@jit
+def bucket_of(bounds, tokens):
+    """First bucket whose bound is at least so many tokens."""
+    low, high = 0, bounds.size
+    while low < high:
+        middle = (low + high) // 2
+        if bounds[middle] < tokens:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@jit
+def parts(bounds, prompts, order, ends):
+    """Sort requests by bucket, stable, by counting.
+
+    Args:
+        bounds: int64[B - 1], ascending: bucket b holds prompts above ``bounds[b - 1]`` and up to ``bounds[b]``.
+        prompts: int64[N], tokens.
+        order: int64[N], written: places in `prompts`, bucket after bucket.
+        ends: int64[B + 1], zeros, written: bucket b has ``order[ends[b] : ends[b + 1]]``.
+    """
+    for i in range(prompts.size):
+        ends[bucket_of(bounds, prompts[i]) + 1] += 1
+    for b in range(1, ends.size):
+        ends[b] += ends[b - 1]
+    for i in range(prompts.size):
+        b = bucket_of(bounds, prompts[i])
+        order[ends[b]] = i
+        ends[b] += 1
+    for b in range(ends.size - 1, 0, -1):
+        ends[b] = ends[b - 1]
+    ends[0] = 0

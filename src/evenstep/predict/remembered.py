@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -52,7 +53,9 @@ class Prompts:
     def curve(self, active: Active, horizon: int, minimum: int) -> tuple[F8, B1]:
         """float64[N, H+1], P(r > h) for h = 0..H, and bool[N]: of which nothing is known; those rows are not set."""
         count = active.age.size
-        stays, silent = np.empty((count, horizon + 1)), np.empty(count, np.bool_)
+        stays, silent = np.empty((count, horizon + 1)), np.ones(count, np.bool_)
+        if not self._row or not active.prompt_key.any():
+            return stays, silent
         rows = np.array(list(map(self._row.get, active.prompt_key.tolist(), [-1] * count)), np.int64)
         kernel.curve(self._lengths, self._held, rows, active.age, horizon, minimum, stays, silent)
         return stays, silent
@@ -138,11 +141,10 @@ class Sizes:
         if self.bounds.size == 0:
             return stays, silent
         order, parts = self._parts(prompt)
-        age = age[order]
+        age, found, unknown = age[order], np.empty_like(stays), np.empty_like(silent)
         for bucket, part in parts:
-            stays[order[part]], silent[order[part]] = self._histories[bucket].curve(
-                age[part], horizon, minimum
-            )
+            self._histories[bucket].curve_into(age[part], horizon, minimum, found[part], unknown[part])
+        stays[order], silent[order] = found, unknown
         return stays, silent
 
     def _enter(self, request: I8, prompt: I8, length: I8) -> None:
@@ -153,15 +155,10 @@ class Sizes:
 
     def _parts(self, prompt: I8) -> tuple[I8, list[tuple[int, slice]]]:
         """The requests in order of bucket, and the part of that order each bucket has."""
-        bucket = self.bucket_of(prompt)
-        order = np.argsort(bucket, kind="stable")
-        starts = np.searchsorted(bucket[order], np.arange(self.bounds.size + 2))
-        ends = starts.tolist()
-        return order, [
-            (one, slice(ends[one], ends[one + 1]))
-            for one in range(self.bounds.size + 1)
-            if ends[one] < ends[one + 1]
-        ]
+        order, ends = np.empty(prompt.size, np.int64), np.zeros(self.bounds.size + 2, np.int64)
+        kernel.parts(self.bounds, prompt, order, ends)
+        to = ends.tolist()
+        return order, [(one, slice(low, high)) for one, (low, high) in enumerate(pairwise(to)) if low < high]
 
     def _take_bounds(self) -> None:
         held = min(self._learned, self.window)

@@ -55,8 +55,12 @@ class PrefixIndex:
         mine = self._held[worker]
         return next((depth for depth, block in enumerate(blocks) if block not in mine), len(blocks))
 
-    def add(self, worker: int, blocks: Sequence[int]) -> None:
-        """A prompt is sent to a worker: its blocks are the ones used last, as many of its front as there is room for."""
+    def add(self, worker: int, blocks: Sequence[int]) -> list[int]:
+        """A prompt is sent to a worker: its blocks are the ones used last, as many of its front as there is room for.
+
+        Returns:
+            Blocks that had to go for it, the one used longest ago first.
+        """
         mine, bit = self._held[worker], 1 << worker
         for block in reversed(blocks[: self._room]):
             if block in mine:
@@ -64,8 +68,10 @@ class PrefixIndex:
             else:
                 mine[block] = None
                 self._holders[block] = self._holders.get(block, 0) | bit
-        while len(mine) > self._room:
-            self._drop(mine.popitem(last=False)[0], bit)
+        dropped = [mine.popitem(last=False)[0] for _ in range(len(mine) - self._room)]
+        for block in dropped:
+            self._drop(block, bit)
+        return dropped
 
     def forget(self, worker: int) -> None:
         """A worker was lost, and with it all it held."""

@@ -1,0 +1,91 @@
+"""The whole state of a dispatcher as bytes, so that a replay can begin where a part of a decision log begins.
+
+The bytes are a pickle that is read by the names of what a dispatcher is made of, and of nothing else: a log from somewhere
+else can hold no code. What belongs to a host, or is made anew from the rest, is left out.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from evenstep.errors import InputError
+
+if TYPE_CHECKING:
+    from evenstep.dispatch.dispatcher import Dispatcher
+
+_PREDICTORS = "evenstep.predict."
+#: Of a dispatcher: what is its host's, or bound anew.
+_LEFT_OUT = (
+    "_do", "_log", "_parts", "_chunks", "history", "out", "_on", "_step_of", "_produced", "_load", "_step",
+    "_delivered", "_requests",
+)  # fmt: skip
+_MODULES = {
+    f"evenstep.dispatch.{name}"
+    for name in (
+        "ahead", "breaker", "deciding", "door", "fallback", "fleet", "meters", "mirror", "pool", "prefill", "prefixes",
+        "rounds", "rows", "settings", "step_fit", "steps", "timers",
+    )
+} | {"evenstep.routing.prefix_index"}  # fmt: skip
+_NAMES = {
+    ("numpy", "dtype"), ("numpy", "ndarray"), ("collections", "OrderedDict"), ("collections", "Counter"),
+    ("collections", "deque"), ("array", "array"), ("array", "_array_reconstructor"), ("builtins", "set"),
+    ("builtins", "frozenset"), ("msgspec._utils", "rebuild"),
+} | {
+    (f"numpy.{core}.{module}", name)
+    for core in ("core", "_core")
+    for module, name in (("multiarray", "_reconstruct"), ("multiarray", "scalar"), ("numeric", "_frombuffer"))
+}  # fmt: skip
+
+
+def dump(dispatcher: Dispatcher) -> bytes:
+    """The state of a dispatcher between two events; empty where its predictor is not one of ours or cannot be kept."""
+    state = {name: value for name, value in vars(dispatcher).items() if name not in _LEFT_OUT}
+    predictor = dispatcher.deciding.predictor
+    if predictor is not None and not type(predictor).__module__.startswith(_PREDICTORS):
+        return b""
+    try:
+        return pickle.dumps(state, protocol=5)
+    except (TypeError, AttributeError, pickle.PicklingError):
+        return b""
+
+
+def restore(state: bytes, dispatcher: Dispatcher) -> None:
+    """Put a new dispatcher into this state.
+
+    Raises:
+        InputError: bytes that are no state of a dispatcher, or that name something else.
+    """
+    try:
+        found = _Reader(io.BytesIO(state)).load()
+        log, deciding = dispatcher._log, dispatcher.deciding  # pyright: ignore[reportPrivateUsage]
+        vars(dispatcher).update(found)
+    except InputError:
+        raise
+    except Exception as error:  # a pickle fails in any way
+        raise InputError(
+            "decision log", "checkpoint", f"{type(error).__name__}: {error}", "a dispatcher's state"
+        ) from None
+    now = dispatcher.deciding
+    now.notice, now.stopwatch, now.overruns, now.keep_round = (
+        dispatcher.fleet.notice,
+        None,
+        deciding.overruns,
+        log,
+    )
+    dispatcher.out = dispatcher.fleet.out
+    dispatcher.bind()
+
+
+class _Reader(pickle.Unpickler):
+    """Reads our own classes and NumPy's arrays, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _NAMES:
+            return super().find_class(module, name)
+        if module in _MODULES or module.startswith(_PREDICTORS):
+            found = super().find_class(module, name)
+            if isinstance(found, type) and found.__module__ == module:
+                return found
+        raise InputError("decision log", "checkpoint", f"{module}.{name}", "the state of a dispatcher")

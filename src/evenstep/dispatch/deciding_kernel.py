@@ -1,0 +1,187 @@
+# pyright: basic
+"""Compiled parts of a round: the mirror and the pool as the arrays a policy reads, free slots, the answer's contract."""
+
+from __future__ import annotations
+
+from evenstep.compiled import jit
+from evenstep.dispatch.mirror_layout import (
+    CAPACITY,
+    FOREIGN,
+    FOREIGN_LOAD,
+    FREE_AT_MOST,
+    GROUP,
+    LOAD,
+    RESERVED,
+    RUNNING,
+    SECONDS_PER_TOKEN,
+    SENT,
+    SENT_LOAD,
+)
+from evenstep.dispatch.rows_layout import CLASS, EXPECTED, KEY, PRODUCED, PROMPT, REQUEST, SESSION, SINCE
+from evenstep.routing import view as at
+from evenstep.routing.view import HOLD
+
+
+@jit
+def free_slots(ints, margin, free):
+    """Slots each worker may still be sent, written to int64[G] `free`; returns their sum."""
+    total = 0
+    for g in range(ints.shape[1]):
+        held = ints[RUNNING, g] + ints[SENT, g] + ints[RESERVED, g]
+        free[g] = max(0, ints[FREE_AT_MOST, g] + margin - held)
+        total += free[g]
+    return total
+
+
+@jit
+def open_groups(ints, found):
+    """Barrier groups with a free slot, in order; returns how many.
+
+    Args:
+        ints: the mirror's columns.
+        found: int64[2, G], row 0 is written with their numbers, row 1 is working space.
+    """
+    G, count = ints.shape[1], 0
+    for group in range(G):
+        found[1, group] = 0
+    for g in range(G):
+        held = ints[RUNNING, g] + ints[SENT, g] + ints[RESERVED, g]
+        if ints[FREE_AT_MOST, g] > held and found[1, ints[GROUP, g]] == 0:
+            found[0, count] = ints[GROUP, g]
+            found[1, ints[GROUP, g]] = 1
+            count += 1
+    return count
+
+
+@jit
+def offer(free, most, order):
+    """Lower int64[G] `free` so that its sum is `most`: the largest first, to one level; what is left over goes by `order`.
+
+    Args:
+        order: int64[G], workers, those first that are to have one slot more.
+    """
+    low, high = 0, most  # the largest level whose sum is not above `most`
+    while low < high:
+        level, total = (low + high + 1) // 2, 0
+        for g in range(free.size):
+            total += min(free[g], level)
+        if total <= most:
+            low = level
+        else:
+            high = level - 1
+    left = most
+    for g in range(free.size):
+        left -= min(free[g], low)
+    for place in range(free.size):
+        g = order[place]
+        if free[g] > low:
+            free[g] = low + (1 if left > 0 else 0)
+            left -= 1
+
+
+@jit
+def window(ints, waiting, most, shares, shown):
+    """The requests a round looks at: the oldest ones, as many of each class as are there, up to an even share.
+
+    Args:
+        ints: the table of requests.
+        waiting: int64[W], rows, oldest first.
+        most: requests to be shown, below W.
+        shares: int64[C], working space; classes from C - 1 on share one.
+        shown: int64[most], written: rows, oldest first.
+    """
+    C = shares.size
+    for c in range(C):
+        shares[c] = 0
+    for i in range(waiting.size):
+        shares[min(ints[CLASS, waiting[i]], C - 1)] += 1
+    low, high = 0, most
+    while low < high:
+        level, total = (low + high + 1) // 2, 0
+        for c in range(C):
+            total += min(shares[c], level)
+        if total <= most:
+            low = level
+        else:
+            high = level - 1
+    for c in range(C):
+        shares[c] = min(shares[c], low)
+    left = most
+    for c in range(C):
+        left -= shares[c]
+    count = 0
+    for i in range(waiting.size):
+        c = min(ints[CLASS, waiting[i]], C - 1)
+        if shares[c] > 0:
+            shares[c] -= 1
+        elif shares[c] == 0 and left > 0:  # one more for the classes that are first
+            shares[c] = -1
+            left -= 1
+        else:
+            continue
+        shown[count] = waiting[i]
+        count += 1
+
+
+@jit
+def show_workers(ints, floats, free, reserve, workers_i, workers_f):
+    """The workers as a policy sees them.
+
+    Args:
+        ints, floats: the mirror's columns.
+        free: int64[G], slots each may be sent.
+        reserve: KV tokens kept free for the growth of every request.
+        workers_i, workers_f: as in `routing.view`, written.
+    """
+    for g in range(ints.shape[1]):
+        running, load = ints[RUNNING, g] + ints[FOREIGN, g], floats[LOAD, g] + floats[FOREIGN_LOAD, g]
+        workers_i[at.GROUP, g], workers_i[at.QUEUED, g] = ints[GROUP, g], ints[SENT, g]
+        workers_i[at.FREE_SLOTS, g], workers_i[at.RUNNING, g] = free[g], running
+        workers_f[at.LOAD, g], workers_f[at.QUEUED_LOAD, g] = load, floats[SENT_LOAD, g]
+        taken = load + floats[SENT_LOAD, g] + reserve * (running + ints[SENT, g])
+        workers_f[at.KV_FREE, g] = max(0.0, floats[CAPACITY, g] - taken)
+        workers_f[at.SECONDS_PER_TOKEN, g] = floats[SECONDS_PER_TOKEN, g]
+
+
+@jit
+def show_waiting(ints, floats, waiting, waiting_i, waiting_f):
+    """The waiting requests as a policy sees them.
+
+    Args:
+        ints, floats: the table of requests.
+        waiting: int64[W], their rows.
+        waiting_i, waiting_f: as in `routing.view`, the first W columns are written.
+    """
+    for i in range(waiting.size):
+        row = waiting[i]
+        request, session, key = ints[REQUEST, row], ints[SESSION, row], ints[KEY, row]
+        waiting_i[at.ID, i], waiting_i[at.CLASS, i] = request, ints[CLASS, row]
+        waiting_i[at.KEY, i] = session if session != 0 else key if key != 0 else request
+        waiting_f[at.WAITING_LOAD, i] = ints[PROMPT, row] + ints[PRODUCED, row]
+        waiting_f[at.SINCE_S, i] = floats[SINCE, row]
+        expected = float(ints[EXPECTED, row])
+        waiting_f[at.STEPS, i] = expected if expected > 0.0 else float("nan")
+
+
+@jit
+def holds(worker, waiting, workers_i, workers_f, waiting_f, slots, tokens):
+    """Whether an answer keeps the contract's limits: known workers, their free slots and KV memory.
+
+    Args:
+        worker: int64[>= W], of each waiting request.
+        slots, tokens: int64[G] and float64[G], working space.
+    """
+    for g in range(slots.size):
+        slots[g], tokens[g] = workers_i[at.FREE_SLOTS, g], 0.0
+    for i in range(waiting):
+        g = worker[i]
+        if g == HOLD:
+            continue
+        if g < HOLD or g >= slots.size or slots[g] == 0:
+            return False
+        slots[g] -= 1
+        tokens[g] += waiting_f[at.WAITING_LOAD, i]
+    fits = True
+    for g in range(slots.size):
+        fits = fits and tokens[g] <= workers_f[at.KV_FREE, g]
+    return fits

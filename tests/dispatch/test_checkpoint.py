@@ -1,0 +1,52 @@
+"""A dispatcher's state as bytes: whole, and nothing but a state."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.dispatch.storm import Storm
+
+from evenstep.dispatch.checkpoint import dump, restore
+from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.log_file import LogFile
+from evenstep.errors import InputError
+
+
+@given(st.integers(0, 10_000), st.booleans())
+@settings(max_examples=15)
+def test_a_restored_dispatcher_is_the_same_one(seed, split):
+    storm = Storm(seed, split)
+    for _ in range(40):
+        storm.step()
+    again = Dispatcher("jsq")
+    restore(dump(storm.dispatcher), again)
+    again.check()
+    before, after = storm.dispatcher.snapshot(), again.snapshot()
+    assert before == after
+    storm.dispatcher = again
+    for _ in range(20):
+        storm.step()
+    storm.calm()
+
+
+class Evil:
+    def __reduce__(self):
+        return Path, ("/nowhere",)
+
+
+class Writes:
+    def __reduce__(self):
+        return LogFile, (Path("/nowhere"),)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [pickle.dumps(Evil()), pickle.dumps(Writes()), pickle.dumps({"settings": print}), b"", b"no pickle"],
+)
+def test_bytes_that_are_something_else_are_refused(state):
+    with pytest.raises(InputError, match="checkpoint"):
+        restore(state, Dispatcher("jsq"))
