@@ -17,6 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+_EVENSTEP = "import sys; from evenstep.cli.main import main; sys.exit(main())"
 READY_S = 240.0  # on two cores that others use; 20 to 50 otherwise
 
 
@@ -140,7 +141,7 @@ class Fleet:
     def gateway(self, name: str, *flags: str) -> Process:
         """``evenstep serve`` of this tree."""
         port = free_port()
-        command = [sys.executable, "-m", "evenstep.cli.main", "serve", "--port", str(port), *flags]
+        command = [sys.executable, "-c", _EVENSTEP, "serve", "--port", str(port), *flags]
         return self.start(name, command, port)
 
     def ready(self, *processes: Process, path: str = "/health") -> None:
