@@ -85,6 +85,7 @@ class Front:
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(config.session_headers)
         self._has_keys = bool(config.keys)
+        self._known: dict[str, Caller] = {}  # by what they showed, once it was found right
 
     # --- what connections ask ------------------------------------------------------------------------------------
 
@@ -104,10 +105,16 @@ class Front:
         if kind == "other" and head.path in _HEALTH:
             self._health(head.path, client)
             return
-        caller = self._callers.find(head.headers.get("authorization", "").encode("latin-1"))
-        if isinstance(caller, Refusal):
-            self._turn_away(request, client, caller)
-        elif kind == "other":
+        shown = head.headers.get("authorization", "")
+        caller = self._known.get(shown)
+        if caller is None:
+            caller = self._callers.find(shown.encode("latin-1"))
+            if isinstance(caller, Refusal):
+                self._turn_away(request, client, caller)
+                return
+            if self._has_keys:
+                self._known[shown] = caller
+        if kind == "other":
             self._other(request, client)
         else:
             self._generate(kind, request, client, caller)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 
 import httptools
 
@@ -22,6 +23,7 @@ _HOST = re.compile(rb"[A-Za-z0-9.\-_~%!$&'()*+,;=]*(?::\d{0,5})?|\[[0-9A-Fa-f:.]
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 #: Lines of a head at most.
 MAX_FIELDS = 128
+_REMEMBERED = 2048  # bytes of a head that is remembered
 CHUNKED = -1
 UNTIL_CLOSED = -2
 
@@ -39,12 +41,13 @@ class HeadError(Exception):
         self.message, self.status = message, status
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RequestHead:
     """A client's head.
 
     Args:
         method, target: as they came.
+        path: the target without its query.
         headers: by name in lower case; values of one name are joined by a comma.
         length: bytes of the body, or `CHUNKED`.
         keep_alive: whether the connection may be used again.
@@ -54,19 +57,15 @@ class RequestHead:
 
     method: str
     target: str
+    path: str
     headers: dict[str, str]
     length: int
     keep_alive: bool
     chunks: bool
     expects: bool
 
-    @property
-    def path(self) -> str:
-        """The target without its query."""
-        return self.target.partition("?")[0]
 
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ResponseHead:
     """An engine's head.
 
@@ -89,6 +88,11 @@ class ResponseHead:
         return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0.0
 
 
+@lru_cache(maxsize=256)
+def _key_of(name: bytes) -> str:
+    return name.decode("latin-1").lower()
+
+
 class _Fields:
     """What llhttp calls."""
 
@@ -105,7 +109,7 @@ class _Fields:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.fields += 1
-        key = name.decode("latin-1").lower()
+        key = _key_of(name)
         text = value.decode("latin-1")
         if key in self.found:
             self.doubled.add(key)
@@ -134,6 +138,10 @@ def read_request_head(head: bytes) -> RequestHead:
     Raises:
         HeadError: it breaks a rule.
     """
+    return _request_again(head) if len(head) <= _REMEMBERED else _request(head)
+
+
+def _request(head: bytes) -> RequestHead:
     if _REQUEST.fullmatch(head) is None:
         raise HeadError(_what_is_wrong(head))
     fields = _Fields()
@@ -161,7 +169,8 @@ def read_request_head(head: bytes) -> RequestHead:
         raise HeadError("Only 100-continue may be expected.", 417)
     return RequestHead(
         method=method,
-        target=fields.url.decode("ascii"),
+        target=(target := fields.url.decode("ascii")),
+        path=target.partition("?")[0],
         headers=headers,
         length=0 if length == UNTIL_CLOSED else length,
         keep_alive=keep_alive,
@@ -180,6 +189,10 @@ def read_response_head(head: bytes, to_head: bool = False) -> ResponseHead:
     Raises:
         HeadError: it breaks a rule.
     """
+    return _response_again(head, to_head) if len(head) <= _REMEMBERED else _response(head, to_head)
+
+
+def _response(head: bytes, to_head: bool) -> ResponseHead:
     if _RESPONSE.fullmatch(head) is None:
         raise HeadError(_what_is_wrong(head))
     fields = _Fields()
@@ -198,6 +211,10 @@ def read_response_head(head: bytes, to_head: bool = False) -> ResponseHead:
     connection = fields.found.get("connection", "").lower()
     keep_alive = "close" not in connection if version_1_1 else "keep-alive" in connection
     return ResponseHead(status, fields.found, length, keep_alive and length != UNTIL_CLOSED)
+
+
+#: Clients and engines say the same again and again: small heads that were right are not read twice.
+_request_again, _response_again = lru_cache(maxsize=512)(_request), lru_cache(maxsize=512)(_response)
 
 
 def _bounded(fields: _Fields) -> None:
