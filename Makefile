@@ -7,6 +7,7 @@ UV := $(shell command -v uv 2>/dev/null)
 PIP := $(if $(UV),$(UV) pip install --quiet --python $(PY),$(PY) -m pip install --quiet --disable-pip-version-check)
 PYTEST := $(PY) -m pytest -n auto --maxprocesses 8 --dist worksteal
 REPORT ?= evenstep-report.html
+DEMO_REPORT ?= evenstep-demo.html
 ENGINES := .venv-engines
 ENGINES_PY := $(ENGINES)/bin/python
 ENGINES_PIP := $(if $(UV),$(UV) pip install --quiet --python $(ENGINES_PY),$(ENGINES_PY) -m pip install --quiet --disable-pip-version-check)
@@ -14,10 +15,11 @@ ENGINES_PIP := $(if $(UV),$(UV) pip install --quiet --python $(ENGINES_PY),$(ENG
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all engines check bench docs pictures leaderboard reference lock clean
+.PHONY: help demo demo-sim test test-all engines check bench docs pictures leaderboard reference lock clean
 
 help:
-	@echo "make demo      install, compare policies on a bundled real trace, say where the HTML report is"
+	@echo "make demo      install, then live: emulated engines, the gateway, a real trace, two policies; a minute, and a report"
+	@echo "make demo-sim  the same trace in the simulator: seven policies, three replicates each, and a report"
 	@echo "make test      the fast tests; the first run compiles kernels for a minute"
 	@echo "make test-all  every test, from the lock file; a skipped test fails; then a tenth of the leaderboard again"
 	@echo "make engines   real vLLM and NIXL on the processor, from the lock file, into $(ENGINES); make test-all does it too"
@@ -48,7 +50,7 @@ $(VENV)/.dev: pyproject.toml requirements/dev.lock | $(PY)
 	@echo "installing the locked tools into $(VENV)"
 	$(PIP) -r requirements/dev.lock
 	$(PIP) --no-deps -e .
-	@touch $(VENV)/.run $(VENV)/.test $@
+	@touch $(VENV)/.run $(VENV)/.live $(VENV)/.test $@
 
 $(ENGINES)/.locked: requirements/engines.lock
 	@echo "installing the locked engines into $(ENGINES)"
@@ -63,7 +65,14 @@ $(ENGINES)/.done: pyproject.toml $(ENGINES)/.locked
 
 engines: $(ENGINES)/.done
 
-demo: $(VENV)/.run
+$(VENV)/.live: pyproject.toml $(VENV)/.run
+	$(PIP) -e '.[gateway]'
+	@touch $@
+
+demo: $(VENV)/.live
+	@$(BIN)/evenstep demo --report $(DEMO_REPORT)
+
+demo-sim: $(VENV)/.run
 	@$(BIN)/evenstep compare sample:azure-conv --report $(REPORT)
 
 test: $(VENV)/.test

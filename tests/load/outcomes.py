@@ -25,6 +25,6 @@ def four(**changes):
     gaps.add(np.array([0.1, 0.1, 0.1, 0.1, 0.05, 0.05]))
     values = {
         "records": records, "gaps": gaps, "gap_sum_s": 0.5, "gap_squares": 0.045, "tokens": np.array([1, 4, 0, 0, 1, 3, 0, 0, 1, 1]),
-        "bucket_s": 0.25, "duration_s": 2.4, "lag_s": np.array([0.0, 0.001]), "cpu_s": 0.24, "model": "m", "connections": 2, "trace": trace,
+        "bucket_s": 0.25, "duration_s": 2.4, "start_s": 0.0, "lag_s": np.array([0.0, 0.001]), "cpu_s": 0.24, "model": "m", "connections": 2, "trace": trace,
     }  # fmt: skip
     return Outcome(**{**values, **changes})

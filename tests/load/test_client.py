@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from tests.load.running import server
 from tests.load.test_connection import SIZED
@@ -17,7 +18,7 @@ from evenstep.load.settings import target_of
 async def ask(client):
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
-    call = Call(client.request(b"{}"), Answer(4, Meters(loop.time(), 1.0)), ended.set_result)
+    call = Call(client.request(b"{}"), Answer(4, Meters(time.monotonic(), 1.0)), ended.set_result)
     client.start(call)
     await ended
     return call

@@ -53,6 +53,9 @@ def test_a_client_that_is_late_says_so():
         "slow itself" in line for line in notes({**found, "p99_late_start_ms": 0.0, "client_cpu_share": 1.0})
     )
     assert not any("slow itself" in line for line in notes({**found, "p99_late_start_ms": 1.0}))
+    assert not any(
+        "slow itself" in line for line in notes({**found, "max_concurrency": 8})
+    )  # they all start at once
 
 
 def test_other_prompt_lengths_than_asked_for_and_estimates_are_said():

@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenstep.cli._flags import add_flags, settled
+from evenstep.cli._load_bar import LoadBar
 
 if TYPE_CHECKING:
-    from evenstep.load.run import Outcome, Progress
+    from evenstep.load.run import Outcome
     from evenstep.load.settings import LoadSettings
     from evenstep.request import Trace
 
@@ -62,7 +62,7 @@ class Load:
         outputs.check_writable(args.save_requests)
         trace = _trace(settings)
         settings = replace(settings, api_key=settings.api_key or os.environ.get("OPENAI_API_KEY") or None)
-        bar = _Bar()
+        bar = LoadBar()
         try:
             outcome = drive(trace, settings, bar.show)
         finally:
@@ -161,38 +161,3 @@ def _without_key(line: str, key: str | None) -> str:
             words[place] = "--api-key=***"
     shown = shlex.join(words)
     return shown.replace(key, "***") if key else shown
-
-
-class _Bar:
-    """A bar on stderr, if it is a terminal."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._task: Any = None
-
-    def show(self, at: Progress) -> None:
-        if not sys.stderr.isatty():
-            return
-        if self._bar is None:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-            )
-            self._bar = Progress(
-                *columns, console=Console(file=sys.stderr), transient=True, auto_refresh=False
-            )
-            self._bar.start()
-            self._task = self._bar.add_task("", total=at.total)
-        rate = at.tokens / at.now_s if at.now_s > 0 else 0.0
-        failed = f", {at.failed:,} failed" if at.failed else ""
-        said = f"{at.running:,} under way, {rate:,.0f} tokens/s{failed}"
-        self._bar.update(self._task, completed=at.done, description=said, refresh=True)
-
-    def end(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()

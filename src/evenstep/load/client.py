@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 
 from evenstep.load.connection import Call, Connection
 from evenstep.load.settings import Target
@@ -54,7 +55,7 @@ class Client:
     def start(self, call: Call) -> None:
         """Send a request, on an idle connection or a new one."""
         call.start(self._loop, self._timeout_s)
-        fresh_s = self._loop.time() - _KEEP_S
+        fresh_s = time.monotonic() - _KEEP_S
         while self._idle:
             connection = self._idle.pop()
             if connection.idle_since_s >= fresh_s and not connection.is_closing:
@@ -89,7 +90,7 @@ class Client:
         name = self._target.host if self._tls is not None else None
         try:
             _, connection = await self._loop.create_connection(
-                lambda: Connection(self, self._loop), host, port, ssl=self._tls, server_hostname=name
+                lambda: Connection(self), host, port, ssl=self._tls, server_hostname=name
             )
         except OSError as error:
             call.fail("connect", error.strerror or str(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -35,7 +36,7 @@ class Call:
 
     def start(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
         """It counts from now on."""
-        self.started_s = loop.time()
+        self.started_s = time.monotonic()
         self._timer = loop.call_later(timeout_s, self._late, timeout_s)
 
     def cancel(self) -> None:
@@ -83,11 +84,10 @@ class Connection(asyncio.Protocol):
 
     Args:
         owner: gets it back after each answer.
-        loop: whose clock stamps what comes.
     """
 
-    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
-        self._owner, self._loop = owner, loop
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
         self._transport = cast(asyncio.Transport, None)
         self._parser: Any = None
         self._call: Call | None = None
@@ -117,17 +117,21 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._now_s = self._loop.time()
+        self._now_s = time.monotonic()
         if self._call is None:  # unasked bytes
             self._transport.abort()
             return
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if self._call is not None:
-                self._call.fail("not-http", f"what came is not HTTP: {error}")
-            else:
-                self._transport.abort()
+            self._broken(f"what came is not HTTP: {error}")
+
+    def _broken(self, message: str) -> None:
+        """What came cannot be read: the answer fails, or, where it had ended before, the connection alone."""
+        if self._call is not None:
+            self._call.fail("not-http", message)
+        else:
+            self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.gone(self)
@@ -137,7 +141,7 @@ class Connection(asyncio.Protocol):
         if (
             exc is None and call.status == 200 and not self._length
         ):  # the body lasts until the connection ends
-            self._now_s = self._loop.time()
+            self._now_s = time.monotonic()
             self._call = call
             self.on_message_complete()
             return
@@ -190,5 +194,5 @@ class Connection(asyncio.Protocol):
         call.over()
 
 
-def _text(body: bytes) -> str:
+def _text(body: bytearray) -> str:
     return bytes(body[:300]).decode("utf-8", "replace")

@@ -147,7 +147,8 @@ def _rate(outcome: Outcome) -> tuple[F8, F8]:
         -1, each
     )
     width = each * outcome.bucket_s
-    return (np.arange(padded.shape[0]) + 0.5) * width, padded.sum(axis=1) / width
+    at: F8 = np.arange(padded.shape[0], dtype=np.float64) * width + 0.5 * width
+    return at, padded.sum(axis=1) / width
 
 
 def _running(outcome: Outcome) -> tuple[F8, F8]:

@@ -13,6 +13,7 @@ streams share their first block of KV by chance.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib.resources import files
 
 import numpy as np
@@ -44,11 +45,7 @@ class Prompts:
 
     def __init__(self, trace: Trace, settings: LoadSettings, model: str) -> None:
         self._trace, self._settings = trace, settings
-        rows = np.arange(_RUNS * _RUN, dtype=np.int64)
-        drawn = (streams.uniform(settings.seed, "load-runs", rows) * CHOICES).astype(np.int64)
-        self._runs = drawn.reshape(_RUNS, _RUN)
-        self._texts = ["".join(_WORD[i] for i in run) for run in self._runs.tolist()]
-        self._ids = [",".join(str(FIRST_ID + i) for i in run) for run in self._runs.tolist()]
+        self._runs, self._texts, self._ids = _runs(settings.seed)
         self._keys = _keys(trace)
         self._session = trace.column("session")
         self._tail = _tail(settings)
@@ -108,6 +105,15 @@ class Prompts:
         if over:
             text += "".join(_WORD[i] for i in self._runs[picks[whole]][:over].tolist())
         return text
+
+
+@lru_cache(maxsize=2)
+def _runs(seed: int) -> tuple[I8, list[str], list[str]]:
+    """Runs of tokens that prompts are put together from: numbers int64[runs, length], as text, and as ids."""
+    places = np.arange(_RUNS * _RUN, dtype=np.int64)
+    drawn = (streams.uniform(seed, "load-runs", places) * CHOICES).astype(np.int64).reshape(_RUNS, _RUN)
+    texts = ["".join(_WORD[i] for i in run) for run in drawn.tolist()]
+    return drawn, texts, [",".join(str(FIRST_ID + i) for i in run) for run in drawn.tolist()]
 
 
 def _spelled(key: int, name: str) -> list[int]:

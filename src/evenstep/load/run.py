@@ -59,6 +59,7 @@ class Outcome:
         tokens: int64[M], output tokens of each `bucket_s` from the start.
         bucket_s: seconds.
         duration_s: from the first start to the last end.
+        start_s: when it began, of `time.monotonic`.
         lag_s: float64[L], how late the loop's own timer was, each `_TICK_S`.
         cpu_s: CPU seconds of this process during the run.
         model: name of the served model.
@@ -73,6 +74,7 @@ class Outcome:
     tokens: Any
     bucket_s: float
     duration_s: float
+    start_s: float
     lag_s: F8
     cpu_s: float
     model: str
@@ -164,7 +166,7 @@ class Run:
         gc.collect()
         gc.freeze()
         cpu_s = time.process_time()
-        self._start_s = loop.time()
+        self._start_s = time.monotonic()
         self._meters = Meters(self._start_s, BUCKET_S)
         self._tick(self._start_s)
         self._go()
@@ -180,8 +182,8 @@ class Run:
         duration_s = float(np.nanmax(self._records.ended_s) - np.nanmin(self._records.started_s))
         return Outcome(
             self._records, self._gaps, self._gap_sum_s, self._gap_squares, np.array(self._meters.tokens, np.int64),
-            BUCKET_S, duration_s, np.array(self._lag_s), time.process_time() - cpu_s, self._model, client.connections,
-            self._trace,
+            BUCKET_S, duration_s, self._start_s, np.array(self._lag_s), time.process_time() - cpu_s, self._model,
+            client.connections, self._trace,
         )  # fmt: skip
 
     def _go(self) -> None:
@@ -189,12 +191,13 @@ class Run:
         if self._wake is not None:
             self._wake.cancel()
         self._wake, self._wake_s = None, math.inf
-        while (found := self._schedule.due(self._loop.time() - self._start_s)) is not None:
+        while (found := self._schedule.due(time.monotonic() - self._start_s)) is not None:
             self._begin(*found)
         next_s = self._schedule.next_s
         if next_s is not None:
             self._wake_s = next_s
-            self._wake = self._loop.call_at(self._start_s + next_s, self._go)
+            wait_s = self._start_s + next_s - time.monotonic()
+            self._wake = self._loop.call_later(max(0.0, wait_s), self._go)
 
     def _begin(self, row: int, due_s: float) -> None:
         answer = Answer(int(self._trace.output_tokens[row]), self._meters)
@@ -208,7 +211,7 @@ class Run:
             self._started(row, call)
 
     def _ended(self, row: int, call: Call) -> None:
-        now_s = self._loop.time()
+        now_s = time.monotonic()
         self._records.ended(row, call.answer, call.status, now_s, self._start_s)
         self._failed += bool(call.answer.error)
         self._tokens += call.answer.tokens
@@ -222,13 +225,13 @@ class Run:
 
     def _tick(self, wished_s: float) -> None:
         """How late the loop is, and everything that need not be done for each chunk."""
-        now_s = self._loop.time()
+        now_s = time.monotonic()
         self._lag_s.append(now_s - wished_s)
         if len(self._meters.gaps_s) > 50_000:
             self._drain()
         if self._watch is not None and len(self._lag_s) % 10 == 1:
             self._watch(self._progress(now_s))
-        self._ticking = self._loop.call_at(now_s + _TICK_S, self._tick, now_s + _TICK_S)
+        self._ticking = self._loop.call_later(_TICK_S, self._tick, now_s + _TICK_S)
 
     def _drain(self) -> None:
         gaps = np.frombuffer(self._meters.gaps_s, np.float64).copy()

@@ -157,18 +157,18 @@ def checked(settled: Settled[LoadSettings]) -> LoadSettings:
     for name in ("rate", "speed", "timeout_s"):
         number = getattr(value, name)
         if number is not None and not (math.isfinite(number) and number > 0):
-            raise _refusal(settled, name, "a finite number > 0")
+            raise refusal(settled, name, "a finite number > 0")
     for name, low in (("closed", 0), ("limit", 1), ("seed", 0)):
         number = getattr(value, name)
         if number is not None and number < low:
-            raise _refusal(settled, name, f"an integer >= {low}")
+            raise refusal(settled, name, f"an integer >= {low}")
     if value.closed and (value.open or value.rate is not None):
         other = "open" if value.open else "rate"
-        raise _refusal(settled, other, "none beside --closed", "Users start requests when theirs have ended.")
+        raise refusal(settled, other, "none beside --closed", "Users start requests when theirs have ended.")
     if value.prompts == "ids" and value.chat:
-        raise _refusal(settled, "prompts", "text for --endpoint chat")
+        raise refusal(settled, "prompts", "text for --endpoint chat")
     if value.model == "":
-        raise _refusal(settled, "model", "a name")
+        raise refusal(settled, "model", "a name")
     if value.api_key is not None and not (
         value.api_key.isascii() and value.api_key.isprintable() and value.api_key
     ):
@@ -176,7 +176,8 @@ def checked(settled: Settled[LoadSettings]) -> LoadSettings:
     return value
 
 
-def _refusal(settled: Settled[Any], name: str, expected: str, hint: str = "") -> InputError:
+def refusal(settled: Settled[Any], name: str, expected: str, hint: str = "") -> InputError:
+    """The error for a setting, named as its layer writes it."""
     origin = settled.origin[name]
     shown = "--" + name.replace("_", "-") if origin == "command line" else name
     return InputError(origin, shown, getattr(settled.value, name), expected, hint)

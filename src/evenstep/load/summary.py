@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.load.run import Outcome
-from evenstep.load.settings import LoadSettings
+from evenstep.load.settings import OBJECTIVES, LoadSettings
 from evenstep.measure.quantiles import LogHistogram
 from evenstep.request import F8
 
@@ -83,7 +83,7 @@ def goodput(outcome: Outcome, objectives: dict[str, float]) -> float | None:
     """Good requests a second that keep all objectives; None without any."""
     if not objectives:
         return None
-    values = dict(zip(("ttft", "tpot", "e2el"), times(outcome), strict=True))
+    values: dict[str, F8] = dict(zip(OBJECTIVES, times(outcome), strict=True))
     kept = np.array([not error for error in outcome.records.error], np.bool_)
     for name, most_ms in objectives.items():
         kept &= 1e3 * values[name] <= most_ms
@@ -116,7 +116,8 @@ def client(outcome: Outcome) -> dict[str, float | int | None]:
 def notes(found: dict[str, Any]) -> list[str]:
     """Sentences on what a reader of a summary has to know."""
     said: list[str] = []
-    if (found["p99_late_start_ms"] or 0.0) > _LATE_MS or found["client_cpu_share"] > _BUSY:
+    late = (found["p99_late_start_ms"] or 0.0) > _LATE_MS and found["max_concurrency"] is None
+    if late or found["client_cpu_share"] > _BUSY:
         said.append(
             f"The client was slow itself: it started one request in a hundred more than {found['p99_late_start_ms']:.1f} ms"
             f" late and used {100 * found['client_cpu_share']:.0f} % of a core. Its times hold its own delays."

@@ -1,0 +1,47 @@
+"""The bar that `load` and `demo` show while requests are under way."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evenstep.load.run import Progress
+
+
+class LoadBar:
+    """A bar on stderr, if it is a terminal."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+
+    def show(self, at: Progress, name: str = "") -> None:
+        """How far a run is."""
+        if not sys.stderr.isatty():
+            return
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+            )
+            self._bar = Progress(
+                *columns, console=Console(file=sys.stderr), transient=True, auto_refresh=False
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("", total=at.total)
+        rate = at.tokens / at.now_s if at.now_s > 0 else 0.0
+        failed = f", {at.failed:,} failed" if at.failed else ""
+        said = f"{name}{': ' if name else ''}{at.running:,} under way, {rate:,.0f} tokens/s{failed}"
+        self._bar.update(self._task, completed=at.done, description=said, refresh=True)
+
+    def end(self) -> None:
+        """Take it away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

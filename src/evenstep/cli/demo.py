@@ -1,0 +1,85 @@
+"""``evenstep demo``: engines, gateway and a recorded trace on this machine, one policy after the other."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenstep.cli._flags import add_flags, settled
+from evenstep.cli._load_bar import LoadBar
+
+if TYPE_CHECKING:
+    from evenstep.load.demo import DemoSettings, Shown
+
+
+class Demo:
+    """The command."""
+
+    summary = "see the gateway even out emulated engines, policy by policy"
+    description = (
+        "Starts emulated data-parallel ranks that share a barrier, and the gateway in front of them, replays a recorded\n"
+        "trace at a load that fills all slots, and prints what each policy makes of it; a minute with the usual policies.\n"
+        "It needs no accelerator and no network. Nothing of it is left when it ends but the report."
+    )
+    examples = (
+        "evenstep demo",
+        "evenstep demo --policy round-robin --policy br-0 --requests 500 --report demo.html",
+        "evenstep demo --ranks 4 --slots 16 --policy jsq --policy best",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        from evenstep.load.demo import DemoSettings
+
+        add_flags(parser, DemoSettings, leave_out=("policies",))
+        parser.add_argument(
+            "--policy",
+            dest="policies",
+            action="append",
+            default=argparse.SUPPRESS,
+            metavar="NAME[:KEY=VALUE,...][@MS]",
+            help="a policy to show; may be given many times; @MS behind it = the gateway gathers freed slots so long "
+            "(default jsq, best, best@0)",
+        )
+        report = "where the report goes (default evenstep-demo.html)"
+        parser.add_argument("--report", metavar="FILE.html", default="evenstep-demo.html", help=report)
+
+    def run(self, args: argparse.Namespace) -> int:
+        from evenstep.cli import _outputs as outputs
+        from evenstep.load.demo import DemoSettings, checked, replayed, run_demo
+        from evenstep.load.demo_page import foot, head, line
+        from evenstep.workload.reading import read_trace
+
+        settings = checked(settled(args, DemoSettings))
+        outputs.check_writable(args.report)
+        trace = replayed(read_trace(settings.source, prefix_blocks=False), settings)
+        rows: list[Shown] = []
+        bar = LoadBar()
+        try:
+            for row in run_demo(settings, trace, lambda name, at: bar.show(at, name)):
+                bar.end()
+                rows.append(row)
+                for text in (*(head() if len(rows) == 1 else ()), line(row, rows[0])):
+                    print(text, flush=True)
+        finally:
+            bar.end()
+        print()
+        for text in foot(settings, rows):
+            print(text)
+        print(f"report: {_report(args, settings, rows)}")
+        return 1 if any(row.summary["failed"] for row in rows) else 0
+
+
+command = Demo()
+
+
+def _report(args: argparse.Namespace, settings: DemoSettings, rows: list[Shown]) -> Path:
+    """Write the report; where it is."""
+    from evenstep.cli import _outputs as outputs
+    from evenstep.load.demo_page import page
+    from evenstep.measure.output_file import replacing
+
+    path = Path(args.report)
+    with replacing(path) as out:
+        out.write(page(settings, rows, outputs.versions(), args.command_line).encode())
+    return path.resolve()

@@ -1,0 +1,264 @@
+"""The demonstration: emulated ranks, the gateway, a recorded trace at a load that fills the slots, one policy after another.
+
+Engines, gateway and client are processes of their own. Idle time at the barrier is told twice: by the engines, which know
+it, and by the gateway, which works it out from the chunks it forwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evenstep.config import Settled
+from evenstep.errors import InputError
+from evenstep.load.processes import beside, free_ports
+from evenstep.load.run import Outcome, Progress, drive
+from evenstep.load.settings import LoadSettings, Target, refusal
+from evenstep.load.summary import summary
+from evenstep.load.watching import Sample, Watch
+from evenstep.request import Trace
+
+#: Share of slots that counts as full.
+FULL = 0.98
+_ENGINES_S, _GATEWAY_S = 30.0, 180.0
+_HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """The demonstration.
+
+    Args:
+        source: the trace that is replayed.
+        requests: how many of it, for each policy.
+        policies: routing policies one after the other, NAME[:key=value,...]; @MS behind it = gather so long.
+        ranks: emulated data-parallel ranks, all in one barrier group.
+        slots: requests a rank runs at a time.
+        overhead_s: seconds of a step whatever the load, C.
+        per_token_s: seconds of a step a resident KV token of the heaviest rank, t_l.
+        load: requests come at this share of what the fleet could do with even loads; above 1 all slots fill.
+        seed: key of the prompts.
+    """
+
+    source: str = "sample:azure-conv"
+    requests: int = 750
+    policies: list[str] = field(
+        default_factory=lambda: ["jsq", "best", "best@0"], metadata={"shape": "NAME[:KEY=VALUE,...][@MS]"}
+    )
+    ranks: int = 8
+    slots: int = 24
+    overhead_s: float = 0.0049
+    per_token_s: float = 3.3e-7
+    load: float = 1.2
+    seed: int = 0
+
+
+def checked(settled: Settled[DemoSettings]) -> DemoSettings:
+    """The settings, seen to be in range.
+
+    Raises:
+        InputError: naming the field as its layer writes it.
+    """
+    value = settled.value
+    for name, low in (
+        ("requests", 1),
+        ("ranks", 1),
+        ("slots", 1),
+        ("overhead_s", 0.0),
+        ("per_token_s", 0.0),
+        ("seed", 0),
+    ):
+        if not (math.isfinite(getattr(value, name)) and getattr(value, name) >= low):
+            raise refusal(settled, name, f"a number >= {low}")
+    if not (math.isfinite(value.load) and value.load > 0):
+        raise refusal(settled, "load", "a finite number > 0")
+    if value.overhead_s + value.per_token_s <= 0:
+        raise refusal(settled, "per_token_s", "a step of more than 0 s")
+    for text in value.policies:
+        contender(text)
+    return value
+
+
+def contender(text: str) -> tuple[str, float | None]:
+    """Policy and milliseconds to gather, None = as usual, of ``NAME[:key=value,...][@MS]``.
+
+    Raises:
+        InputError: no such policy, or no number of milliseconds.
+    """
+    from evenstep import names
+
+    policy, _, gather = text.partition("@")
+    names.build("routing", names.parse(policy))
+    if not gather and "@" not in text:
+        return policy, None
+    try:
+        number = float(gather)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise InputError("--policy", "gather", gather, "milliseconds >= 0", "As in best@0.")
+    return policy, number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """What one policy did.
+
+    Args:
+        name: as asked for.
+        outcome, summary: of the client.
+        window_s: from the first to the last moment with full slots; seconds.
+        tokens_per_s: output tokens a second of that window, of all engines.
+        idle_engines: share of device time spent waiting at the barrier in the window, as the engines tell.
+        idle_gateway: the same as the gateway works it out; nan where it does not tell.
+        oldest_wait_s: the longest wait of a request in the gateway's pool that was seen.
+        step_ms: mean step of the window.
+        late_share: share of steps the engines were late for: the machine was too slow.
+        cpu: share of a core of engines, gateway and client; nan where it is not told.
+    """
+
+    name: str
+    outcome: Outcome
+    summary: dict[str, Any]
+    window_s: float
+    tokens_per_s: float
+    idle_engines: float
+    idle_gateway: float
+    oldest_wait_s: float
+    step_ms: float
+    late_share: float
+    cpu: dict[str, float]
+
+
+def run_demo(
+    settings: DemoSettings, trace: Trace, watch: Callable[[str, Progress], None] | None = None
+) -> Iterator[Shown]:
+    """One policy after the other, on the same requests at the same times.
+
+    Args:
+        settings: checked settings.
+        trace: the requests.
+        watch: told now and then how far a run is.
+
+    Raises:
+        EngineError: engines or gateway do not start.
+    """
+    engine, gateway, admin = free_ports(3)
+    words = ["emulate", "--host", _HOST, "--port", str(engine), "--ranks", str(settings.ranks)]
+    words += ["--slots", str(settings.slots), "--overhead-s", str(settings.overhead_s)]
+    words += ["--per-token-s", str(settings.per_token_s), "--prefill-per-token-s", "0", "--token-budget", "0"]
+    with beside(words, engine, "/health", _ENGINES_S) as engines, tempfile.TemporaryDirectory() as folder:
+        for text in settings.policies:
+            policy, gather_ms = contender(text)
+            config = Path(folder) / "gateway.yaml"
+            config.write_text(json.dumps(gateway_config(settings, policy, gather_ms, engine, gateway, admin)))
+            with beside(["serve", "--config", str(config)], gateway, "/readyz", _GATEWAY_S) as router:
+                pages = Watch(
+                    Target(_HOST, engine, False, ""),
+                    Target(_HOST, admin, False, ""),
+                    {"engines": engines, "gateway": router},
+                )
+                asked = LoadSettings(
+                    source=settings.source,
+                    url=f"http://{_HOST}:{gateway}",
+                    model="emulated",
+                    seed=settings.seed,
+                )
+                with _watched(pages):
+                    outcome = drive(trace, asked, None if watch is None else partial(watch, text))
+            yield shown(settings, text, outcome, summary(outcome, asked), pages.samples)
+
+
+def gateway_config(
+    settings: DemoSettings, policy: str, gather_ms: float | None, engine: int, gateway: int, admin: int
+) -> dict[str, Any]:
+    """The gateway's config for one policy, as its YAML file has it."""
+    found: dict[str, Any] = {
+        "version": 1,
+        "listen": {"host": _HOST, "port": gateway},
+        "admin": {"host": _HOST, "port": admin},
+        "policy": policy,
+        "slots": settings.slots,
+        "workers": [{"url": f"http://{_HOST}:{engine}", "ranks": settings.ranks, "name": "rank"}],
+        "dispatch": {"ttl_s": 600.0},
+    }
+    if gather_ms is not None:
+        found["dispatch"]["gather_ms"] = gather_ms
+    return found
+
+
+def replayed(source: Trace, settings: DemoSettings) -> Trace:
+    """The requests, their times scaled to the load."""
+    from evenstep.workload.replicate import scaled_to_load
+
+    return scaled_to_load(
+        source.head(settings.requests),
+        settings.load,
+        workers=settings.ranks,
+        slots=settings.slots,
+        overhead_s=settings.overhead_s,
+        per_token_s=settings.per_token_s,
+        seed=settings.seed,
+    )
+
+
+def shown(
+    settings: DemoSettings, name: str, outcome: Outcome, found: dict[str, Any], samples: list[Sample]
+) -> Shown:
+    """The figures of one policy."""
+    first, last = window(samples, FULL * settings.ranks * settings.slots)
+    ranks, seconds = settings.ranks, max(last.at_s - first.at_s, 1e-9)
+    moved = {key: last.engine[key] - first.engine[key] for key in first.engine}
+    stepped_s, steps = moved["stepped_s"], moved["steps"]
+    work_s = ranks * (stepped_s - steps * settings.overhead_s)
+    told = last.gateway.get("idle_device_s", math.nan) - first.gateway.get("idle_device_s", math.nan)
+    cpu = {name: (used_s - first.cpu_s[name]) / seconds for name, used_s in last.cpu_s.items()}
+    return Shown(
+        name=name,
+        outcome=outcome,
+        summary=found,
+        window_s=last.at_s - first.at_s,
+        tokens_per_s=moved["tokens"] / seconds,
+        idle_engines=(work_s - moved["busy_s"]) / (ranks * stepped_s) if stepped_s > 0 else math.nan,
+        idle_gateway=told / (ranks * seconds),
+        oldest_wait_s=max((one.gateway.get("oldest_s", math.nan) for one in samples), default=math.nan),
+        step_ms=1e3 * stepped_s / steps if steps else math.nan,
+        late_share=moved["late"] / steps if steps else 0.0,
+        cpu={**cpu, "client": found["client_cpu_share"]},
+    )
+
+
+def window(samples: list[Sample], full: float) -> tuple[Sample, Sample]:
+    """The first and the last sample with full slots; where they are hardly ever full, with anything running.
+
+    Raises:
+        InputError: nothing was seen running.
+    """
+    for least in (full, 1.0):
+        found = [one for one in samples if one.engine["running"] >= least]
+        if len(found) > 1:
+            return found[0], found[-1]
+    hint = "Ask for more requests: --requests."
+    raise InputError("evenstep demo", "run", "too short to be seen", "a second with requests running", hint)
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def _watched(pages: Watch) -> Generator[None]:
+    pages.begin()
+    try:
+        yield
+    finally:
+        pages.end()

@@ -1,0 +1,121 @@
+"""The demonstration as a table on a terminal and as one HTML file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from evenstep.load import page as load_page
+from evenstep.load.demo import DemoSettings, Shown, contender, cores
+from evenstep.report.numbers import MISSING, percent, short
+from evenstep.report.svg import series_class
+
+#: Heading, unit, width.
+COLUMNS = (
+    ("tokens/s", "full slots", 10), ("vs first", "%", 8), ("TPOT p95", "ms", 8), ("idle", "engines, %", 10),
+    ("idle", "gateway, %", 10), ("step", "ms", 6), ("oldest wait", "s", 11), ("failed", "requests", 8),
+)  # fmt: skip
+
+
+def cells(row: Shown, first: Shown) -> list[str]:
+    """One policy's figures, as `COLUMNS` has them."""
+    change = 100 * (row.tokens_per_s / first.tokens_per_s - 1) if first.tokens_per_s > 0 else math.nan
+    return [
+        f"{row.tokens_per_s:,.0f}",
+        "first" if row is first else MISSING if math.isnan(change) else f"{change:+.1f}",
+        short(row.summary["p95_tpot_ms"]),
+        _share(row.idle_engines),
+        _share(row.idle_gateway),
+        short(row.step_ms),
+        short(row.oldest_wait_s),
+        str(row.summary["failed"]),
+    ]
+
+
+def head() -> list[str]:
+    """Headings of the table."""
+    return [
+        f"{'policy':<12}" + "".join(f"  {name:>{width}}" for name, _, width in COLUMNS),
+        f"{'':<12}" + "".join(f"  {unit:>{width}}" for _, unit, width in COLUMNS),
+    ]
+
+
+def line(row: Shown, first: Shown) -> str:
+    """One line of the table."""
+    shown = zip(cells(row, first), COLUMNS, strict=True)
+    return f"{row.name:<12}" + "".join(f"  {text:>{width}}" for text, (_, _, width) in shown)
+
+
+def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
+    """What the figures are, and whether the machine kept up."""
+    said = [
+        f"{settings.ranks} emulated ranks of {settings.slots} slots in one barrier group, no prefill on them; "
+        f"C = {settings.overhead_s:g} s, t_l = {settings.per_token_s:g} s a token.",
+        f"{settings.requests:,} requests of {settings.source}, at {settings.load:g} times what even loads could take.",
+        "Idle: share of device time spent waiting at the barrier while all slots are full, as the engines know it and as "
+        "the gateway works it out.",
+    ]
+    for row in rows:
+        gather = contender(row.name)[1]
+        if gather is not None:
+            said.append(
+                f"{row.name}: the gateway gathers freed slots for {gather:g} ms, not for as long as usual."
+            )
+    return said + strained(rows)
+
+
+def strained(rows: Sequence[Shown]) -> list[str]:
+    """What CPU was used; and that the machine was too slow, where it was."""
+    used = [
+        f"{name} {100 * max(values):.0f} %"
+        for name in ("engines", "gateway", "client")
+        if (values := [row.cpu[name] for row in rows if not math.isnan(row.cpu.get(name, math.nan))])
+    ]
+    said = [f"CPU of a core at most: {', '.join(used)}; {cores()} cores."]
+    late = max(row.late_share for row in rows)
+    if late > 0.01:
+        said.append(
+            f"The machine was too slow: {100 * late:.0f} % of steps began late. The figures hold its delays; "
+            "take fewer --slots, or longer steps."
+        )
+    return said
+
+
+def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, Any], command: str) -> str:
+    """The whole page."""
+    first = rows[0]
+    heads = "".join(f"<th>{name}<small>{unit}</small></th>" for name, unit, _ in COLUMNS)
+    body: list[str] = []
+    for number, row in enumerate(rows):
+        named = f'<span class="swatch {series_class(number)}"></span>{escape(row.name)}'
+        values = "".join(f"<td>{text}</td>" for text in cells(row, first))
+        body.append(f'<tr><td class="policy">{named}</td>{values}</tr>')
+    table = f"<table><thead><tr><th>policy</th>{heads}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    lead = [
+        _lead(rows),
+        f'<div class="scroll">{table}</div>',
+        *(f'<p class="hint">{escape(text)}</p>' for text in foot(settings, rows)),
+    ]
+    runs = {row.name: load_page.Shown(row.outcome, row.summary) for row in rows}
+    title = f"Live: {settings.ranks} emulated ranks behind the gateway"
+    return load_page.page(title, runs, lead, versions, command)
+
+
+def _lead(rows: Sequence[Shown]) -> str:
+    first, best = rows[0], max(rows, key=lambda row: row.tokens_per_s)
+    if best is first or first.tokens_per_s <= 0:
+        return (
+            f"<p class='lead'>No policy here made more tokens a second than <b>{escape(first.name)}</b>.</p>"
+        )
+    gain = 100 * (best.tokens_per_s / first.tokens_per_s - 1)
+    return (
+        f"<p class='lead'><b>{escape(best.name)}</b> made {gain:.1f} % more tokens a second than {escape(first.name)} on the"
+        f" same engines: they waited {_share(best.idle_engines)} % of their time at the barrier, not"
+        f" {_share(first.idle_engines)} %.</p>"
+    )
+
+
+def _share(value: float) -> str:
+    return MISSING if math.isnan(value) else percent(value, 1)

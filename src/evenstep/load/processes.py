@@ -1,0 +1,108 @@
+"""Other commands of evenstep beside this one: started, waited for until they answer, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import IO
+
+from evenstep.errors import EngineError, InputError
+from evenstep.load.models import get
+from evenstep.load.settings import Target
+
+_STARTS = "import sys; from evenstep.cli.main import main; sys.exit(main())"
+_PAUSE_S, _END_S = 0.05, 10.0
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens at now."""
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in opened:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in opened]
+
+
+@contextlib.contextmanager
+def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generator[int]:
+    """An ``evenstep`` command that runs while the block does.
+
+    Args:
+        words: of the command line.
+        port: it listens at, on this machine.
+        path: that answers 200 as soon as it is ready.
+        wait_s: longest wait for that.
+
+    Yields:
+        Its process id.
+
+    Raises:
+        EngineError: it ended by itself, or was not ready in time; with what it said last.
+    """
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _STARTS, *words], stdout=said, stderr=subprocess.STDOUT
+        )
+        try:
+            _until_ready(process, Target("127.0.0.1", port, False, ""), path, wait_s, words, said)
+            yield process.pid
+        finally:
+            process.terminate()
+            try:
+                process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds a process has used; nan where the system does not tell (it does on Linux)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return math.nan
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pid: int) -> float:
+    """Megabytes a process has in memory; nan where the system does not tell (it does on Linux)."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return math.nan
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _until_ready(
+    process: subprocess.Popen[bytes],
+    target: Target,
+    path: str,
+    wait_s: float,
+    words: Sequence[str],
+    said: IO[bytes],
+) -> None:
+    end_s = time.monotonic() + wait_s
+    while True:
+        code = process.poll()
+        if code is not None or time.monotonic() > end_s:
+            what = f"ended with {code}" if code is not None else f"was not ready within {wait_s:g} s"
+            raise EngineError(f"evenstep {words[0]} {what}: {_last(said)}")
+        with contextlib.suppress(InputError):
+            if get(target, path)[0] == 200:
+                return
+        time.sleep(_PAUSE_S)
+
+
+def _last(said: IO[bytes]) -> str:
+    """The last line it said."""
+    said.seek(0)
+    lines = said.read().decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else "nothing was said"

@@ -1,0 +1,112 @@
+"""What engines and a gateway tell of themselves while a run goes on: metrics pages read again and again by a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass, field
+
+from evenstep.engines.prometheus import lines, wanted
+from evenstep.errors import EvenstepError
+from evenstep.load.models import get
+from evenstep.load.processes import cpu_s
+from evenstep.load.settings import Target
+
+#: What an emulator tells of each rank, and what a gateway tells of itself.
+_ENGINE = {
+    "running": "vllm:num_requests_running", "steps": "evenstep:steps_total", "stepped_s": "evenstep:step_seconds_total",
+    "busy_s": "evenstep:busy_seconds_total", "late": "evenstep:late_steps_total", "tokens": "vllm:generation_tokens_total",
+}  # fmt: skip
+_GATEWAY = {
+    "oldest_s": "evenstep_pool_oldest_seconds", "depth": "evenstep_pool_depth",
+    "idle_device_s": "evenstep_barrier_idle_device_seconds_total",
+}  # fmt: skip
+#: A page of which ranks share what they tell: their sum says it as often as there are ranks.
+_SHARED = ("steps", "stepped_s", "late")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Both pages at one time; sums over ranks, but for what a barrier group has in common.
+
+    Args:
+        at_s: of `time.monotonic`.
+        engine: by the keys of an emulator's figures.
+        gateway: by those of a gateway's; what it does not tell, or all while it does not answer, is missing.
+        cpu_s: CPU seconds of each process watched, by its name.
+    """
+
+    at_s: float
+    engine: dict[str, float]
+    gateway: dict[str, float]
+    cpu_s: dict[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(slots=True, eq=False)
+class Watch:
+    """Reads pages from `begin` to `end`.
+
+    Args:
+        engine: an emulator with one barrier group.
+        gateway: a gateway's page; None = there is none.
+        processes: process ids by name, whose CPU time is looked at.
+        path: of the gateway's page.
+        every_s: seconds between readings.
+    """
+
+    engine: Target
+    gateway: Target | None
+    processes: dict[str, int] = field(default_factory=dict[str, int])
+    path: str = "/metrics"
+    every_s: float = 0.25
+    samples: list[Sample] = field(default_factory=list[Sample])
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Read now, and again and again."""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Read no more."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def read(self) -> Sample:
+        """Both pages now.
+
+        Raises:
+            EvenstepError: a page cannot be read.
+        """
+        engine = _figures(self.engine, "/metrics", _ENGINE)
+        for key in _SHARED:
+            engine[key] /= engine["ranks"]
+        at_s = time.monotonic()
+        gateway: dict[str, float] = {}
+        if self.gateway is not None:
+            with contextlib.suppress(EvenstepError):  # engines are known all the same
+                gateway = _figures(self.gateway, self.path, _GATEWAY)
+        return Sample(at_s, engine, gateway, {name: cpu_s(pid) for name, pid in self.processes.items()})
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            with contextlib.suppress(EvenstepError):  # a page that is late is read the next time
+                self.samples.append(self.read())
+            self._over.wait(self.every_s)
+
+
+def _figures(target: Target, path: str, names: dict[str, str]) -> dict[str, float]:
+    """Sums by key, and the number of lines of the first one as ``ranks``."""
+    _, page = get(target, path)
+    found: dict[str, float] = {}
+    ranks = 0
+    keys = {name: key for key, name in names.items()}
+    first = next(iter(names.values()))
+    for line in lines(page, wanted(names.values())):
+        key = keys[line.name]
+        found[key] = found.get(key, 0.0) + line.value
+        ranks += line.name == first
+    return {**found, "ranks": float(ranks)}

@@ -1,0 +1,121 @@
+"""The demonstration: its figures by hand, and the whole of it once."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from tests.load.outcomes import four
+
+from evenstep.config import Layer, settle
+from evenstep.errors import InputError, PolicyError
+from evenstep.load.demo import DemoSettings, checked, contender, gateway_config, replayed, shown, window
+from evenstep.load.settings import LoadSettings
+from evenstep.load.summary import summary
+from evenstep.load.watching import Sample
+from evenstep.workload.reading import read_trace
+
+SETTINGS = DemoSettings(ranks=2, slots=4, overhead_s=0.01)
+
+
+def sample(at_s, running, steps, stepped_s, busy_s, tokens=0.0, late=0.0, **gateway):
+    engine = {
+        "running": running,
+        "steps": steps,
+        "stepped_s": stepped_s,
+        "busy_s": busy_s,
+        "tokens": tokens,
+        "late": late,
+    }
+    return Sample(at_s, {**engine, "ranks": 2.0}, gateway, {"engines": at_s / 10, "gateway": at_s / 5})
+
+
+def row(samples, name="jsq"):
+    outcome = four()
+    return shown(SETTINGS, name, outcome, summary(outcome, LoadSettings()), samples)
+
+
+RUN = [
+    sample(0.0, 0, 0, 0.0, 0.0, oldest_s=0.0, idle_device_s=0.0),
+    sample(1.0, 8, 10, 0.5, 0.5, 100, oldest_s=1.0, idle_device_s=0.2),
+    sample(2.0, 7, 20, 1.5, 1.6, 300, oldest_s=5.0, idle_device_s=0.5),
+    sample(3.0, 8, 30, 2.5, 2.9, 500, 5, oldest_s=2.0, idle_device_s=0.6),
+    sample(4.0, 1, 40, 2.9, 3.0, 510, oldest_s=0.0, idle_device_s=0.9),
+]
+
+
+def test_figures_are_of_the_time_with_full_slots():
+    found = row(RUN)
+    assert found.window_s == 2.0
+    assert found.tokens_per_s == 200.0
+    assert found.step_ms == pytest.approx(100.0)
+    assert found.late_share == pytest.approx(0.25)
+    assert found.cpu == {
+        "engines": pytest.approx(0.1),
+        "gateway": pytest.approx(0.2),
+        "client": pytest.approx(0.1),
+    }
+
+
+def test_idle_time_is_what_ranks_wait_for_the_heaviest_and_the_fixed_part_is_work():
+    """2 s of 20 steps: 2 x (2 - 20 x 0.01) s could have been worked beyond the fixed part, 2.4 s were."""
+    found = row(RUN)
+    assert found.idle_engines == pytest.approx((2 * (2.0 - 0.2) - 2.4) / 4.0)
+    assert found.idle_gateway == pytest.approx(0.4 / 4.0)
+    assert found.oldest_wait_s == 5.0
+
+
+def test_a_gateway_that_tells_nothing_has_no_figure():
+    found = row([sample(1.0, 8, 10, 0.5, 0.5), sample(2.0, 8, 20, 1.5, 1.6)])
+    assert math.isnan(found.idle_gateway) and math.isnan(found.oldest_wait_s)
+
+
+def test_slots_that_are_never_full_are_looked_at_while_anything_runs():
+    first, last = window(RUN, 99.0)
+    assert (first.at_s, last.at_s) == (1.0, 4.0)
+    with pytest.raises(InputError, match=r"--requests"):
+        window(RUN[:1], 8.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("jsq", ("jsq", None)), ("best@0", ("best", 0.0)), ("br-h:horizon=9@1.5", ("br-h:horizon=9", 1.5))],
+)
+def test_a_contender_is_a_policy_and_maybe_a_time_to_gather(text, found):
+    assert contender(text) == found
+
+
+@pytest.mark.parametrize("text", ["jsk", "jsq@", "jsq@x", "jsq@-1", "jsq:nonsense=1"])
+def test_a_contender_that_cannot_be_meant_is_refused(text):
+    with pytest.raises((InputError, PolicyError)):
+        contender(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"requests": 0}, "--requests"), ({"load": 0.0}, "--load"), ({"ranks": 0}, "--ranks"), ({"policies": ["jsk"]}, "jsk"),
+     ({"overhead_s": 0.0, "per_token_s": 0.0}, "--per-token-s")],
+)  # fmt: skip
+def test_settings_out_of_range_are_named(given, said):
+    with pytest.raises(InputError, match=said):
+        checked(settle(DemoSettings, Layer("command line", given)))
+
+
+def test_the_config_of_the_gateway_is_one_it_takes():
+    from evenstep.config import convert
+    from evenstep.gateway.config import GatewayConfig
+    from evenstep.gateway.config import checked as checked_config
+
+    found = gateway_config(SETTINGS, "best", 0.0, 8100, 8000, 8090)
+    del found["version"]
+    config = checked_config(convert(found, GatewayConfig, "demo"))
+    assert [worker.rank for worker in config.fleet()] == [0, 1]
+    assert {worker.slots for worker in config.fleet()} == {4}
+    assert config.settings().gather_ms == 0.0
+
+
+def test_the_trace_is_brought_to_the_load():
+    trace = read_trace("sample:azure-conv")
+    even, more = (replayed(trace, DemoSettings(load=load, requests=200)) for load in (0.5, 1.0))
+    assert len(even) == 200
+    assert even.arrival_s[-1] == pytest.approx(2 * more.arrival_s[-1])

@@ -1,0 +1,41 @@
+"""The table and the page of the demonstration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.load.test_demo import RUN, SETTINGS, row
+
+from evenstep.load.demo_page import cells, foot, head, line, page
+
+
+def test_a_line_has_a_figure_under_each_heading():
+    first = row(RUN)
+    names, units = head()
+    assert len(names) == len(units) == len(line(first, first))
+    assert cells(first, first)[:2] == ["200", "first"]
+    better = replace(row(RUN, "best"), tokens_per_s=220.0)
+    assert cells(better, first)[1] == "+10.0"
+
+
+def test_a_machine_that_was_too_slow_is_told():
+    one = row(RUN)
+    assert any("too slow" in text for text in foot(SETTINGS, [one]))
+    assert not any("too slow" in text for text in foot(SETTINGS, [replace(one, late_share=0.0)]))
+
+
+def test_gathering_that_is_not_the_usual_is_told():
+    assert any(
+        "best@0: the gateway gathers" in text for text in foot(SETTINGS, [row(RUN), row(RUN, "best@0")])
+    )
+
+
+def test_the_page_leads_with_the_best_and_holds_every_policy():
+    first = row(RUN)
+    text = page(
+        SETTINGS, [first, replace(row(RUN, "best"), tokens_per_s=220.0)], {"evenstep": "0"}, "evenstep demo"
+    )
+    assert "<b>best</b> made 10.0 % more tokens" in text
+    assert text.count("<svg") == 6
+    alone = page(SETTINGS, [first], {}, "evenstep demo")
+    assert "No policy here" in alone

@@ -1,0 +1,53 @@
+"""Pages of engines and gateways read while something runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from tests.emulator import running as emulators
+from tests.load.running import loaded, small
+
+from evenstep.load.settings import target_of
+from evenstep.load.watching import Watch
+
+
+def test_figures_of_ranks_are_added_and_those_of_their_group_are_not():
+    async def go():
+        async with emulators.running(ranks=4, slots=2, speed=100.0) as one:
+            url = emulators.url(one)
+            await loaded(url, small(8, 0.0))
+            found = await asyncio.to_thread(Watch(target_of(url), target_of(url), {"us": os.getpid()}).read)
+            ranks = [one.fleet.rank(n) for n in range(4)]
+            return found, one.fleet.timed[0].group, sum(rank.counts.busy_s for rank in ranks)
+
+    found, group, busy_s = asyncio.run(go())
+    assert found.engine["tokens"] == small(8).output_tokens.sum()
+    assert found.engine["steps"] == group.steps
+    assert abs(found.engine["stepped_s"] - group.stepped_s) < 1e-9
+    assert abs(found.engine["busy_s"] - busy_s) < 1e-9
+    assert found.cpu_s["us"] > 0 and "oldest_s" not in found.gateway
+
+
+def test_pages_are_read_again_and_again_until_it_ends():
+    async def go():
+        async with emulators.running() as one:
+            watch = Watch(target_of(emulators.url(one)), None, every_s=0.01)
+            watch.begin()
+            while len(watch.samples) < 3:
+                await asyncio.sleep(0.005)
+            await asyncio.to_thread(watch.end)
+            seen = len(watch.samples)
+            await asyncio.sleep(0.03)
+            return watch.samples, seen
+
+    samples, seen = asyncio.run(go())
+    assert len(samples) == seen
+    assert samples[0].at_s < samples[1].at_s and samples[0].gateway == {} == samples[0].cpu_s
+
+
+def test_a_page_that_cannot_be_read_leaves_no_sample():
+    watch = Watch(target_of("http://127.0.0.1:1"), None, every_s=0.001)
+    watch.begin()
+    watch.end()
+    assert watch.samples == []
