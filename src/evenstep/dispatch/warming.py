@@ -1,0 +1,66 @@
+"""Compiled parts loaded before the first request comes: the first call of each takes up to seconds."""
+
+from __future__ import annotations
+
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.commands import SendDecode
+from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.settings import Settings, WorkerSpec
+
+_REQUESTS = 300  # enough for the predictors' first buckets, and more than a window shows
+_TOKENS = 3
+
+
+def warm(policy: str, predictor: str = "", settings: Settings | None = None) -> None:
+    """Run a small fleet through all that a dispatcher with these rules does, on made-up requests.
+
+    Args:
+        policy, predictor: ``NAME[:key=value,...]``, as for a `Dispatcher`.
+        settings: of the dispatcher; only what decides is used.
+
+    Raises:
+        InputError: an unknown policy, predictor or option.
+    """
+    found = Settings(ttl_s=1e9, pool_window=64, round_slots=16, seed=(settings or Settings()).seed)
+    fleet = _Fleet(Dispatcher(policy, predictor=predictor, settings=found, stopwatch=lambda: 0.0))
+    for name, group in (("a", "one"), ("b", "one"), ("c", "")):
+        spec = WorkerSpec(name=name, group=group, slots=40, kv_tokens=10**7)
+        fleet.tell(ev.WorkerAdded(now_s=0.0, spec=spec))
+        fleet.tell(ev.Sampled(now_s=0.0, worker=name, running=0, waiting=0, kv_used=0.0))
+    for request in range(_REQUESTS):
+        fleet.tell(
+            ev.Arrived(
+                now_s=0.0, request=request, prompt_tokens=1 + request, key=request % 3, request_class=request % 2,
+                blocks=(1, 2 + request % 5),
+            )
+        )  # fmt: skip
+    for step in range(1, 20 * _REQUESTS):
+        if not fleet.dispatcher.rows.by_request:
+            return
+        fleet.step(0.01 * step)
+
+
+class _Fleet:
+    """Engines that answer every request with a few tokens."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self.dispatcher = dispatcher
+        self.running: dict[int, tuple[SendDecode, int]] = {}  # request -> command, tokens so far
+
+    def tell(self, event: ev.Event) -> None:
+        for command in self.dispatcher.handle(event):
+            if isinstance(command, SendDecode):
+                self.running[command.request] = command, 0
+
+    def step(self, now_s: float) -> None:
+        """A chunk of everybody, ends, rounds."""
+        self.dispatcher.now_s = now_s
+        for request, (command, tokens) in list(self.running.items()):
+            self.dispatcher.produced(command.row, 1)
+            self.running[request] = command, tokens + 1
+            if tokens + 1 == 1 + request % _TOKENS:
+                del self.running[request]
+                self.tell(ev.Finished(now_s=now_s, request=request, leg=command.leg))
+        self.tell(ev.Tick(now_s=now_s))
+        while self.dispatcher.due:
+            self.tell(ev.Tick(now_s=now_s))

@@ -1,0 +1,28 @@
+"""Before the first request everything compiled is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenstep import compiled
+from evenstep.dispatch import ahead_kernel, deciding_kernel, prefixes_kernel
+from evenstep.dispatch.warming import warm
+from evenstep.errors import InputError
+
+
+@pytest.mark.skipif(compiled.numba is None, reason="nothing is compiled")
+def test_every_compiled_part_of_a_round_was_called_once():
+    warm("best")
+    warm("br-h:horizon=4", predictor="survival")
+    asleep = {
+        name
+        for module in (ahead_kernel, deciding_kernel, prefixes_kernel)
+        for name, kernel in vars(module).items()
+        if hasattr(kernel, "signatures") and not kernel.signatures
+    }
+    assert asleep == {"age_of", "enter", "project"}  # parts of others
+
+
+def test_rules_that_are_none_are_refused():
+    with pytest.raises(InputError, match="nosuch"):
+        warm("nosuch")
