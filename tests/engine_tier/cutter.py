@@ -7,6 +7,7 @@ import re
 import threading
 from dataclasses import dataclass, field
 
+_END = b"0\r\n\r\n"  # of a body in chunks
 _IDS = re.compile(rb'[^_]token_ids":\[([\d,\s]+)\]')
 
 
@@ -37,12 +38,14 @@ class Cutter:
         target: port of the engine.
         trap: shared by the relays.
         answers: answers with token ids it has passed, or begun to.
+        running: token ids so far of each answer that has not ended.
     """
 
     target: int
     trap: Trap
     port: int = 0
     answers: int = 0
+    running: dict[asyncio.StreamWriter, int] = field(default_factory=dict)
     _server: asyncio.Server | None = None
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -76,6 +79,9 @@ class Cutter:
             new = sum(found.count(b",") + 1 for found in _IDS.findall(data))
             self.answers += ids == 0 and new > 0
             ids += new
+            self.running[writer] = ids
+            if data.endswith(_END):
+                del self.running[writer]
             writer.write(data)
             if self.trap.springs(ids):
                 await writer.drain()

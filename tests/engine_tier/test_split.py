@@ -105,8 +105,18 @@ def both_take_part(relays: Relays, gateway) -> None:
 def test_a_killed_decoder_costs_no_request_wherever_its_streams_are(split, relays, gateway, truth):
     """Twenty-four streams, begun so that each decoder has some at every tenth token, when one of them is killed."""
     both_take_part(relays, gateway)
-    victim = split.workers[1]
-    answers = asyncio.run(_begun_in_turn(gateway.url, victim.kill))
+    victim, relay = split.workers[1], relays.all[1]
+    running: list[int] = []
+
+    def kill() -> None:
+        running.extend(relay.running.values())
+        victim.kill()
+
+    answers = asyncio.run(_begun_in_turn(gateway.url, kill))
+    tens = {ids // 10 for ids in running}
+    assert len(running) >= 10 and tens >= {0, 1, 2, 3, 4, 5}, (
+        f"the dead decoder had streams at {sorted(running)}"
+    )
     for (kind, text), answer in answers:
         assert answer.ids == truth[kind, text], f"{kind}, {len(text)} characters"
         assert answer.is_done and not answer.error
