@@ -8,6 +8,7 @@ closes its side has left. An answer is written as it comes: no task, no queue of
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -20,6 +21,7 @@ from evenstep.gateway.deadline import NEVER, Deadline
 from evenstep.gateway.framing import Chunked, framed
 from evenstep.gateway.head import CHUNKED, HeadError, RequestHead, end_of_head, read_request_head
 
+_log = logging.getLogger("evenstep.gateway")
 JSON = b"application/json"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PIPELINED = 64 * 1024  # bytes of later requests that may wait behind one that is served
@@ -224,7 +226,14 @@ class Client(asyncio.Protocol):
     def _serve(self, body: bytes) -> None:
         self._state = _BUSY
         self._deadline.at = NEVER
-        self._service.serve(Received(self._head, body, self._name), self)
+        try:
+            self._service.serve(Received(self._head, body, self._name), self)
+        except Exception:  # a bug of ours costs this request, and says so
+            _log.exception("a request could not be served", extra={"request": self._name})
+            if self.job is not None:
+                self.job.client_gone()
+            if self._state == _BUSY:
+                self.refuse(Refusal(500, "server_error", "The gateway failed.", "internal_error"), close=True)
 
     def _late(self) -> None:
         unsent = self.transport.get_write_buffer_size()

@@ -246,7 +246,7 @@ class Exchange:
         self._leg, self._stalled = None, kind == "stall"
         self.model.lost(leg.attached.name, kind, why, self.name)
         before = self._before
-        if isinstance(leg, Stream) and before is not None and before.produced and kind != "client":
+        if self.has_started and before is not None and before.produced and kind != "client":
             found = continuation(self.request, self._body, before, leg.attached.dialect)
             if found.spent:
                 self._close_stream(before)

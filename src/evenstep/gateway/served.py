@@ -145,12 +145,14 @@ class ServedModel:
         return self.dispatcher.deciding.door.reads_cached
 
     def estimate(self, exchange: Exchange) -> int:
-        """Tokens of a prompt before an engine has told."""
+        """Tokens of a prompt before an engine has told; a guess never says that no engine can hold it."""
         request = exchange.request
         if request.prompt_tokens >= 0:
             return max(1, request.prompt_tokens)
         exchange.size = self._tokenizer.count(request) if self._tokenizer else len(request.prompt)
-        return self.sizes.estimate(request.model, exchange.size)
+        estimate = self.sizes.estimate(request.model, exchange.size)
+        largest = max((worker.capacity for worker in self.dispatcher.mirror.workers), default=estimate)
+        return max(1, int(min(estimate, largest)))
 
     def learn_prompt(self, exchange: Exchange, tokens: int) -> None:
         """An engine told how long a prompt is."""
