@@ -43,7 +43,7 @@ class FakeGateway:
         self.asked.append("snapshot")
         return {
             "models": {"m": self.dispatcher.snapshot()},
-            "gateway": {"connections": 2, "requests_total": {"401": 3}},
+            "gateway": {"connections": 2, "answers_total": {"401": 3}, "not_ready": self.why},
         }
 
     def workers(self) -> list[Worker]:
@@ -73,6 +73,9 @@ class FakeGateway:
             raise InputError("config", "policy", config.policy, "a policy that this fake takes")
         self.now = config
         self.asked.append(("reload", config.policy))
+
+    def listen_to(self, sinks: tuple[Any, ...]) -> None:
+        self.sinks = sinks
 
     def drain(self) -> None:
         self.why = "draining"

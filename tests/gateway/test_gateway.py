@@ -102,6 +102,6 @@ def test_the_snapshot_counts_answers_and_connections():
             await raw(server, request({}, headers=CLOSE))
             found = server.gateway.snapshot()["gateway"]
             assert found["answers_total"] == {"200": 1, "400": 1}
-            assert found["requests"] == found["passing"] == 0
+            assert found["generations"] == found["passing"] == 0
 
     asyncio.run(story())

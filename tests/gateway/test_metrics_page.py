@@ -100,15 +100,16 @@ def test_histograms_are_cumulative_and_end_with_their_count():
 def test_numbers_of_the_data_path_stand_beside_those_of_the_models():
     found = page(
         {
-            "connections": 7, "requests_total": {"401": 2}, "worker_counting_estimated": {"w": True}, "uptime_seconds": None,
+            "connections": 7, "answers_total": {"401": 2}, "not_ready": "warming", "worker_counting_estimated": {"w": True}, "passing": None,
             "class_requests_total": [{"class": "fast", "met": "true", "value": 4}],
         }
     )  # fmt: skip
     assert values(found["evenstep_connections"]) == [7]
-    assert {s.labels["code"]: s.value for s in found["evenstep_requests"].samples} == {"200": 1, "401": 2}
+    assert {s.labels["code"]: s.value for s in found["evenstep_answers"].samples} == {"401": 2}
+    assert "evenstep_not_ready" not in found
     assert values(found["evenstep_worker_counting_estimated"], worker="w") == [1]
     assert values(found["evenstep_class_requests"], **{"class": "fast", "met": "true"}) == [4]
-    assert math.isnan(values(found["evenstep_uptime_seconds"])[0])
+    assert math.isnan(values(found["evenstep_passing"])[0])
 
 
 def test_every_metric_says_what_it_is_and_no_number_is_left_out():

@@ -14,7 +14,8 @@ class Serve:
     description = (
         "Takes OpenAI requests, holds them while no engine has a slot, and sends each where the policy says: it knows at\n"
         "every moment what each engine runs. Engines stay as they are. What breaks before its first token is tried\n"
-        "elsewhere; what breaks later goes on elsewhere where that is exact. SIGTERM lets what runs end."
+        "elsewhere; what breaks later goes on elsewhere where that is exact. SIGTERM lets what runs end, SIGHUP reads the\n"
+        "settings anew. A second port has metrics and the admin API."
     )
     examples = (
         "evenstep serve --port 8000 --worker http://127.0.0.1:8100 --worker http://127.0.0.1:8101",
@@ -29,7 +30,7 @@ class Serve:
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.gateway.server import serve
 
-        serve(sources_of(args).settled().value, lambda line: print(line, flush=True))
+        serve(sources_of(args), lambda line: print(line, flush=True))
         return 0
 
 

@@ -26,12 +26,12 @@ class Page:
         """Show a metric's HELP and TYPE here, though it may have no sample yet."""
         self._family(kind, name)
 
-    def add(self, kind: Kind, name: str, value: float, **labels: str) -> None:
+    def add(self, kind: Kind, name: str, value: float, /, **labels: str) -> None:
         """One sample."""
         self._family(kind, name).append(_sample(name, labels, value))
 
     def histogram(
-        self, name: str, buckets: Mapping[str, int], total: float, count: int, **labels: str
+        self, name: str, buckets: Mapping[str, int], total: float, count: int, /, **labels: str
     ) -> None:
         """One histogram.
 

@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import hmac
 import json
+import logging
 import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from evenstep.gateway.snapshots import Snapshots
 
 T = TypeVar("T")
+_log = logging.getLogger("evenstep.gateway.admin")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _LARGEST_BODY = 1 << 20
 _ASK_S = 5.0
@@ -207,6 +209,9 @@ async def _told(request: web.Request, handler: Handler) -> web.StreamResponse:
         answer = _error(error.status, error.reason)
         answer.headers.update(headers)
         return answer
+    except Exception:
+        _log.exception("the admin API failed; this is a bug of evenstep")
+        return _error(500, "This is a bug of evenstep; its log says more.")
 
 
 def _error(status: int, message: str, field: str = "", value: object = "") -> web.Response:

@@ -81,7 +81,7 @@ class Gateway:
                 "connections": len(front.clients),
                 "answers_total": {str(code): count for code, count in sorted(front.codes.items())},
                 "passing": len(front.passing),
-                "requests": sum(pool.requests for pool in self.pools.all),
+                "generations": sum(pool.requests for pool in self.pools.all),
                 "is_draining": front.is_draining,
                 "not_ready": front.not_ready(),
             },

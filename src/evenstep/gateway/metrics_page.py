@@ -60,6 +60,11 @@ HELP = {
     "evenstep_ttft_seconds": "Time from arrival to the first token.",
     "evenstep_tpot_seconds": "Time per further token.",
     "evenstep_prediction_error_tokens": "Predicted minus true output length, without sign.",
+    "evenstep_connections": "Open connections of clients.",
+    "evenstep_answers_total": "Answers of every kind that began, by status.",
+    "evenstep_passing": "Requests under way that are no generations.",
+    "evenstep_generations": "Generations that have not ended.",
+    "evenstep_is_draining": "1 when nothing new is accepted any more.",
     "evenstep_class_requests_total": "Requests of a class that ended, by whether they kept to its targets.",
     "evenstep_class_weight": "Weight of a class.",
     "evenstep_scrapes_total": "Readings of workers' metrics, by result.",
@@ -171,13 +176,13 @@ def _gateway(page: Page, found: Mapping[str, Any]) -> None:
                 labels = {key: text for key, text in one.items() if key != "value"}
                 page.add(_kind(name), f"evenstep_{name}", one["value"], **labels)
         elif isinstance(value, Mapping):
-            _by(page, _kind(name), f"evenstep_{name}", _LABELS.get(name, "kind"), value, {})
-        else:
+            _by(page, _kind(name), f"evenstep_{name}", _LABELS[name], value, {})
+        elif not isinstance(value, str):
             page.add(_kind(name), f"evenstep_{name}", _known(value))
 
 
 _LABELS = {
-    "requests_total": "code", "worker_counting_estimated": "worker", "class_weight": "class", "scrapes_total": "result",
+    "answers_total": "code", "worker_counting_estimated": "worker", "class_weight": "class", "scrapes_total": "result",
     "reloads_total": "result",
 }  # fmt: skip
 

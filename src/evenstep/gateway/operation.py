@@ -20,7 +20,8 @@ from evenstep.gateway.classes import Attainment
 from evenstep.gateway.config import GatewayConfig
 from evenstep.gateway.control import Control, Doorway
 from evenstep.gateway.discovery import discover, sources
-from evenstep.gateway.logs import Logs, fields
+from evenstep.gateway.ended import Sink
+from evenstep.gateway.logs import Logs, access, fields
 from evenstep.gateway.membership import Membership
 from evenstep.gateway.reloading import Reloader
 from evenstep.gateway.scraping import Scraper, preflight
@@ -91,6 +92,18 @@ class Operation:
             self._thread.join()
             raise error
 
+    def introduction(self) -> list[str]:
+        """What listens where, in lines; once started."""
+        admin = self._settled.value.admin
+        if not self.port:
+            return []
+        scheme, host = (
+            "https" if admin.tls else "http",
+            f"[{admin.host}]" if ":" in admin.host else admin.host,
+        )
+        taken = f"; {admin.port} is taken" if admin.port and self.port != admin.port else ""
+        return [f"{scheme}://{host}:{self.port}/metrics and the admin API (--admin-port{taken})"]
+
     def stop(self) -> None:
         """End; the gateway may be gone already."""
         if self._loop is not None and self._end is not None and self._thread is not None:
@@ -140,7 +153,7 @@ class Operation:
         scraper = Scraper(self._door, config.engines, session)
         membership = Membership(self._door, config.fleet(), scraper.follow)
         heard: list[Callable[[GatewayConfig], None]] = [
-            lambda new: scraper.reload(new.engines), lambda new: self._attainment.reload(new.classes),
+            lambda new: scraper.reload(new.engines), lambda new: self._attainment.reload(new.classes), self._listen_in,
         ]  # fmt: skip
         if self._logs is not None:
             heard.append(lambda new: self._logs.reload(new.log) if self._logs else None)
@@ -148,6 +161,7 @@ class Operation:
         snapshots = Snapshots(self._door, lambda: self._own(scraper, reloader))
         runner = await self._listen(config, snapshots, membership, reloader)
         self._reloader = reloader
+        self._listen_in(config)
         scraper.follow(config.fleet())
         tasks = [asyncio.create_task(discover(name, one, membership)) for name, one in follow.items()]
         return _Parts(runner, scraper, [asyncio.create_task(self._report(snapshots)), *tasks])
@@ -168,15 +182,31 @@ class Operation:
             self._contexts.append((context, admin.tls, "admin.tls"))
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
-        site = web.TCPSite(runner, admin.host, admin.port, ssl_context=context)
         try:
-            await site.start()
+            await web.TCPSite(runner, admin.host, admin.port, ssl_context=context).start()
         except OSError as error:
+            if self._settled.origin["admin.port"] == "default":
+                return await self._listen_anywhere(runner, context)
             await runner.cleanup()
             hint = f"{error.strerror}. Give another --admin-port, or 0 for any free one."
             raise InputError("admin", "port", f"{admin.host}:{admin.port}", "a free port", hint) from None
         self.port = runner.addresses[0][1]
         return runner
+
+    async def _listen_anywhere(self, runner: web.AppRunner, context: ssl.SSLContext | None) -> web.AppRunner:
+        """The usual port is taken, and nobody asked for it: any free one, as `introduction` says."""
+        from aiohttp import web
+
+        await web.TCPSite(runner, self._settled.value.admin.host, 0, ssl_context=context).start()
+        self.port = runner.addresses[0][1]
+        return runner
+
+    def _listen_in(self, config: GatewayConfig) -> None:
+        """Have the gateway tell what becomes of requests to those who want to know."""
+        sinks: list[Sink] = [self._attainment.ended] if config.classes else []
+        if config.log.access:
+            sinks.append(access)
+        self._door.tell(self._door.control.listen_to, tuple(sinks))
 
     def _own(self, scraper: Scraper, reloader: Reloader) -> dict[str, Any]:
         found = self._attainment

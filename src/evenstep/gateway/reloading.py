@@ -15,8 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from evenstep.config import Settled
-from evenstep.dispatch.door import PolicyDoor
-from evenstep.errors import EvenstepError, InputError
+from evenstep.errors import EvenstepError
 from evenstep.gateway.callers import Callers
 from evenstep.gateway.config import GatewayConfig, checked
 from evenstep.gateway.control import Doorway
@@ -26,6 +25,7 @@ from evenstep.gateway.scraping import adapter_of
 from evenstep.gateway.sections import Tls
 from evenstep.gateway.settling import Sources, value_at
 from evenstep.gateway.tls import load_certificate, server_context
+from evenstep.gateway.warming import warm
 
 _log = logging.getLogger("evenstep.gateway.reloading")
 #: Sections that hold as long as the process.
@@ -135,15 +135,13 @@ class Reloader:
 
 
 def _try(config: GatewayConfig) -> None:
-    """Make of a config what the data path will make of it.
+    """Make of a config what the data path will make of it, kernels compiled, so that it need not stop for it.
 
     Raises:
         InputError: something cannot be made.
     """
     checked(config)
     Callers(config)
-    door = PolicyDoor(config.policy)
-    if not hasattr(door.policy, "route"):
-        raise InputError("config", "policy", config.policy, "a routing policy")
+    warm(config.policy, config.predictor)
     for worker in config.fleet():
         adapter_of(worker)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("evenstep.gateway.scraping")
 _LARGEST_PAGE = 32 << 20
 _OK = 200
+_FIRST_S = 0.1  # before the second reading, doubled until it is as configured: a new worker is known soon
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,11 @@ class Scraper:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read_on(self, place: Place) -> None:
+        wait_s = _FIRST_S
         while True:
             await self._read(place)
-            await asyncio.sleep(self._engines.scrape_s)
+            await asyncio.sleep(min(wait_s, self._engines.scrape_s))
+            wait_s *= 2
 
     async def _read(self, place: Place) -> None:
         workers, control = self._on[place], self._door.control

@@ -7,16 +7,23 @@ import gc
 import logging
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 
 from evenstep import compiled
+from evenstep.config import Settled
 from evenstep.errors import InputError
 from evenstep.gateway.client import Client
 from evenstep.gateway.config import GatewayConfig
 from evenstep.gateway.gateway import Gateway
+from evenstep.gateway.logs import Logs, logging_to
+from evenstep.gateway.operation import Operation
 from evenstep.gateway.salting import salt_of
+from evenstep.gateway.sections import Tls
+from evenstep.gateway.settling import Sources
+from evenstep.gateway.tls import client_context, server_context
 from evenstep.gateway.warming import warm
 
 _log = logging.getLogger("evenstep.gateway")
@@ -30,15 +37,19 @@ class Server:
 
     Args:
         config: checked.
+        is_scraped: whether somebody tells it what the workers' metrics pages say.
 
     Attributes:
         gateway: known once open.
         port: the one it listens at, once open.
+        contexts: what it shows to clients with TLS, its certificate and the section it comes from; once open.
     """
 
-    def __init__(self, config: GatewayConfig) -> None:
+    def __init__(self, config: GatewayConfig, is_scraped: bool = False) -> None:
         self.config = config
         self.port = 0
+        self.contexts: list[tuple[ssl.SSLContext, Tls, str]] = []
+        self._is_scraped = is_scraped
         self._server: asyncio.Server | None = None
         self._warming: asyncio.Task[None] | None = None
 
@@ -51,13 +62,21 @@ class Server:
         config, loop = self.config, asyncio.get_running_loop()
         bound = _bound(config.listen.host, config.listen.port)
         try:
-            self.gateway = Gateway(config, loop, salt_of(config.decisions))
+            tls = config.listen.tls
+            if tls is not None:
+                self.contexts = [(server_context(tls, "listen.tls"), tls, "listen.tls")]
+            self.gateway = Gateway(config, loop, salt_of(config.decisions), client_context(config.engines))
+            self.gateway.pools.is_scraped = self._is_scraped
             self.gateway.check()
         except BaseException:
             bound.close()
             raise
         front = self.gateway.front
-        self._server = await loop.create_server(lambda: Client(front), sock=bound, backlog=_BACKLOG)
+        shown = self.contexts[0][0] if self.contexts else None
+        patience_s = config.limits.head_s if shown else None
+        self._server = await loop.create_server(
+            lambda: Client(front), sock=bound, backlog=_BACKLOG, ssl=shown, ssl_handshake_timeout=patience_s
+        )
         self.port = bound.getsockname()[1]
         self._warming = loop.create_task(self._warm())
 
@@ -88,29 +107,49 @@ class Server:
         self.gateway.start()
 
 
-def serve(config: GatewayConfig, say: Callable[[str], None]) -> None:
-    """Listen until SIGTERM or SIGINT, then let what runs end; a second one ends at once.
+def serve(sources: Sources, say: Callable[[str], None]) -> None:
+    """Listen until SIGTERM or SIGINT, then let what runs end; a second one ends at once. SIGHUP reads the config anew.
 
     Args:
-        config: checked.
+        sources: where the config comes from.
         say: takes the lines that tell what listens where, and what was assumed.
 
     Raises:
-        InputError: see `Server.open`; or a package is missing.
+        InputError: see `Sources.settled`, `Server.open` and `Operation.start`; or a package is missing.
     """
+    settled = sources.settled()
     _need_packages()
     _allow_files()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config, say))
+    with (
+        logging_to(settled.value.log) as logs,
+        asyncio.Runner(loop_factory=_loop_factory()) as runner,
+    ):
+        runner.run(_serve(sources, settled, logs, say))
 
 
-async def _serve(config: GatewayConfig, say: Callable[[str], None]) -> None:
-    server = Server(config)
+async def _serve(
+    sources: Sources, settled: Settled[GatewayConfig], logs: Logs, say: Callable[[str], None]
+) -> None:
+    loop = asyncio.get_running_loop()
+    server = Server(settled.value, is_scraped=True)
     await server.open()
-    for line in introduction(server):
-        say(line)
+    operation = Operation(sources, settled, server.gateway, loop, logs=logs, contexts=server.contexts)
+    try:
+        await loop.run_in_executor(None, operation.start)
+        for line in (*introduction(server), *operation.introduction()):
+            say(line)
+        await _until_told(server, operation, say)
+    finally:
+        await loop.run_in_executor(None, operation.stop)
+        await server.close()
+
+
+async def _until_told(server: Server, operation: Operation, say: Callable[[str], None]) -> None:
+    """Serve until a signal says so, and let what runs end."""
     ending, at_once = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
+    if sys.platform != "win32":
+        loop.add_signal_handler(signal.SIGHUP, operation.reload)
 
     def end() -> None:
         (at_once if ending.is_set() else ending).set()
@@ -124,14 +163,13 @@ async def _serve(config: GatewayConfig, say: Callable[[str], None]) -> None:
     gc.set_threshold(50_000, 20, 50)
     await ending.wait()
     say("draining: nothing new is accepted; once more ends at once")
-    draining = loop.create_task(server.drain(config.limits.drain_s))
+    draining = loop.create_task(server.drain(server.gateway.config().limits.drain_s))
     asked = loop.create_task(at_once.wait())
     await asyncio.wait((draining, asked), return_when=asyncio.FIRST_COMPLETED)
     if not (draining.done() and draining.result()):
         _log.warning("requests were still running when the gateway ended")
     for task in (draining, asked):
         task.cancel()
-    await server.close()
 
 
 def introduction(server: Server) -> list[str]:
@@ -141,7 +179,8 @@ def introduction(server: Server) -> list[str]:
     fleet = config.fleet()
     groups = {worker.group or worker.name for worker in fleet if worker.role == "decode"}
     prefillers = sum(worker.role == "prefill" for worker in fleet)
-    lines = [f"http://{host}:{server.port}  policy {config.policy}, kernels: {compiled.mode()}"]
+    scheme = "https" if config.listen.tls else "http"
+    lines = [f"{scheme}://{host}:{server.port}  policy {config.policy}, kernels: {compiled.mode()}"]
     split = f", {prefillers} of them prefill" if prefillers else ""
     lines.append(f"{len(fleet)} workers{split}, {len(groups)} barrier group{'s' * (len(groups) != 1)}")
     if any(entry.slots is None for entry in config.workers):
@@ -178,9 +217,10 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _need_packages() -> None:
-    if find_spec("httptools") is None:
-        hint = "Install it with: pip install 'evenstep[gateway]'."
-        raise InputError(_WHERE, "httptools", "missing", "the package httptools", hint)
+    for name in ("httptools", "aiohttp"):
+        if find_spec(name) is None:
+            hint = "Install it with: pip install 'evenstep[gateway]'."
+            raise InputError(_WHERE, name, "missing", f"the package {name}", hint)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
