@@ -6,17 +6,25 @@ import asyncio
 import io
 import json
 import socket
+import ssl
 import threading
+from contextlib import asynccontextmanager
+from pathlib import Path
 
+import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families as read
+from tests.emulator.running import running, url
 from tests.gateway.fake_gateway import FakeGateway, engine
 from tests.gateway.operating import operating
+from tests.gateway.running import base, until
 
 from evenstep.errors import InputError
 from evenstep.gateway.control import Doorway
 from evenstep.gateway.logs import logging_to
 from evenstep.gateway.operation import Operation
 from evenstep.gateway.sections import Log
+from evenstep.gateway.server import Server
 from evenstep.gateway.settling import Given, Sources
 from evenstep.gateway.snapshots import Snapshots
 
@@ -116,3 +124,146 @@ def test_fallbacks_are_reported_once_with_what_is_new():
         asyncio.run(story())
     said = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(line.get("stale"), line.get("raised")) for line in said] == [(2, None), (1, 3)]
+
+
+# --- beside the real gateway -------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def beside(server_settings, *workers, file=""):
+    """A real gateway with its operation; yields the server and a client of the admin API."""
+    flags = {
+        "policy": "jsq",
+        "admin.port": "0",
+        "listen.port": "0",
+        "workers": " ".join(workers),
+        **server_settings,
+    }
+    sources = Sources(file=file, flags={name: Given("test", value) for name, value in flags.items()})
+    settled = sources.settled()
+    server = Server(settled.value, is_scraped=True)
+    await server.open()
+    operation = Operation(
+        sources, settled, server.gateway, asyncio.get_running_loop(), contexts=server.contexts
+    )
+    await asyncio.to_thread(operation.start)
+    try:
+        await server.ready()
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{operation.port}") as client:
+            yield server, client
+    finally:
+        await asyncio.to_thread(operation.stop)
+        await server.close()
+
+
+def one(page, name, **labels):
+    """The value of the one sample."""
+    samples = [
+        s
+        for family in read(page)
+        for s in family.samples
+        if s.name == name and labels.items() <= s.labels.items()
+    ]
+    assert len(samples) == 1, (name, samples)
+    return samples[0].value
+
+
+BODY = {"model": "emulated", "prompt": "x", "max_tokens": 5, "ignore_eos": True}
+
+
+def test_a_served_request_is_on_the_metrics_page_with_its_class():
+    classes = '{"fast": {"weight": 2, "ttft_s": 60, "tpot_s": 60}}'
+
+    async def story():
+        async with running(ranks=2, slots=4, speed=20.0) as emulator:
+            settings = {"classes": classes}
+            async with beside(settings, f"{url(emulator)},ranks=2,slots=4") as (server, client):
+                await until(lambda: not server.gateway.not_ready())
+                async with aiohttp.ClientSession(base(server), headers={"x-evenstep-class": "fast"}) as asker:
+                    assert (await asker.post("/v1/completions", json=BODY)).status == 200
+                page = await (await client.get("/metrics")).text()
+                assert one(page, "evenstep_requests_total", code="200", model="emulated") == 1
+                assert one(page, "evenstep_output_tokens_total") == 5
+                assert one(page, "evenstep_ttft_seconds_count") == 1
+                assert one(page, "evenstep_class_requests_total", met="true") == 1
+                assert one(page, "evenstep_class_weight") == 2
+                name = f"{url(emulator)[7:]}#0"
+                assert one(page, "evenstep_worker_kv_capacity_tokens", worker=name) > 0
+                assert one(page, "evenstep_worker_state_age_seconds", worker=name) < 60
+                assert one(page, "evenstep_scrapes_total", result="failed") == 0
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_workers_and_policy_change_while_requests_are_served():
+    async def story():
+        async with (
+            running(slots=4, speed=20.0) as first,
+            running(slots=4, speed=20.0) as second,
+            beside({}, f"{url(first)},name=a,slots=4") as (server, client),
+        ):
+            await until(lambda: not server.gateway.not_ready())
+            async with aiohttp.ClientSession(base(server)) as asker:
+
+                async def ask():
+                    answer = await asker.post("/v1/completions", json=BODY)
+                    return answer.status, (await answer.json())["usage"]["completion_tokens"]
+
+                asked = [asyncio.create_task(ask()) for _ in range(8)]
+                added = await client.post("/workers", json={"url": url(second), "name": "b", "slots": 4})
+                assert added.status == 201
+                assert (await client.put("/policy", json={"policy": "round-robin"})).status == 200
+                await until(lambda: len(server.gateway.pools.all[0].attached) == 2)
+                assert (await client.delete("/workers/a")).status == 202
+                asked += [asyncio.create_task(ask()) for _ in range(8)]
+                assert set(await asyncio.gather(*asked)) == {(200, 5)}
+                await until(lambda: [w.name for w in server.gateway.workers()] == ["b"])
+                listed = (await (await client.get("/workers")).json())["workers"]
+                assert [(w["name"], w["state"]["model"]) for w in listed] == [("b", "emulated")]
+                assert (await client.post("/drain")).status == 202
+                assert (await client.get("/readyz")).status == 503
+                assert (await asker.post("/v1/completions", json=BODY)).status == 503
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_reload_reaches_the_real_gateway_whole_or_not_at_all(tmp_path):
+    file = tmp_path / "gateway.yaml"
+
+    async def story():
+        async with running(slots=4, speed=20.0) as emulator:
+            text = "version: 1\nkeys: [{key: one, tenant: t}]\n"
+            file.write_text(text)
+            async with beside({}, f"{url(emulator)},name=a", file=str(file)) as (server, client):
+                await until(lambda: not server.gateway.not_ready())
+
+                async def status(key):
+                    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as asker:
+                        return (await asker.post(f"{base(server)}/v1/completions", json=BODY)).status
+
+                assert [await status("one"), await status("two")] == [200, 401]
+                file.write_text(text.replace("one", "two") + "tenants: {t: {concurrents: 1}}\n")
+                assert (await client.post("/reload")).status == 400
+                assert [await status("one"), await status("two")] == [200, 401]
+                file.write_text(text.replace("one", "two") + "tenants: {t: {per_s: 0.001}}\n")
+                assert (await (await client.post("/reload")).json())["changed"] == ["keys", "tenants"]
+                assert [await status("one"), await status("two"), await status("two")] == [401, 200, 429]
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_clients_are_served_over_tls():
+    files = Path(__file__).parent / "certificates"
+    tls = {"listen.tls.certificate": str(files / "server.pem"), "listen.tls.key": str(files / "server.key")}
+
+    async def story():
+        async with running(slots=4, speed=20.0) as emulator, beside(tls, url(emulator)) as (server, _):
+            await until(lambda: not server.gateway.not_ready())
+            trust = ssl.create_default_context(cafile=str(files / "ca.pem"))
+            async with aiohttp.ClientSession() as asker:
+                body = {**BODY, "stream": True}
+                place = f"https://127.0.0.1:{server.port}/v1/completions"
+                text = await (await asker.post(place, json=body, ssl=trust)).text()
+                assert text.count("data: ") == 6 and text.endswith("data: [DONE]\n\n")
+
+    asyncio.run(asyncio.wait_for(story(), 60))
