@@ -220,3 +220,12 @@ def test_an_engine_that_refuses_again_and_again_is_left_alone_and_probed():
     (notice,) = story.tell(ev.Probed, worker="a", ok=True)
     assert notice.kind == "recovered"
     assert story.sent(4).worker == "a"
+
+
+def test_a_request_that_failed_on_all_healthy_engines_does_not_wait_for_an_ejected_one():
+    story = two_workers(breaker_failures=1)
+    first = story.sent(1)
+    assert [type(c) for c in story.fails(first, "connect")] == [Notice]
+    (again,) = [c for c in story.tick(1.0) if isinstance(c, SendDecode)]
+    assert (first.worker, again.worker) == ("a", "b")
+    assert story.fails(again, "status") == [Reject(1, 502, "failed", 0)]

@@ -13,8 +13,10 @@ from evenstep.dispatch import commands as co
 from evenstep.dispatch.events import Kind
 from evenstep.dispatch.fleet import Fleet
 from evenstep.dispatch.meters import Meters
+from evenstep.dispatch.mirror import Worker
 from evenstep.dispatch.mirror_layout import LOAD, RESERVED, RUNNING, SENT, SENT_LOAD
 from evenstep.dispatch.pool import Door, Pool, Waits
+from evenstep.dispatch.prefill import Prefiller
 from evenstep.dispatch.prefixes import Prefixes
 from evenstep.dispatch.rounds import Rounds
 from evenstep.dispatch.rows import Rows
@@ -300,14 +302,16 @@ class Requests(ABC):
             out.update(self.mirror.peers(place))
 
     def _has_others(self, row: int, had_tokens: bool) -> bool:
-        """Whether an engine is left that it has not failed on."""
+        """Whether an engine is left that it has not failed on; a stream that has begun also waits for one that is ejected."""
         out = self.excluded.get(row, set())
-        decodes = any(not w.leaves and w.spec.name not in out for w in self.mirror.workers)
+
+        def is_left(one: Worker | Prefiller) -> bool:
+            return not one.leaves and one.spec.name not in out and (one.is_up or had_tokens)
+
+        decodes = any(map(is_left, self.mirror.workers))
         if had_tokens or not self.fleet.is_split:
             return decodes
-        return decodes and any(
-            not p.leaves and p.spec.name not in out for p in self.prefill.prefillers.values()
-        )
+        return decodes and any(map(is_left, self.prefill.prefillers.values()))
 
     def give_up(self, row: int, reason: str) -> None:
         """The request is over, and not as it should: a status before the first token, an error event after it."""
