@@ -35,6 +35,23 @@ def test_nothing_is_kept_of_requests_that_ended():
     found.add(1, (5,))
     cached(found, 1)
     with pytest.raises(RuntimeError, match="ended"):
-        found.check(set())
+        found.check(set(), set())
     found.forget(1)
-    found.check(set())
+    found.check(set(), set())
+
+
+def test_what_is_sent_and_what_makes_room_for_it_is_seen_by_those_that_wait():
+    found = Prefixes(room=3)
+    found.resize(2)
+    found.is_read = True
+    for row, blocks in enumerate([(1, 2, 3), (1, 2, 4), (9,)]):
+        found.add(row, blocks)
+    found.sent(0, 0, 90)
+    assert found.cached(np.array([1, 2]), np.array([90, 10])).tolist() == [[60, 0], [0, 0]]
+    found.sent(2, 0, 10)  # block 3 goes
+    found.check({0, 1, 2}, {1})
+    found.waits_again(0)
+    assert found.cached(np.array([0, 1]), np.array([90, 90])).tolist() == [[60, 0], [60, 0]]
+    found.check({0, 1, 2}, {0, 1})
+    found.lost(0)
+    assert found.cached(np.array([0]), np.array([90])).tolist() == [[0, 0]]

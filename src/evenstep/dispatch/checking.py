@@ -38,7 +38,7 @@ def check(all_: Dispatcher) -> None:
     _same("waiting tenants", dict(+all_.door.waiting), dict(waiting))
     kept = sorted(row for found in all_.prefill.prefillers.values() for row in found.requests)
     _same("requests at prefillers", kept, sorted(all_.prefiller_of))
-    all_.prefixes.check(set(states))
+    all_.prefixes.check(set(states), all_.waiting)
     margin = all_.settings.bypass_margin if all_.deciding.has_bypassed else 0
     all_.mirror.check(lambda place: _told(all_, states, place), margin)
     late = [

@@ -85,6 +85,7 @@ class Deciding:
         if door.horizon:
             ahead = Ahead(found, door.horizon, expects_loads(door.policy))  # type: ignore[arg-type]
         self.door, self.ahead = door, ahead
+        self.prefixes.is_read = door.reads_cached
         self.has_bypassed |= door.binds_at_once
         self.predictor_text, self.predictor = text, found
         self.packed = Packed(len(self.mirror.workers), door.horizon)

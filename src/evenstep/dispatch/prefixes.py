@@ -1,7 +1,7 @@
 """Prompt prefixes as far as the dispatcher sent them: what each worker can have cached, for policies that look at it.
 
 A round must not walk through the prompts of the whole pool: how many blocks of a waiting prompt each worker holds is
-looked up once, when a round first sees it, and kept up by what is sent and what makes room for it. That needs ids that
+looked up once and kept up by what is sent and what makes room for it. That needs ids that
 stand for everything up to the end of their block: two prompts that share one share all before it.
 """
 
@@ -26,33 +26,38 @@ class Prefixes:
     def __init__(self, room: int) -> None:
         self._room = room
         self._blocks: dict[int, tuple[int, ...]] = {}  # row -> blocks
-        self._new: set[int] = set()  # rows no round has asked for
-        self._sharing: dict[
-            int, tuple[int, set[int]]
-        ] = {}  # block -> blocks before it, rows a round has asked for
-        self._depth: I8 = np.zeros((0, 0), np.int64)  # [row, worker], blocks held; only of rows asked for
-        self._count: I8 = np.zeros(0, np.int64)  # blocks of each row asked for
+        self._new: set[int] = set()  # rows that were not looked up
+        self._sharing: dict[int, tuple[int, set[int]]] = {}  # block -> blocks before it, rows looked up
+        self._depth: I8 = np.zeros((0, 0), np.int64)  # [row, worker], blocks held; of rows looked up
+        self._count: I8 = np.zeros(0, np.int64)  # blocks of each row looked up
         self._space: F8 = np.zeros(0)
         self.sent_tokens, self.hit_tokens = 0, 0
+        self.is_read = (
+            False  # whether rounds ask: a request is looked up as it arrives then, not in the round
+        )
         self.workers = 0
         self._index: PrefixIndex | None = None
 
     def resize(self, workers: int) -> None:
-        """The fleet changed: workers have other numbers now, so everything is forgotten."""
+        """The fleet changed: workers have other numbers now, so what they hold is forgotten."""
         self.workers = workers
         self._index = PrefixIndex(workers, self._room) if workers else None
-        self._sharing.clear()
-        self._new = set(self._blocks)
         self._depth = np.zeros((self._count.size, workers), np.int64)
-        self._count[:] = 0
 
     def add(self, row: int, blocks: tuple[int, ...]) -> None:
         """A request has arrived; `blocks` as in `Arrived`."""
         if blocks:
             self._blocks[row] = blocks
-            self._new.add(row)
             if row >= self._count.size:
                 self._grow(row)
+            self.waits_again(row)
+
+    def waits_again(self, row: int) -> None:
+        """A request that was sent is back among the waiting."""
+        if row in self._blocks:
+            self._new.add(row)
+            if self.is_read:
+                self._look_up(row)
 
     def forget(self, row: int) -> None:
         """The request is over."""
@@ -73,7 +78,6 @@ class Prefixes:
         if blocks is None or self._index is None:
             return
         self._let_go(row, blocks)
-        self._new.add(row)  # should it come back
         held = self._index.held(worker, blocks)
         self.hit_tokens += prompt * held // len(blocks)
         dropped = self._index.add(worker, blocks)
@@ -101,15 +105,18 @@ class Prefixes:
         if self._new:
             for row in rows.tolist():
                 if row in self._new:
-                    self._look_up(row, self._index)
+                    self._look_up(row)
         size = rows.size * self.workers
         if self._space.size < size:
             self._space = np.zeros(2 * size)
         found = self._space[:size].reshape(rows.size, self.workers)
         return found if kernel.tokens(self._depth, self._count, rows, prompts, found) else _NOTHING
 
-    def check(self, alive: set[int]) -> None:
+    def check(self, alive: set[int], waiting: set[int]) -> None:
         """See that nothing is kept of requests that ended, and that what is kept up is what a look-up would find.
+
+        Args:
+            alive: rows in use. waiting: those of them that are on no worker.
 
         Raises:
             RuntimeError: it is not.
@@ -117,7 +124,9 @@ class Prefixes:
         left = (self._blocks.keys() | self._new) - alive
         if left:
             raise RuntimeError(f"prefixes of ended requests are kept: {sorted(left)[:3]}")
-        asked = self._blocks.keys() - self._new
+        asked = {row for row in self._blocks if self._count[row]}
+        if asked | self._new != self._blocks.keys() & waiting:
+            raise RuntimeError("prefixes are kept up for others than those that wait")
         sharing = {row for _, rows in self._sharing.values() for row in rows}
         if sharing != asked:
             raise RuntimeError(
@@ -129,11 +138,13 @@ class Prefixes:
                 if self._depth[row].tolist() != self._index.match(self._blocks[row]).tolist():
                     raise RuntimeError(f"what workers hold of row {row} is out of date")
 
-    def _look_up(self, row: int, index: PrefixIndex) -> None:
-        """A round asks for a request for the first time."""
+    def _look_up(self, row: int) -> None:
+        """From now on it is known how much of a request's prompt each worker holds."""
         blocks = self._blocks[row]
         self._new.discard(row)
-        self._depth[row], self._count[row] = index.match(blocks), len(blocks)
+        self._count[row] = len(blocks)
+        if self._index is not None:
+            self._depth[row] = self._index.match(blocks)
         for before, block in enumerate(blocks):
             found = self._sharing.get(block)
             if found is None:
@@ -143,10 +154,10 @@ class Prefixes:
 
     def _let_go(self, row: int, blocks: tuple[int, ...]) -> None:
         """Nobody asks for a request any more."""
-        self._count[row] = 0
-        if row in self._new:
-            self._new.discard(row)
+        self._new.discard(row)
+        if not self._count[row]:
             return
+        self._count[row] = 0
         for block in blocks:
             rows = self._sharing[block][1]
             rows.discard(row)

@@ -450,3 +450,4 @@ class Requests(ABC):
         """A request that was sent waits once more."""
         self.waiting.add(row)
         self.door.waits(self.tenants[row], 1)
+        self.prefixes.waits_again(row)
