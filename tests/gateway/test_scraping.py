@@ -8,9 +8,10 @@ import aiohttp
 import pytest
 from tests.gateway.fake_gateway import PAGE, FakeGateway, engine
 
+from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
 from evenstep.gateway.control import Doorway
-from evenstep.gateway.scraping import Scraper, place_of, preflight
+from evenstep.gateway.scraping import Scraper, place_of, preflight, state_of
 from evenstep.gateway.sections import Engines
 from evenstep.gateway.worker import Worker
 
@@ -118,3 +119,18 @@ def test_before_anything_is_served_config_and_engines_must_agree():
                 await preflight(session, [Worker(one.url, name="d", api_key="env:NO_SUCH")], 2.0)
 
     asyncio.run(run())
+
+
+def test_a_worker_that_is_no_rank_is_all_there_is_on_its_page():
+    def sample(rank, running, kv):
+        return EngineSample(rank, running, 1, kv, 100.0, 16, 5.0)
+
+    alone, ranked = Worker("http://a:1", name="a"), Worker("http://a:1", name="b", rank=1)
+    assert state_of(alone, {}) is None
+    one = {3: sample(3, 2, 10.0)}  # an instance of an external load balancer
+    assert state_of(alone, one) is one[3]
+    assert state_of(ranked, one) is None
+    two = {0: sample(0, 2, 10.0), 1: sample(1, 5, 30.0)}
+    assert state_of(ranked, two) is two[1]
+    whole = state_of(alone, two)
+    assert (whole.running, whole.waiting, whole.kv_tokens, whole.kv_capacity) == (7, 2, 40.0, 200.0)

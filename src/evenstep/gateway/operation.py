@@ -12,6 +12,7 @@ import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from evenstep.config import Settled
@@ -107,7 +108,8 @@ class Operation:
     def stop(self) -> None:
         """End; the gateway may be gone already."""
         if self._loop is not None and self._end is not None and self._thread is not None:
-            self._loop.call_soon_threadsafe(self._end.set)
+            with suppress(RuntimeError):  # its loop is closed: it could not begin
+                self._loop.call_soon_threadsafe(self._end.set)
             self._thread.join(_STOP_S)
 
     def reload(self) -> None:

@@ -124,7 +124,7 @@ class Scraper:
         else:
             self._recovered(place)
         for worker in workers:
-            sample = found.get(worker.rank or 0)
+            sample = state_of(worker, found)
             if sample is None:
                 self._door.tell(control.scrape_failed, worker.name)
             else:
@@ -141,6 +141,28 @@ class Scraper:
         self.results["ok"] += 1
         if self._bad.pop(place, ""):
             _log.info("metrics can be read again", extra=fields(url=place.url))
+
+
+def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample | None:
+    """The state of a worker: of its rank, or of all ranks on the page together where it is none of them.
+
+    None where its rank is not on the page. One instance of an external load balancer has a page of its own on which its rank
+    keeps its number.
+    """
+    if worker.rank is not None or not samples:
+        return samples.get(worker.rank or 0)
+    all_ = list(samples.values())
+    if len(all_) == 1:
+        return all_[0]
+    return EngineSample(
+        rank=0,
+        running=sum(one.running for one in all_),
+        waiting=sum(one.waiting for one in all_),
+        kv_tokens=sum(one.kv_tokens for one in all_),
+        kv_capacity=sum(one.kv_capacity for one in all_),
+        block_size=all_[0].block_size,
+        generated_tokens=sum(one.generated_tokens for one in all_),
+    )
 
 
 async def fetch(session: aiohttp.ClientSession, place: Place) -> dict[int, EngineSample]:
@@ -198,7 +220,7 @@ async def preflight(session: aiohttp.ClientSession, workers: Iterable[Worker], t
 
 def _compare(worker: Worker, samples: dict[int, EngineSample]) -> None:
     where = f"worker {worker.name}"
-    sample = samples.get(worker.rank or 0)
+    sample = state_of(worker, samples)
     if sample is None:
         ranks = ", ".join(map(str, sorted(samples)))
         raise InputError(where, "rank", worker.rank or 0, f"a rank on its metrics page: {ranks}")
