@@ -7,6 +7,7 @@ through the `Doorway` alone; when it is busy or broken, requests go on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 import threading
@@ -21,7 +22,7 @@ from evenstep.gateway.classes import Attainment
 from evenstep.gateway.config import GatewayConfig
 from evenstep.gateway.control import Control, Doorway
 from evenstep.gateway.discovery import discover, sources
-from evenstep.gateway.ended import Sink
+from evenstep.gateway.ended import Ended, Sink
 from evenstep.gateway.logs import Logs, access, fields
 from evenstep.gateway.membership import Membership
 from evenstep.gateway.reloading import Reloader
@@ -34,6 +35,8 @@ from evenstep.gateway.tls import client_context, server_context
 if TYPE_CHECKING:
     import aiohttp
     from aiohttp import web
+
+    from evenstep.gateway.spans import Spans
 
 _log = logging.getLogger("evenstep.gateway.operation")
 _MINUTE_S = 60.0
@@ -71,6 +74,7 @@ class Operation:
         self._end: asyncio.Event | None = None
         self._reloader: Reloader | None = None
         self._reloading: asyncio.Task[None] | None = None
+        self._spans: Spans | None = None
         self._fallbacks: Counter[tuple[str, str]] = Counter()
 
     def start(self) -> None:
@@ -144,9 +148,15 @@ class Operation:
             ready.set()
             await self._end.wait()
             await parts.close()
+            if self._spans is not None:
+                await asyncio.to_thread(self._spans.close)
 
     async def _begin(self, config: GatewayConfig, session: aiohttp.ClientSession) -> _Parts:
         follow = sources(config.discovery)
+        if config.traces.endpoint:
+            from evenstep.gateway.spans import Spans
+
+            self._spans = Spans(config.traces)
         silent = await preflight(session, config.fleet(), config.engines.scrape_timeout_s)
         for name in silent:
             _log.warning(
@@ -208,6 +218,9 @@ class Operation:
         sinks: list[Sink] = [self._attainment.ended] if config.classes else []
         if config.log.access:
             sinks.append(access)
+        if self._spans is not None:
+            spans, loop = self._spans, asyncio.get_running_loop()
+            sinks.append(lambda one: _hand_over(loop, spans, one))
         self._door.tell(self._door.control.listen_to, tuple(sinks))
 
     def _own(self, scraper: Scraper, reloader: Reloader) -> dict[str, Any]:
@@ -253,6 +266,12 @@ class _Parts:
         await self._scraper.stop()
         if self._runner is not None:
             await self._runner.cleanup()
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, spans: Spans, one: Ended) -> None:
+    """A span is made off the data path; what ends after operation has ended has none."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(spans.ended, one)
 
 
 async def _quietly(work: Coroutine[Any, Any, object]) -> None:

@@ -1,0 +1,86 @@
+"""One span a request, with what was decided about it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.gateway.ended import Ended
+from evenstep.gateway.sections import Traces
+from evenstep.gateway.spans import Spans
+
+HERE = "http://127.0.0.1:4318/v1/traces"
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flag}"
+
+
+def spans_of(*ended: Ended, **settings):
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter = InMemorySpanExporter()
+    spans = Spans(Traces(HERE, **settings), exporter)
+    for one in ended:
+        spans.ended(one)
+    spans.close()
+    return exporter.get_finished_spans()
+
+
+def one(**more) -> Ended:
+    now_s = time.monotonic()
+    known = {
+        "request_id": "r", "outcome": "complete", "status": 200, "path": "/v1/completions", "model": "m", "tenant": "t",
+        "worker": "w", "prompt_tokens": 7, "output_tokens": 3, "tries": 2, "arrived_s": now_s - 3.0, "sent_s": now_s - 2.0,
+        "first_s": now_s - 1.0, "ended_s": now_s,
+    }  # fmt: skip
+    return Ended(**{**known, **more})
+
+
+@pytest.mark.slow
+def test_a_span_lasts_as_long_as_the_request_and_tells_what_was_decided():
+    (span,) = spans_of(one(), service="edge")
+    assert span.name == "/v1/completions" and span.resource.attributes["service.name"] == "edge"
+    assert (span.end_time - span.start_time) / 1e9 == pytest.approx(3.0, abs=1e-3)
+    assert abs(span.end_time - time.time_ns()) < 60e9
+    assert [event.name for event in span.events] == ["sent", "first token"]
+    found = span.attributes
+    assert (found["evenstep.worker"], found["evenstep.tries"], found["gen_ai.usage.output_tokens"]) == (
+        "w",
+        2,
+        3,
+    )
+    assert found["evenstep.wait_s"] == pytest.approx(1.0) and found["evenstep.tpot_s"] == pytest.approx(0.5)
+    assert span.status.status_code.name == "UNSET"
+
+
+@pytest.mark.slow
+def test_a_span_is_the_child_of_the_clients_and_follows_its_decision():
+    kept = PARENT.format(flag="01")
+    (span,) = spans_of(one(traceparent=kept), one(traceparent=PARENT.format(flag="00")), share=0.0)
+    assert f"{span.context.trace_id:032x}" == kept.split("-")[1]
+    assert f"{span.parent.span_id:016x}" == kept.split("-")[2]
+    (alone,) = spans_of(one(traceparent="nonsense"))
+    assert alone.parent is None
+
+
+@pytest.mark.slow
+def test_only_a_share_of_the_rest_is_kept():
+    assert spans_of(*(one() for _ in range(20)), share=0.0) == ()
+    assert len(spans_of(*(one() for _ in range(20)))) == 20
+
+
+@pytest.mark.slow
+def test_an_error_is_one_and_what_never_was_is_left_out():
+    nan = float("nan")
+    (span,) = spans_of(one(outcome="error", status=502, sent_s=nan, first_s=nan))
+    assert span.status.status_code.name == "ERROR" and not span.events
+    assert not {"evenstep.wait_s", "evenstep.ttft_s", "evenstep.tpot_s"} & set(span.attributes)
+
+
+def test_what_is_missing_is_said_with_what_to_do(monkeypatch):
+    monkeypatch.setattr("evenstep.gateway.spans._is_there", lambda _: False)
+    with pytest.raises(InputError, match=r"pip install 'evenstep\[otel\]'"):
+        Spans(Traces(HERE))
+    monkeypatch.setattr("evenstep.gateway.spans._is_there", lambda _: True)
+    with pytest.raises(InputError, match="traces: endpoint is 'collector:4318'; expected a URL"):
+        Spans(Traces("collector:4318"))
