@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import sys
+
+import pytest
+from tests.gateway.operating import operating
 
 from evenstep.gateway.admin import AdminApi, NewPolicy
 from evenstep.gateway.openapi import document
@@ -31,3 +36,24 @@ def test_bodies_are_described_as_they_are_read():
     schemas = document()["components"]["schemas"]
     assert list(schemas["Policy"]["properties"]) == list(NewPolicy.__dataclass_fields__)
     assert schemas["Worker"]["required"] == ["url"] and schemas["Worker"]["additionalProperties"] is False
+
+
+@pytest.mark.slow
+def test_the_api_does_what_its_description_says_whatever_it_is_asked(tmp_path):
+    """Schemathesis asks everything the description allows, and much that it does not."""
+
+    async def story() -> tuple[int, str]:
+        async with operating(admin__key="sk-admin") as all_:
+            all_.gateway.drain = lambda: None  # else nothing is ready any more, as it should be
+            url = f"http://127.0.0.1:{all_.operation.port}/openapi.json"
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "schemathesis.cli", "run", url, "--checks", "all", "--max-examples", "25", "--seed", "1",
+                "-H", "Authorization: Bearer sk-admin", "--exclude-checks", "positive_data_acceptance",
+                "--phases", "examples,coverage,fuzzing", "--generation-database", "none", "--no-color",
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, cwd=tmp_path,
+            )  # fmt: skip
+            said, _ = await process.communicate()
+            return process.returncode or 0, said.decode()
+
+    code, said = asyncio.run(asyncio.wait_for(story(), 300))
+    assert code == 0, said[-6000:]

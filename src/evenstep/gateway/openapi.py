@@ -12,6 +12,10 @@ from evenstep.gateway.worker import Worker
 _TEXT = {"type": "string"}
 _FLAG = {"type": "boolean"}
 _TEXTS = {"type": "array", "items": _TEXT}
+_EXAMPLES: dict[str, dict[str, Any]] = {
+    "Worker": {"url": "http://10.0.0.7:8000", "slots": 64, "group": "east"},
+    "Policy": {"policy": "br-h:horizon=20", "predictor": "survival"},
+}
 
 
 @cache
@@ -105,7 +109,8 @@ def _op(
     if is_open:
         found["security"] = []
     if body:
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(body)}}}
+        content = {"schema": _ref(body), "examples": {"one": {"value": _EXAMPLES[body]}}}
+        found["requestBody"] = {"required": True, "content": {"application/json": content}}
     if parameters:
         found["parameters"] = parameters
     return found

@@ -192,7 +192,11 @@ class Operation:
         context = server_context(admin.tls, "admin.tls") if admin.tls else None
         if context is not None and admin.tls is not None:
             self._contexts.append((context, admin.tls, "admin.tls"))
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        silent = logging.getLogger("evenstep.gateway.admin.http")  # what is no HTTP is the asker's fault
+        silent.setLevel(logging.CRITICAL)
+        runner = web.AppRunner(
+            app, access_log=None, logger=silent, handle_signals=False, shutdown_timeout=1.0
+        )
         await runner.setup()
         try:
             await web.TCPSite(runner, admin.host, admin.port, ssl_context=context).start()
