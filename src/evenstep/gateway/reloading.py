@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from evenstep.config import Settled
+from evenstep.dispatch.warming import warm
 from evenstep.errors import EvenstepError
 from evenstep.gateway.callers import Callers
 from evenstep.gateway.config import GatewayConfig, checked
@@ -25,7 +26,6 @@ from evenstep.gateway.scraping import adapter_of
 from evenstep.gateway.sections import Tls
 from evenstep.gateway.settling import Sources, value_at
 from evenstep.gateway.tls import load_certificate, server_context
-from evenstep.gateway.warming import warm
 
 _log = logging.getLogger("evenstep.gateway.reloading")
 #: Sections that hold as long as the process.

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 
 from evenstep import compiled
 from evenstep.config import Settled
+from evenstep.dispatch.warming import warm
 from evenstep.errors import InputError
 from evenstep.gateway.client import Client
 from evenstep.gateway.config import GatewayConfig
@@ -24,7 +25,6 @@ from evenstep.gateway.salting import salt_of
 from evenstep.gateway.sections import Tls
 from evenstep.gateway.settling import Sources
 from evenstep.gateway.tls import client_context, server_context
-from evenstep.gateway.warming import warm
 
 _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096
