@@ -14,12 +14,12 @@ from evenstep.measure.records import RequestTable, StepTable
 from evenstep.request import F8, I8
 from evenstep.sim import cluster_layout as at
 from evenstep.sim.drift import Drift
+from evenstep.sim.short_rows_kernel import follow
 
 if TYPE_CHECKING:
     from evenstep.sim.cluster_state import State
 
 _BLOCK = 65_536  # rows worked on at once, so that temporary arrays stay small
-_WORKER = (1 << at.S_SHIFT) - 1  # the part of a word that holds one
 
 
 def fits(cluster: Any, law: PiecewiseLinear, horizon: int) -> bool:
@@ -75,7 +75,7 @@ class Kept:
     """
 
     def __init__(self, state: State, steps: StepTable) -> None:
-        self._place, self._visible = state.done_i[:, at.S_PLACE], state.done_f[:, at.S_VISIBLE]
+        self._words, self._visible = state.done_i, state.done_f[:, at.S_VISIBLE]
         self._prompt, self._output, self._steps = state.prompt, state.output, steps
 
     def table(self) -> RequestTable:
@@ -100,22 +100,21 @@ class Kept:
     def _rows(self, start: int, end: int) -> RequestTable:
         here = slice(start, end)
         return _requests(
-            np.arange(start, end), self._place[here], self._visible[here], self._prompt[here], self._output[here],
+            np.arange(start, end), self._words[here], self._visible[here], self._prompt[here], self._output[here],
             self._steps.start_s, self._ended, 0,
         )  # fmt: skip
 
 
 def _requests(
-    rows: I8, place: I8, visible: F8, prompt: I8, output: I8, began: F8, ended: F8, first: int
+    rows: I8, words: I8, visible: F8, prompt: I8, output: I8, began: F8, ended: F8, first: int
 ) -> RequestTable:
     """The table of some completed requests; `began` and `ended` are the times of the steps from `first` on."""
-    admitted = place >> at.S_SHIFT
-    finished = admitted + (output - 1)
+    whole, times = np.empty((3, rows.size), np.int64), np.empty((3, rows.size))
+    follow(words, output, began, ended, first, whole, times)
     return RequestTable(
-        request_id=rows, worker=place & _WORKER, prompt_tokens=prompt, output_tokens=output,
-        visible_s=visible, admitted_s=began.take(admitted - first), first_token_s=ended.take(admitted - first),
-        finished_s=ended.take(finished - first), admitted_step=admitted, finished_step=finished,
-        restarts=np.zeros(rows.size, np.int64),
+        request_id=rows, worker=whole[0], prompt_tokens=prompt, output_tokens=output,
+        visible_s=visible, admitted_s=times[0], first_token_s=times[1], finished_s=times[2],
+        admitted_step=whole[1], finished_step=whole[2], restarts=np.zeros(rows.size, np.int64),
     )  # fmt: skip
 
 
@@ -142,7 +141,7 @@ class Passing:
         over = admitted + state.output[rows] <= done_steps
         row, words = rows[over], done[over]
         found = _requests(
-            row, words[:, at.S_PLACE], words.view(np.float64)[:, at.S_VISIBLE], state.prompt[row], state.output[row],
+            row, words, words.view(np.float64)[:, at.S_VISIBLE], state.prompt[row], state.output[row],
             self.began, self.ended, self.first,
         )  # fmt: skip
         self.rows, self.done = rows[~over], done[~over]
