@@ -101,7 +101,7 @@ docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 	@echo "build/site/index.html"
 
-pictures: $(VENV)/.run
+pictures: $(VENV)/.live
 	$(PY) docs/make_pictures.py
 
 leaderboard: $(VENV)/.run

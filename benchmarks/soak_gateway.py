@@ -89,8 +89,8 @@ class Found:
     replayed: bool = False
     seconds: float = 0.0
 
-    def broken(self) -> list[str]:
-        """The promises that were not kept."""
+    def broken(self, *, memory: bool = True) -> list[str]:
+        """The promises that were not kept; `memory` = whether the run was long enough to judge it."""
         growth = self.memory_mb[1] / self.memory_mb[0] - 1
         return [
             text
@@ -106,7 +106,7 @@ class Found:
                 ),
                 (f"left behind: {self.left}", bool(self.left)),
                 (f"{self.sockets} sockets are left", self.sockets > ENGINES + 2),
-                (f"memory grew by {100 * growth:.1f} %", growth > 0.05),
+                (f"memory grew by {100 * growth:.1f} %", memory and growth > 0.05),
                 ("the log's decisions came out otherwise", not self.replayed),
             )
             if is_broken

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from evenstep.cli.main import main
@@ -32,4 +34,10 @@ def test_the_demonstration_shows_each_policy_and_leaves_a_report(tmp_path, monke
     out = capsys.readouterr().out
     assert [text.split()[0] for text in out.splitlines()[2:4]] == ["jsq", "br-0@0"]
     assert "tokens/s" in out
-    assert "made" in (tmp_path / "evenstep-demo.html").read_text()
+    assert "tokens a second" in (tmp_path / "evenstep-demo.html").read_text()
+    assert main(["demo", *words[:-2], "--format", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["policies"]
+    assert found["client"]["completed"] == 60
+    assert 0 <= found["idle_share_engines"] < 1
+    assert 0 <= found["idle_share_gateway"] < 1
+    assert found["oldest_wait_s"] >= 0

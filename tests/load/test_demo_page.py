@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from tests.load.test_demo import RUN, SETTINGS, row
 
-from evenstep.load.demo_page import cells, foot, head, line, page
+from evenstep.load.demo_page import cells, foot, head, line, page, values
 
 
 def test_a_line_has_a_figure_under_each_heading():
@@ -39,3 +40,10 @@ def test_the_page_leads_with_the_best_and_holds_every_policy():
     assert text.count("<svg") == 6
     alone = page(SETTINGS, [first], {}, "evenstep demo")
     assert "No policy here" in alone
+
+
+def test_the_figures_as_json_have_none_for_what_was_not_told():
+    found = values(replace(row(RUN), idle_gateway=float("nan")))
+    assert (found["policy"], found["tokens_per_s"], found["idle_share_gateway"]) == ("jsq", 200.0, None)
+    assert found["client"]["completed"] == 3
+    json.dumps(found, allow_nan=False)

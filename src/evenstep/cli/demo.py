@@ -41,13 +41,17 @@ class Demo:
             help="a policy to show; may be given many times; @MS behind it = the gateway gathers freed slots so long "
             "(default jsq, best, best@0)",
         )
+        kinds = ["table", "json"]
+        parser.add_argument(
+            "--format", choices=kinds, default="table", help="what stdout gets (default table)"
+        )
         report = "where the report goes (default evenstep-demo.html)"
         parser.add_argument("--report", metavar="FILE.html", default="evenstep-demo.html", help=report)
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.cli import _outputs as outputs
         from evenstep.load.demo import DemoSettings, checked, replayed, run_demo
-        from evenstep.load.demo_page import foot, head, line
+        from evenstep.load.demo_page import foot, head, line, values
         from evenstep.workload.reading import read_trace
 
         settings = checked(settled(args, DemoSettings))
@@ -59,14 +63,21 @@ class Demo:
             for row in run_demo(settings, trace, lambda name, at: bar.show(at, name)):
                 bar.end()
                 rows.append(row)
-                for text in (*(head() if len(rows) == 1 else ()), line(row, rows[0])):
-                    print(text, flush=True)
+                if args.format == "table":
+                    print("\n".join([*(head() if len(rows) == 1 else ()), line(row, rows[0])]), flush=True)
         finally:
             bar.end()
-        print()
-        for text in foot(settings, rows):
-            print(text)
-        print(f"report: {_report(args, settings, rows)}")
+        told, path = foot(settings, rows), _report(args, settings, rows)
+        if args.format == "json":
+            about = {
+                "command": args.command_line,
+                "versions": outputs.versions(),
+                "notes": told,
+                "report": str(path),
+            }
+            outputs.print_json({"version": 1, **about, "policies": [values(row) for row in rows]})
+        else:
+            print("\n".join(["", *told, f"report: {path}"]))
         return 1 if any(row.summary["failed"] for row in rows) else 0
 
 

@@ -83,6 +83,17 @@ def strained(rows: Sequence[Shown]) -> list[str]:
     return said
 
 
+def values(row: Shown) -> dict[str, Any]:
+    """One policy's figures as JSON values; None where something was not told."""
+    plain = {
+        "policy": row.name, "window_s": row.window_s, "tokens_per_s": row.tokens_per_s,
+        "idle_share_engines": row.idle_engines, "idle_share_gateway": row.idle_gateway, "oldest_wait_s": row.oldest_wait_s, "step_ms": row.step_ms,
+        "late_share": row.late_share, **{f"cpu_{name}": share for name, share in row.cpu.items()},
+    }  # fmt: skip
+    known = {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in plain.items()}
+    return {**known, "client": row.summary}
+
+
 def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, Any], command: str) -> str:
     """The whole page."""
     first = rows[0]
