@@ -38,7 +38,7 @@ from evenstep.load.settings import LoadSettings, Target
 from evenstep.request import Trace
 
 STARTS = "import sys; from evenstep.cli.main import main; sys.exit(main())"
-ENGINES, SLOTS, USERS = 4, 24, 160
+ENGINES, SLOTS, USERS = 4, 8, 56
 LEAVES = 0.125
 FAULTS = (
     "die:after_tokens=3,share=0.01,count=0",
@@ -68,6 +68,7 @@ class Found:
         wrong: whole answers whose text is not what the model gives.
         left: what is not 0 at the end, by name.
         counted: requests the gateway counts as ended.
+        unheard: clients that left before any byte of an answer; a gateway need not have had their request.
         recomputed, retried: requests that went on elsewhere after their first token, or before it.
         memory_mb: of the gateway after a tenth of the run, and at its end.
         sockets: of the gateway when nothing runs any more, less those that were open before.
@@ -81,6 +82,7 @@ class Found:
     wrong: int = 0
     left: dict = field(default_factory=dict)
     counted: int = 0
+    unheard: int = 0
     recomputed: int = 0
     retried: int = 0
     memory_mb: tuple = (0.0, 0.0)
@@ -101,8 +103,8 @@ class Found:
                 ),
                 (f"{self.wrong} answers are not the model's", self.wrong > 0),
                 (
-                    f"{self.counted} requests ended in the gateway, {self.requests} were sent",
-                    self.counted != self.requests,
+                    f"{self.counted} requests ended in the gateway, {self.requests} were sent, {self.unheard} left at once",
+                    not self.requests - self.unheard <= self.counted <= self.requests,
                 ),
                 (f"left behind: {self.left}", bool(self.left)),
                 (f"{self.sockets} sockets are left", self.sockets > ENGINES + 2),
@@ -253,6 +255,7 @@ def driven(found: Found, pid: int, gateway: int, seed: int) -> None:
     records = outcome.records
     for row, error in enumerate(records.error):
         found.ended[error or "whole"] += 1
+        found.unheard += error == "cancelled" and records.status[row] == 0
         if error not in CLEAN and not (error == "cancelled" and row in leaving.gone):
             found.unclean[error] += 1
         if not error:
@@ -298,9 +301,8 @@ def main() -> int:
     print(
         f"tried elsewhere before the first token {found.retried:,} times, continued elsewhere {found.recomputed:,} times"
     )
-    print(
-        f"counted by the gateway {found.counted:,}; left behind {found.left or 'nothing'}; sockets {found.sockets:+d}"
-    )
+    print(f"counted by the gateway {found.counted:,}; {found.unheard:,} clients left before any answer")
+    print(f"left behind: {found.left or 'nothing'}; sockets {found.sockets:+d}")
     print(f"memory {found.memory_mb[0]:.1f} MB after a tenth, {found.memory_mb[1]:.1f} MB at the end")
     print(
         f"{found.decisions:,} decisions in the log, {'the same' if found.replayed else 'not the same'} when replayed"

@@ -38,6 +38,6 @@ def test_the_demonstration_shows_each_policy_and_leaves_a_report(tmp_path, monke
     assert main(["demo", *words[:-2], "--format", "json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["policies"]
     assert found["client"]["completed"] == 60
-    assert 0 <= found["idle_share_engines"] < 1
-    assert 0 <= found["idle_share_gateway"] < 1
+    assert 0 <= found["idle_engines"] < 1
+    assert 0 <= found["idle_gateway"] < 1
     assert found["oldest_wait_s"] >= 0

@@ -38,8 +38,8 @@ def row(samples, name="jsq"):
 RUN = [
     sample(0.0, 0, 0, 0.0, 0.0, oldest_s=0.0, idle_device_s=0.0),
     sample(1.0, 8, 10, 0.5, 0.5, 100, oldest_s=1.0, idle_device_s=0.2),
-    sample(2.0, 7, 20, 1.5, 1.6, 300, oldest_s=5.0, idle_device_s=0.5),
-    sample(3.0, 8, 30, 2.5, 2.9, 500, 5, oldest_s=2.0, idle_device_s=0.6),
+    sample(2.0, 7, 20, 1.3, 1.6, 300, oldest_s=5.0, idle_device_s=0.5),
+    sample(3.0, 8, 30, 2.1, 2.9, 500, 5, oldest_s=2.0, idle_device_s=0.6),
     sample(4.0, 1, 40, 2.9, 3.0, 510, oldest_s=0.0, idle_device_s=0.9),
 ]
 
@@ -47,8 +47,9 @@ RUN = [
 def test_figures_are_of_the_time_with_full_slots():
     found = row(RUN)
     assert found.window_s == 2.0
-    assert found.tokens_per_s == 200.0
-    assert found.step_ms == pytest.approx(100.0)
+    assert found.tokens_per_s == pytest.approx(250.0)  # 400 tokens in 1.6 s of steps
+    assert found.wall_tokens_per_s == 200.0
+    assert found.step_ms == pytest.approx(80.0)
     assert found.late_share == pytest.approx(0.25)
     assert found.cpu == {
         "engines": pytest.approx(0.1),
@@ -58,9 +59,9 @@ def test_figures_are_of_the_time_with_full_slots():
 
 
 def test_idle_time_is_what_ranks_wait_for_the_heaviest_and_the_fixed_part_is_work():
-    """2 s of 20 steps: 2 x (2 - 20 x 0.01) s could have been worked beyond the fixed part, 2.4 s were."""
+    """1.6 s of 20 steps: 2 x (1.6 - 20 x 0.01) s could have been worked beyond the fixed part, 2.4 s were."""
     found = row(RUN)
-    assert found.idle_engines == pytest.approx((2 * (2.0 - 0.2) - 2.4) / 4.0)
+    assert found.idle_engines == pytest.approx((2 * (1.6 - 0.2) - 2.4) / 3.2)
     assert found.idle_gateway == pytest.approx(0.4 / 4.0)
     assert found.oldest_wait_s == 5.0
 

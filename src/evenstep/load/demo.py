@@ -116,7 +116,9 @@ class Shown:
         name: as asked for.
         outcome, summary: of the client.
         window_s: from the first to the last moment with full slots; seconds.
-        tokens_per_s: output tokens a second of that window, of all engines.
+        tokens_per_s: output tokens of the window over the engine seconds of its steps: what engines of this pace would
+            make, however slow this machine is.
+        wall_tokens_per_s: the same over the seconds of the clock on the wall.
         idle_engines: share of device time spent waiting at the barrier in the window, as the engines tell.
         idle_gateway: the same as the gateway works it out; nan where it does not tell.
         oldest_wait_s: the longest wait of a request in the gateway's pool that was seen.
@@ -130,6 +132,7 @@ class Shown:
     summary: dict[str, Any]
     window_s: float
     tokens_per_s: float
+    wall_tokens_per_s: float
     idle_engines: float
     idle_gateway: float
     oldest_wait_s: float
@@ -226,7 +229,8 @@ def shown(
         outcome=outcome,
         summary=found,
         window_s=last.at_s - first.at_s,
-        tokens_per_s=moved["tokens"] / seconds,
+        tokens_per_s=moved["tokens"] / stepped_s if stepped_s > 0 else math.nan,
+        wall_tokens_per_s=moved["tokens"] / seconds,
         idle_engines=(work_s - moved["busy_s"]) / (ranks * stepped_s) if stepped_s > 0 else math.nan,
         idle_gateway=told / (ranks * seconds),
         oldest_wait_s=max((one.gateway.get("oldest_s", math.nan) for one in samples), default=math.nan),
