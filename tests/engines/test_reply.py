@@ -274,3 +274,17 @@ def test_a_chunk_that_cannot_be_cleaned_is_a_failure_and_brought_nothing(chunk):
     )
     assert reply.feed(first) and not reply.feed(b"data: " + chunk + b"\n\n")
     assert reply.failure is not None and reply.produced == 1 and reply.so_far().text == "a"
+
+
+@settings(max_examples=50)
+@given(chunk_streams(choices=(1, 1)), st.sampled_from([Asked(usage=True), USAGE, ALL]))
+def test_a_stream_that_breaks_off_before_its_usage_gets_it_all_the_same(stream, client):
+    events = stream.events(ALL if client.token_ids else USAGE)
+    reply = opened(stream, client, ALL if client.token_ids else USAGE, keep=True)
+    got = b"".join(reply.feed(event) for event in events[:-2]) + reply.end()
+    assert reply.done and got.endswith(b"data: [DONE]\n\n")
+    last = json.loads(got.split(b"\n\n")[-3][6:])
+    told = json.loads(stream.events(client)[-2][6:])
+    assert {name: last[name] for name in ("id", "choices", "usage")} == {
+        name: told[name] for name in ("id", "choices", "usage")
+    }

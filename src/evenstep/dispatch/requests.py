@@ -13,10 +13,8 @@ from evenstep.dispatch import commands as co
 from evenstep.dispatch.events import Kind
 from evenstep.dispatch.fleet import Fleet
 from evenstep.dispatch.meters import Meters
-from evenstep.dispatch.mirror import Worker
 from evenstep.dispatch.mirror_layout import LOAD, RESERVED, RUNNING, SENT, SENT_LOAD
 from evenstep.dispatch.pool import Door, Pool, Waits
-from evenstep.dispatch.prefill import Prefiller
 from evenstep.dispatch.prefixes import Prefixes
 from evenstep.dispatch.rounds import Rounds
 from evenstep.dispatch.rows import Rows
@@ -302,16 +300,13 @@ class Requests(ABC):
             out.update(self.mirror.peers(place))
 
     def _has_others(self, row: int, had_tokens: bool) -> bool:
-        """Whether an engine is left that it has not failed on; a stream that has begun also waits for one that is ejected."""
+        """Whether an engine is left that it has not failed on; a stream that has begun waits for an ejected one too."""
         out = self.excluded.get(row, set())
-
-        def is_left(one: Worker | Prefiller) -> bool:
-            return not one.leaves and one.spec.name not in out and (one.is_up or had_tokens)
-
-        decodes = any(map(is_left, self.mirror.workers))
-        if had_tokens or not self.fleet.is_split:
-            return decodes
-        return decodes and any(map(is_left, self.prefill.prefillers.values()))
+        engines = self.mirror.workers
+        prefillers = [] if had_tokens or not self.fleet.is_split else list(self.prefill.prefillers.values())
+        left = [w for w in (*engines, *prefillers) if not w.leaves and w.spec.name not in out]
+        roles = {w.spec.role for w in left if w.is_up or had_tokens}
+        return "decode" in roles and (not prefillers or "prefill" in roles)
 
     def give_up(self, row: int, reason: str) -> None:
         """The request is over, and not as it should: a status before the first token, an error event after it."""

@@ -8,6 +8,8 @@ error object inside it, a chunk that is no JSON, and a finish_reason that says t
 
 from __future__ import annotations
 
+import msgspec
+
 from evenstep.engines import cleaning
 from evenstep.engines.chunks import DONE, Choice, Chunk, Usage, is_given, read_chunk, read_head
 from evenstep.engines.quick import Quick, learned, spoken
@@ -80,6 +82,8 @@ class ReplyStream:
         self._settled = len(self._ids)
         self._settled_tokens = self.produced
         self._request_id, self._created = (before.request_id, before.created) if before else (b"", b"")
+        self._wants_usage, self._is_told = client.usage, False
+        self._final = b""  # what the client got as the last chunk
         self._held = b""  # the last chunk of the only choice, until the fingerprint is known
         self._bytes_per_token = bytes_per_token
         self._events = self._bytes = 0
@@ -131,8 +135,12 @@ class ReplyStream:
             out = b"".join([self._take(raw, payload) for raw, payload in self._reader.end()])
         if self._over:
             return out
-        if self.finished:  # only [DONE] is missing
-            return out + self._finish(_DONE_EVENT)
+        if self.finished:  # only usage and [DONE] are missing
+            try:
+                return out + self._release() + self._missing_usage() + self._finish(_DONE_EVENT)
+            except EngineError as error:
+                self._fail(error)
+                return out
         self._fail(EngineError("engine: its stream ended before the answer was complete."))
         return out
 
@@ -173,7 +181,7 @@ class ReplyStream:
         choices = chunk.choices
         if not choices:
             return self._without_choices(raw, data, chunk)
-        out = raw
+        out, new = raw, data
         if self._changes:  # first: a chunk that cannot be cleaned brought nothing
             new = self._cleaned(data, chunk, choices)
             if new is not data:
@@ -181,6 +189,7 @@ class ReplyStream:
         if not self._count(chunk, choices):
             return b""
         if choices[0].finish_reason is not None:
+            self._final = new
             return self._stamped(out) if self._drop_final else out
         if self._lessons and out:
             self._learn(raw, out, choices[0])
@@ -300,8 +309,19 @@ class ReplyStream:
             return self._release() + cleaning.framed(raw, data, rewritten(data, self._before))
         return self._release() + raw
 
+    def _missing_usage(self) -> bytes:
+        """The usage event that the client asked for, where the stream broke off between the last token and it."""
+        if not self._wants_usage or self._is_told or self.estimated or self.prompt_tokens < 0:
+            return b""
+        head, counts = read_head(self._final), (self.prompt_tokens, self.produced)
+        usage = {"prompt_tokens": counts[0], "total_tokens": sum(counts), "completion_tokens": counts[1]}
+        kind = "chat.completion.chunk" if self._chat else "text_completion"
+        event = {"id": head.id, "object": kind, "created": head.created, "model": head.model}
+        return b"data: " + msgspec.json.encode(event | {"choices": [], "usage": usage}) + b"\n\n"
+
     def _told(self, usage: Usage) -> None:
         """The usage at the end is of all choices and prompts."""
+        self._is_told = True
         before = self._before
         if before is None:
             self.prompt_tokens = usage.prompt_tokens

@@ -173,7 +173,7 @@ class Stream(Collecting):
                 if exchange.client.paused:
                     self.connection.pause()  # type: ignore[union-attr]
         elif produced > self.counted:
-            self.connection.deadline.at = now_s + self._silence_s  # type: ignore[union-attr]
+            self.connection.deadline.set(now_s + self._silence_s)  # type: ignore[union-attr]
             exchange.start(out)
         elif out:
             exchange.held += out

@@ -1,0 +1,106 @@
+"""Promise 2: until a token has reached the client any failure is tried elsewhere; each engine once; nothing slow is doubled."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.gateway.promises import engine as e
+from tests.gateway.promises.client import RawClient, answered, ask, verdict
+from tests.gateway.promises.fleet import fleet, story
+from tests.gateway.promises.test_every_stream_ends_in_one_of_two_ways import BEFORE
+
+SILENCES = {
+    "no byte": e.hang,
+    "a head and no more": e.head_then_hang(),
+    "a head, a role chunk and no more": e.head_then_hang(role=True),
+    "half a head": e.raw(b"HTTP/1.1 200 OK\r\nContent-", hang=True),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_each_failure_goes_to_another_engine_and_each_engine_is_asked_once(stream):
+    async def one():
+        async with fleet(engines=3) as f:
+            for name, fault in BEFORE.items():
+                before = len(f.calls)
+                f.plan.next.extend([fault, fault])
+                reply = await answered(f.port, ask(chat=True, tokens=4, stream=stream))
+                assert verdict(reply, 4) == "complete", (name, reply)
+                assert len({call.engine for call in f.calls[before:]}) == len(f.calls) - before == 3, name
+
+    story(one)
+
+
+@pytest.mark.parametrize("name", SILENCES)
+def test_silence_beyond_the_first_byte_deadline_goes_to_another_engine(name):
+    async def one():
+        async with fleet(engines=2, engine_deadlines={"first_byte_s": 0.2}) as f:
+            f.plan.next.append(SILENCES[name])
+            reply = await answered(f.port, ask(chat=True, tokens=4))
+            assert verdict(reply, 4) == "complete", reply
+            assert len({call.engine for call in f.calls}) == len(f.calls) == 2
+            await f.calls[0].gone.wait()
+
+    story(one)
+
+
+def test_an_engine_that_refuses_connections_or_drops_them_costs_nothing():
+    async def one():
+        async with fleet(engines=3) as f:
+            f.engines[0].kill()
+            f.engines[1].rude = True
+            for connection in list(f.engines[1].connections):
+                connection.transport.abort()
+            for _ in range(8):
+                assert verdict(await answered(f.port, ask(tokens=4)), 4) == "complete"
+
+    story(one)
+
+
+def test_a_slow_prefill_is_not_doubled():
+    """An engine within its deadline is waited for, however many others are idle."""
+
+    async def one():
+        async with fleet(engines=3) as f:
+            release = asyncio.Event()
+            f.plan.next.append(e.held(release))
+            client = (await RawClient.to(f.port)).send(ask(tokens=4))
+            await f.asked(1)
+            assert verdict(await answered(f.port, ask(tokens=4)), 4) == "complete"
+            release.set()
+            assert verdict(await client.reply(), 4) == "complete"
+            assert len(f.calls) == 2
+
+    story(one)
+
+
+def test_where_every_engine_fails_each_is_asked_once_and_the_client_hears_of_it():
+    async def one():
+        async with fleet(engines=3) as f:
+            f.plan.otherwise = e.status(500)
+            reply = await answered(f.port, ask(tokens=4))
+            assert verdict(reply, 4) == "refused" and reply.status == 502
+            assert len(f.calls) == len({call.engine for call in f.calls}) == 3
+
+    story(one)
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_redirect_is_never_followed(code):
+    """Neither to an address nor to a path: the prompt goes to no place the operator has not named."""
+
+    async def one():
+        async with fleet(engines=2) as f, fleet(engines=1) as trap:
+            target = trap.engines[0]
+            seen = len(target.heads)
+            f.plan.next.append(e.status(code, {}, f"Location: {target.url}/v1/completions"))
+            assert verdict(await answered(f.port, ask(tokens=4)), 4) == "complete"
+            f.plan.next.extend([e.status(code, {}, "Location: /v1/chat/completions")] * 2)
+            reply = await answered(f.port, ask(tokens=4))
+            assert verdict(reply, 4) == "refused" and "location" not in reply.headers
+            assert not target.calls
+            assert not [path for path, _ in target.heads[seen:] if path.endswith("completions")]
+            assert not [call for call in f.calls if call.path == "/v1/chat/completions"]
+
+    story(one)
