@@ -217,6 +217,8 @@ class Dispatcher(Admitting):
         row = self.row_of(event.request, event.leg)
         if row < 0:
             return
+        if event.prompt_tokens > 0:
+            self.correct(row, event.prompt_tokens)
         name = self.mirror.workers[self.rows.i[WORKER][row]].spec.name
         if self.rows.state(row) is State.SENT:
             self.answered(row, name)

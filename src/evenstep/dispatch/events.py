@@ -84,10 +84,15 @@ class PrefillDone(Base, frozen=True):
 
 
 class Finished(Base, frozen=True):
-    """The decode leg ended as it should, with a reason to finish."""
+    """The decode leg ended as it should, with a reason to finish.
+
+    Args:
+        prompt_tokens: as the engine counted, where it had not told before; 0 = it did not say.
+    """
 
     request: int
     leg: int
+    prompt_tokens: int = 0
 
 
 class Failed(Base, frozen=True):

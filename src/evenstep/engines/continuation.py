@@ -29,6 +29,13 @@ _FORMS = (
     "ebnf",
     "json_schema",
 )
+#: All members that may stand in the way.
+_HINDERING = frozenset(
+    (
+        *_FORMS, "logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "use_beam_search", "frequency_penalty",
+        "presence_penalty", "seed", "tools",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,8 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
 
 def can_break(request: GenerationRequest) -> bool:
     """Whether a broken answer could be continued at all, as far as the request alone tells: then ids are worth asking."""
+    if request.slots == 1 and request.fields.keys().isdisjoint(_HINDERING):
+        return True
     nothing = SoFar(b"", b"", -1, 0, b"", (), "", True)
     return not _hindrance(request, nothing)
 

@@ -36,14 +36,19 @@ def members(text: bytes, where: str = "request") -> dict[str, Span]:
     found: dict[str, Span] = {}
     name, at = "", _past_space(text, 0) + 1
     for name, value in values.items():
-        at = _past_space(text, at)
-        start = _value_of(text, at, name)
+        if text[at] <= 32:
+            at = _past_space(text, at)
+        start = at + len(key := b'"%b":' % name.encode())
+        if not text.startswith(key, at):
+            start = _value_of(text, at, name)
+        elif text[start] <= 32:
+            start = _past_space(text, start)
         raw = bytes(value)
         if not start or not text.startswith(raw, start):
             raise InputError(where, name, "there twice", "each key once")
         stop = start + len(raw)
         found[name] = (at, start, stop)
-        at = _past_space(text, stop) + 1
+        at = (stop if text[stop] > 32 else _past_space(text, stop)) + 1
     if values and text[at - 1] != 125:
         raise InputError(where, name, "there twice", "each key once")
     return found

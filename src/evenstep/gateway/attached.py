@@ -83,6 +83,8 @@ def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[
         with_authorization: its credentials are meant for the engine.
         others: further names that go on.
     """
+    if not others and not with_authorization and "traceparent" not in headers:
+        return b""
     wanted = ("traceparent", "tracestate", *others)
     lines = [
         f"{name}: {headers[name]}\r\n"

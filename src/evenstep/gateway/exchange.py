@@ -212,8 +212,7 @@ class Exchange:
         self.client.reply(200, body)
         if answer.produced > 0:
             self.model.produced(leg.row, answer.produced, self.model.now_s())
-        self.count_prompt(answer.prompt_tokens)
-        self.model.finished(self, leg.number)
+        self.model.finished(self, leg.number, self._counted_now(answer.prompt_tokens))
         if self.story is not None:
             self.story.started()
             self.story.output_tokens = max(0, answer.produced)
@@ -230,9 +229,7 @@ class Exchange:
             self.client.send(self.held + out, last=True)
         if news > 0:
             self.model.produced(leg.row, news, now_s)
-        if not self.is_counted:
-            self.count_prompt(leg.reply.prompt_tokens)
-        self.model.finished(self, leg.number)
+        self.model.finished(self, leg.number, self._counted_now(leg.reply.prompt_tokens))
         if self.story is not None:
             self.story.started()
             self.story.output_tokens = leg.reply.produced
@@ -265,14 +262,21 @@ class Exchange:
 
     def count_prompt(self, tokens: int) -> None:
         """An engine told the tokens of the prompt, or -1."""
-        if tokens > 0 and not self.is_counted:
-            self.is_counted = True
-            if self.story is not None:
-                self.story.prompt_tokens = tokens
-            self.model.learn_prompt(self, tokens)
+        news = self._counted_now(tokens)
+        if news:
             self.model.tell(
-                ev.PromptCounted(now_s=self.model.now_s(), request=self.number, prompt_tokens=tokens)
+                ev.PromptCounted(now_s=self.model.now_s(), request=self.number, prompt_tokens=news)
             )
+
+    def _counted_now(self, tokens: int) -> int:
+        """The tokens of the prompt where an engine tells them for the first time, else 0."""
+        if tokens <= 0 or self.is_counted:
+            return 0
+        self.is_counted = True
+        if self.story is not None:
+            self.story.prompt_tokens = tokens
+        self.model.learn_prompt(self, tokens)
+        return tokens
 
     # --- what the client does ------------------------------------------------------------------------------------
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 import secrets
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from evenstep.dispatch.events import Arrived
 from evenstep.engines import refusals
 from evenstep.engines.prompt_blocks import name_key, prompt_blocks, prompt_key
 from evenstep.engines.refusals import Refusal
@@ -91,8 +93,10 @@ class Front:
 
     def name_of(self, head: RequestHead) -> str:
         """The request's id: the client's own, where it is plain text, else a new one."""
-        given = head.headers.get("x-request-id", "")
-        return given if _NAME.fullmatch(given) else f"{self._front}-{next(self._numbers):x}"
+        given = head.headers.get("x-request-id")
+        if given is not None and _NAME.fullmatch(given):
+            return given
+        return "%s-%x" % (self._front, next(self._numbers))  # noqa: UP031  # twice as fast as an f-string's :x
 
     def told(self, status: int) -> None:
         """An answer begins."""
@@ -123,14 +127,17 @@ class Front:
 
     def _generate(self, kind: Kind, received: Received, client: Client, caller: Caller) -> None:
         headers = received.head.headers
-        number = class_of(caller, headers.get(CLASS_HEADER, ""))
-        expected = expected_tokens(headers.get(EXPECTED_HEADER, ""))
-        if isinstance(number, Refusal):
-            self._turn_away(received, client, number, caller)
-            return
-        if isinstance(expected, Refusal):
-            self._turn_away(received, client, expected, caller)
-            return
+        number, expected = caller.default_class, 0
+        if CLASS_HEADER in headers:
+            number = class_of(caller, headers[CLASS_HEADER])
+            if isinstance(number, Refusal):
+                self._turn_away(received, client, number, caller)
+                return
+        if EXPECTED_HEADER in headers:
+            expected = expected_tokens(headers[EXPECTED_HEADER])
+            if isinstance(expected, Refusal):
+                self._turn_away(received, client, expected, caller)
+                return
         try:
             request = read_request(kind, received.body, headers, session_headers=self._session_headers)
         except InputError as error:
@@ -146,8 +153,9 @@ class Front:
         if self.sinks:
             exchange.story = self._story(received, caller, request.model, number, estimate)
         salt, session = self._salt, request.session or headers.get(TASK_HEADER, "") or request.user
-        pool.arrived(
-            exchange,
+        event = Arrived(
+            now_s=time.monotonic(),
+            request=pool.number(exchange),
             prompt_tokens=estimate,
             tenant=caller.tenant,
             request_class=number,
@@ -159,6 +167,7 @@ class Front:
             can_continue=exchange.can_continue,
             blocks=tuple(prompt_blocks(request, salt)) if pool.reads_cached else (),
         )
+        pool.tell(event)
 
     def _story(
         self, received: Received, caller: Caller | None, model: str = "", number: int = 0, tokens: int = 0

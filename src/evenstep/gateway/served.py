@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from evenstep.gateway.exchange import Exchange
 
 _log = logging.getLogger("evenstep.gateway")
+_SMALL = 256  # tokens that every engine can hold
 
 
 class ServedModel:
@@ -94,29 +95,26 @@ class ServedModel:
 
     def tell(self, event: ev.Event) -> None:
         """Something happened: carry out what follows from it."""
-        events = self._events
-        events.append(event)
         if self._is_telling:
+            self._events.append(event)
             return
         self._is_telling = True
+        do, handle, events = self._do, self.dispatcher.handle, self._events
         try:
+            for command in handle(event):
+                do[type(command)](command)
             while events:
-                for command in self.dispatcher.handle(events.popleft()):
-                    self._do[type(command)](command)
+                for command in handle(events.popleft()):
+                    do[type(command)](command)
         finally:
             self._is_telling = False
 
-    def arrived(self, exchange: Exchange, **fields: Any) -> None:
-        """A request came.
-
-        Args:
-            fields: those of `events.Arrived`.
-        """
-        self._number += 1
-        exchange.number = self._number
-        self._exchanges[exchange.number] = exchange
+    def number(self, exchange: Exchange) -> int:
+        """The number of a request that is about to be told of."""
+        self._number = exchange.number = number = self._number + 1
+        self._exchanges[number] = exchange
         exchange.client.job = exchange
-        self.tell(ev.Arrived(now_s=time.monotonic(), request=exchange.number, **fields))
+        return number
 
     def produced(self, row: int, tokens: int, now_s: float) -> None:
         """A chunk went out."""
@@ -126,9 +124,15 @@ class ServedModel:
         if dispatcher.due and not self._is_ticking:
             self._tick_soon()
 
-    def finished(self, exchange: Exchange, leg: int) -> None:
-        """Its answer is complete and out."""
-        self.tell(ev.Finished(now_s=time.monotonic(), request=exchange.number, leg=leg))
+    def finished(self, exchange: Exchange, leg: int, prompt_tokens: int = 0) -> None:
+        """Its answer is complete and out.
+
+        Args:
+            prompt_tokens: where the engine told them only now.
+        """
+        self.tell(
+            ev.Finished(now_s=time.monotonic(), request=exchange.number, leg=leg, prompt_tokens=prompt_tokens)
+        )
         self.over(exchange)
 
     def over(self, exchange: Exchange) -> None:
@@ -151,8 +155,10 @@ class ServedModel:
             return max(1, request.prompt_tokens)
         exchange.size = self._tokenizer.count(request) if self._tokenizer else len(request.prompt)
         estimate = self.sizes.estimate(request.model, exchange.size)
-        largest = max((worker.capacity for worker in self.dispatcher.mirror.workers), default=estimate)
-        return max(1, int(min(estimate, largest)))
+        if estimate > _SMALL:
+            largest = max((worker.capacity for worker in self.dispatcher.mirror.workers), default=estimate)
+            estimate = max(1, int(min(estimate, largest)))
+        return estimate
 
     def learn_prompt(self, exchange: Exchange, tokens: int) -> None:
         """An engine told how long a prompt is."""
