@@ -4,12 +4,15 @@ the data it was found to have. Run by ``make reference``; ``make leaderboard`` m
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
 
 from evenstep import names
 from evenstep.cli.main import parser_of
-from evenstep.config import schema
+from evenstep.config import meaning, schema
+from evenstep.dispatch.fallback import Reason
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.experiments import leaderboard_file, sweep_file
 from evenstep.experiments.leaderboard_page import page
@@ -17,6 +20,11 @@ from evenstep.experiments.leaderboard_picture import picture
 from evenstep.experiments.leaderboard_table import read_table
 from evenstep.experiments.settings import CompareSettings, SimulateSettings
 from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.ended import Ended
+from evenstep.gateway.logs import logged_of
+from evenstep.gateway.metrics_page import HELP, kind_of
+from evenstep.gateway.openapi import document
+from evenstep.gateway.worker import Worker
 from evenstep.load.settings import LoadSettings
 from evenstep.workload import yaml_schema
 
@@ -36,6 +44,7 @@ def pages() -> dict[Path, str]:
     return {
         HERE / "leaderboard.md": page(board, data="leaderboard.parquet", picture=f"../images/{image.name}"),
         image: picture(board),
+        HERE / "gateway.md": _gateway(),
         HERE / "cli.md": "\n".join([HEAD, *(_command(name) for name in names.members("cli"))]),
         HERE / "schemas" / "compare.json": _json(schema(CompareSettings, "evenstep compare settings")),
         HERE / "schemas" / "leaderboard.json": _json(leaderboard_file.schema()),
@@ -46,6 +55,103 @@ def pages() -> dict[Path, str]:
         HERE / "schemas" / "sweep.json": _json(sweep_file.schema()),
         HERE / "schemas" / "workload.json": _json(yaml_schema.schema()),
     }
+
+
+GATEWAY = """# Gateway
+
+`evenstep serve` ([flags](cli.md)) and what operators see of it. [Run a gateway](../how-to/run-a-gateway.md) shows how it
+is used, [Dispatcher](dispatcher.md) what decides. This page is written by `make reference`.
+
+## Settings
+
+Keys of the YAML file ([schema](schemas/gateway.json), `examples/gateway.yaml`), of `--set KEY=VALUE`, and of the
+environment: `limits.body_bytes` is `EVENSTEP_LIMITS_BODY_BYTES` there. As text, lists are separated by commas, workers
+(`URL[,key=value,...]`) by blanks; mappings and other lists are JSON. Flags win over the environment, the environment over
+the file, the file over defaults; lists and mappings are replaced as a whole. Secrets are `env:NAME`, `file:PATH` or
+themselves, keys of clients and of the admin API also `sha256:HEX`. Relative paths start where the gateway was started.
+{settings}
+## Headers of a request
+
+| header | meaning |
+|---|---|
+| `Authorization` | `Bearer` and a key of `keys`; without `keys` it goes on to the engine |
+| `x-evenstep-class` | class of the request; 403 where the key may not ask for it |
+| `x-evenstep-expected-tokens` | output tokens the client expects, for the predictor |
+| `x-evenstep-task`, and `session_headers` | requests with the same value belong together |
+| `X-Request-Id` | the request's id in answers, logs and engines; made up where it is missing |
+| `traceparent`, `tracestate` | go on to the engine; the gateway's span is a child of them |
+
+Everything else that goes to an engine is made anew: no header of a client picks a rank.
+
+## Metrics
+
+On the admin port under `/metrics`. `model` is a label of everything that belongs to one served model; `worker`, `group`,
+`tenant`, `class`, `policy`, `outcome`, `reason`, `stage`, `code`, `def` and `of` say which. Fallback reasons: {reasons}.
+
+{metrics}
+## Admin API
+
+On its own port, `admin.port`; JSON but for `/metrics`. With `admin.key` every path but `/healthz` and `/readyz` needs it
+as `Authorization: Bearer`; without, it answers to loopback names only. Requests of pages in a browser (`Origin`) are
+refused. Errors: `{{"error": {{"message", "field", "value"}}}}`.
+
+{endpoints}
+`/healthz` and `/readyz` are on the port of the clients as well.
+
+## Logs
+
+On stderr, `log.format` `text` or `json`: `time`, `level`, `logger`, `message` and fields. What does not fit into the pipe
+is thrown away and counted. Kinds of notices of the dispatcher: `fallback`, `policy-off`, `foreign`, `divergence`,
+`disagreement`, `ejected`, `recovered`, `last-healthy`. With `log.access` a line for each request that is over: {ended}.
+"""
+
+
+def _gateway() -> str:
+    sections: dict[Any, list[str]] = {}
+    _settings(GatewayConfig, "", sections)
+    settings = "\n".join(
+        "\n".join(["", f"### {title}", "", "| setting | default | meaning |", "|---|---|---|", *lines])
+        for title, lines in sections.items()
+    )
+    metrics = [f"| `{name}` | {kind_of(name)} | {said} |" for name, said in HELP.items()]
+    paths = document()["paths"]
+    endpoints = [
+        f"| `{method.upper()} {path}` | {item['summary']} |"
+        for path, methods in paths.items()
+        for method, item in methods.items()
+    ]
+    return GATEWAY.format(
+        settings=settings + "\n",
+        reasons=", ".join(f"`{reason}`" for reason in get_args(Reason) if reason),
+        metrics="\n".join(["| metric | type | meaning |", "|---|---|---|", *metrics, ""]),
+        endpoints="\n".join(["| request | answer |", "|---|---|", *endpoints, ""]),
+        ended=", ".join(f"`{name}`" for name in logged_of(Ended("", "complete", 0))),
+    )
+
+
+def _settings(kind: Any, path: str, found: dict[Any, list[str]]) -> None:
+    """Rows of a section, then those of the sections below it and of what its lists hold."""
+    said, hints, below = meaning(kind), get_type_hints(kind), []
+    rows = found.setdefault(f"`{path}`" if path else "At the top", [])
+    for one in dataclasses.fields(kind):
+        name, hint = f"{path}.{one.name}".lstrip("."), hints[one.name]
+        inner = next((k for k in _inside(hint) if dataclasses.is_dataclass(k)), None)
+        each = {list: "[]", dict: ".NAME"}.get(get_origin(hint), "")
+        if inner is not None and not (inner is Worker and path):
+            below.append((inner, name + each))
+            rows += [f"| `{name}` | | {said[one.name]} |"] if path or each else []
+            continue
+        default = one.default if one.default is not dataclasses.MISSING else None
+        if one.default_factory is not dataclasses.MISSING:
+            default = one.default_factory()
+        shown = "" if default in (None, "", [], {}) or inner else f"`{json.dumps(default)}`"
+        rows.append(f"| `{name}` | {shown} | {said[one.name].replace('|', chr(92) + '|')} |")
+    for inner, name in below:
+        _settings(inner, name, found)
+
+
+def _inside(hint: Any) -> list[Any]:
+    return [hint, *(deeper for part in get_args(hint) for deeper in _inside(part))]
 
 
 def _json(value: object) -> str:

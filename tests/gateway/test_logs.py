@@ -26,6 +26,13 @@ def test_json_lines_hold_the_message_and_its_fields():
     }  # fmt: skip
 
 
+def test_what_a_record_carries_in_any_other_way_is_shown_too():
+    out = io.StringIO()
+    with logging_to(Log(format="json"), out):
+        LOG.info("lost", extra={"worker": "a", "kind": "stall"})
+    assert json.loads(out.getvalue())["kind"] == "stall"
+
+
 def test_text_is_one_line_a_record_whatever_it_holds():
     out = io.StringIO()
     with logging_to(Log(), out):

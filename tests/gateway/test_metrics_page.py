@@ -94,7 +94,7 @@ def test_histograms_are_cumulative_and_end_with_their_count():
         assert counts[-1] == next(s.value for s in samples if s.name.endswith("_count"))
     assert [s.value for s in page()["evenstep_ttft_seconds"].samples if s.name.endswith("_count")] == [2]
     stages = {s.labels["stage"] for s in page()["evenstep_decision_seconds"].samples}
-    assert stages == {"prepare", "route", "apply"}
+    assert stages >= {"prepare", "route", "apply"}
 
 
 def test_numbers_of_the_data_path_stand_beside_those_of_the_models():

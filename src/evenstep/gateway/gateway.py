@@ -84,6 +84,11 @@ class Gateway:
                 "generations": sum(pool.requests for pool in self.pools.all),
                 "is_draining": front.is_draining,
                 "not_ready": front.not_ready(),
+                "worker_counting_estimated": {
+                    name: not one.dialect.counts
+                    for pool in self.pools.all
+                    for name, one in pool.attached.items()
+                },
             },
         }
 

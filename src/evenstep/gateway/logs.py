@@ -24,6 +24,7 @@ from evenstep.gateway.sections import Log
 #: Everything evenstep says is said below this name.
 NAME = "evenstep"
 _access = logging.getLogger("evenstep.gateway.access")
+_OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "fields"}
 _WAITING = 10_000
 _LAST_LINES_S = 3.0
 
@@ -35,14 +36,18 @@ def fields(**values: Any) -> dict[str, Any]:
 
 def access(one: Ended) -> None:
     """A line for a request that is over."""
-    _access.info(
-        "request", extra=fields(
-            request_id=one.request_id, outcome=one.outcome, status=one.status, path=one.path, model=one.model,
-            tenant=one.tenant, request_class=one.request_class, worker=one.worker, prompt_tokens=one.prompt_tokens,
-            output_tokens=one.output_tokens, tries=one.tries, continued=one.continued, wait_s=one.sent_s - one.arrived_s,
-            ttft_s=one.ttft_s, tpot_s=one.tpot_s, seconds=one.ended_s - one.arrived_s,
-        )
-    )  # fmt: skip
+    _access.info("request", extra=fields(**logged_of(one)))
+
+
+def logged_of(one: Ended) -> dict[str, Any]:
+    """The fields of that line."""
+    return {
+        "request_id": one.request_id, "outcome": one.outcome, "status": one.status, "path": one.path,
+        "model": one.model, "tenant": one.tenant, "request_class": one.request_class, "worker": one.worker,
+        "prompt_tokens": one.prompt_tokens, "output_tokens": one.output_tokens, "tries": one.tries,
+        "continued": one.continued, "wait_s": one.sent_s - one.arrived_s, "ttft_s": one.ttft_s, "tpot_s": one.tpot_s,
+        "seconds": one.ended_s - one.arrived_s,
+    }  # fmt: skip
 
 
 @contextmanager
@@ -157,7 +162,8 @@ def _time(record: logging.LogRecord) -> str:
 
 def _shown(record: logging.LogRecord) -> dict[str, Any]:
     """The fields, rounded to what a reader needs; nan, which JSON has not, is left out."""
-    found: dict[str, Any] = getattr(record, "fields", {})
+    more = {key: value for key, value in vars(record).items() if key not in _OWN}
+    found: dict[str, Any] = {**more, **getattr(record, "fields", {})}
     return {
         key: round(value, 6) if isinstance(value, float) else value
         for key, value in found.items()

@@ -101,7 +101,7 @@ def metrics_page(snapshot: Mapping[str, Any], age_s: float = 0.0) -> bytes:
     """
     page = Page(HELP)
     for name in HELP:
-        page.declare(_kind(name), name)
+        page.declare(kind_of(name), name)
     page.add("gauge", "evenstep_info", 1, version=__version__)
     page.add("gauge", "evenstep_snapshot_age_seconds", age_s)
     for model, found in snapshot["models"].items():
@@ -174,11 +174,11 @@ def _gateway(page: Page, found: Mapping[str, Any]) -> None:
         if isinstance(value, list):
             for one in cast("list[dict[str, Any]]", value):
                 labels = {key: text for key, text in one.items() if key != "value"}
-                page.add(_kind(name), f"evenstep_{name}", one["value"], **labels)
+                page.add(kind_of(name), f"evenstep_{name}", one["value"], **labels)
         elif isinstance(value, Mapping):
-            _by(page, _kind(name), f"evenstep_{name}", _LABELS[name], value, {})
+            _by(page, kind_of(name), f"evenstep_{name}", _LABELS[name], value, {})
         elif not isinstance(value, str):
-            page.add(_kind(name), f"evenstep_{name}", _known(value))
+            page.add(kind_of(name), f"evenstep_{name}", _known(value))
 
 
 _LABELS = {
@@ -198,7 +198,8 @@ def _histogram(page: Page, name: str, found: Mapping[str, Any], who: Mapping[str
     page.histogram(f"evenstep_{name}", found["buckets"], found["sum"], found["count"], **who)
 
 
-def _kind(name: str) -> Kind:
+def kind_of(name: str) -> Kind:
+    """Type of a metric, by its name."""
     if name.removeprefix("evenstep_") in (*_HISTOGRAMS, "decision_seconds"):
         return "histogram"
     return "counter" if name.endswith("_total") else "gauge"

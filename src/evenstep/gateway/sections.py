@@ -195,7 +195,7 @@ class RequestClass:
     """A class of requests; its number for policies is its place in the file, from 1; 0 = no class.
 
     Args:
-        weight: what a request of it is worth beside others.
+        weight: what a request of it is worth beside others, for who sums over classes.
         ttft_s: seconds to the first token that it should keep to; 0 = none.
         tpot_s: seconds per further token that it should keep to; 0 = none.
     """
