@@ -28,7 +28,11 @@ def test_only_what_two_samples_in_a_row_show_is_foreign():
     assert found.sampled(0, 3, 0.5, 0, 1.0) == (False, False)
     assert found.free(0) == 4
     assert found.sampled(0, 2, 0.4, 0, 2.0) == (True, False)
+    assert found.free(0) == 1 and found.workers[0].foreign_load == 50.0  # of the two the larger
+    found.sampled(0, 2, 0.4, 0, 3.0)
     assert found.free(0) == 2 and found.workers[0].foreign_load == 40.0
+    found.sampled(0, 0, 0.0, 0, 4.0)
+    assert found.free(0) == 4 and found.workers[0].foreign_load == 0.0
 
 
 def test_the_first_sample_counts_alone():

@@ -206,7 +206,8 @@ class Mirror:
         """A worker's own figures arrived.
 
         A sample is older than the mirror by its way, so only what two samples in a row show counts; the first one
-        counts alone.
+        counts alone. Of the two the larger counts: what others send grows between samples, and slots they may have
+        taken are not ours to fill.
 
         Args:
             requests: what it runs and holds.
@@ -223,8 +224,9 @@ class Mirror:
         now = requests - i[RUNNING][place] - i[SENT][place], used - f[LOAD][place] - f[SENT_LOAD][place]
         last = worker.beyond if worker.is_known else now
         had = worker.foreign
-        worker.foreign = max(0, min(last[0], now[0]))
-        worker.foreign_load = max(0.0, min(last[1], now[1])) if worker.foreign else 0.0
+        is_foreign = min(last[0], now[0]) > 0
+        worker.foreign = max(last[0], now[0]) if is_foreign else 0
+        worker.foreign_load = max(0.0, last[1], now[1]) if is_foreign else 0.0
         is_short = max(last[0], now[0]) < 0
         worker.divergences += is_short
         worker.beyond, worker.heard_s, worker.is_known = now, now_s, True
