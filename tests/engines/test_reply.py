@@ -288,3 +288,19 @@ def test_a_stream_that_breaks_off_before_its_usage_gets_it_all_the_same(stream, 
     assert {name: last[name] for name in ("id", "choices", "usage")} == {
         name: told[name] for name in ("id", "choices", "usage")
     }
+
+
+@pytest.mark.parametrize(
+    "event", [b"data: {no json", b'data: {"error":{"message":"x"}}', b"data: " + b"x" * 3000]
+)
+def test_what_is_wrong_behind_the_last_chunk_takes_nothing_from_a_whole_answer(event):
+    reply = ReplyStream(Dialect(), chat=False, client=Asked(usage=True), engine=USAGE, keep=True, limit=2000)
+    chunk = (
+        b'data: {"id":"c","created":1,"choices":[{"index":0,"text":"a","finish_reason":"stop"}],'
+        b'"usage":{"prompt_tokens":8,"completion_tokens":1}}\n\n'
+    )
+    got = reply.feed(chunk) + reply.feed(event + b"\n\n")
+    last, told, done = got.split(b"\n\n")[:-1]
+    assert reply.done and reply.failure is None and done == b"data: [DONE]"
+    assert json.loads(last[6:])["choices"][0]["finish_reason"] == "stop"
+    assert json.loads(told[6:])["usage"]["completion_tokens"] == 1

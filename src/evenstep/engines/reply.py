@@ -84,6 +84,7 @@ class ReplyStream:
         self._request_id, self._created = (before.request_id, before.created) if before else (b"", b"")
         self._wants_usage, self._is_told = client.usage, False
         self._final = b""  # what the client got as the last chunk
+        self._is_whole = False  # every choice has ended, and what said so is on its way to the client
         self._held = b""  # the last chunk of the only choice, until the fingerprint is known
         self._bytes_per_token = bytes_per_token
         self._events = self._bytes = 0
@@ -125,7 +126,7 @@ class ReplyStream:
         else:
             out = b"".join([self._take(raw, payload) for raw, payload in events])
         if self._reader.fault is not None and not self._over:
-            self._fail(self._reader.fault)
+            out += self._fail(self._reader.fault)
         return out
 
     def end(self) -> bytes:
@@ -135,14 +136,7 @@ class ReplyStream:
             out = b"".join([self._take(raw, payload) for raw, payload in self._reader.end()])
         if self._over:
             return out
-        if self.finished:  # only usage and [DONE] are missing
-            try:
-                return out + self._release() + self._missing_usage() + self._finish(_DONE_EVENT)
-            except EngineError as error:
-                self._fail(error)
-                return out
-        self._fail(EngineError("engine: its stream ended before the answer was complete."))
-        return out
+        return out + self._fail(EngineError("engine: its stream ended before the answer was complete."))
 
     def so_far(self) -> SoFar:
         """What the client has of the answer. Only with `keep`, and for one choice."""
@@ -189,7 +183,7 @@ class ReplyStream:
         if not self._count(chunk, choices):
             return b""
         if choices[0].finish_reason is not None:
-            self._final = new
+            self._final, self._is_whole = new, self.finished
             return self._stamped(out) if self._drop_final else out
         if self._lessons and out:
             self._learn(raw, out, choices[0])
@@ -316,7 +310,10 @@ class ReplyStream:
         head, counts = read_head(self._final), (self.prompt_tokens, self.produced)
         usage = {"prompt_tokens": counts[0], "total_tokens": sum(counts), "completion_tokens": counts[1]}
         kind = "chat.completion.chunk" if self._chat else "text_completion"
-        event = {"id": head.id, "object": kind, "created": head.created, "model": head.model}
+        told = {
+            name: msgspec.Raw(bytes(getattr(head, name)) or b"null") for name in ("id", "created", "model")
+        }
+        event = {"id": told["id"], "object": kind, "created": told["created"], "model": told["model"]}
         return b"data: " + msgspec.json.encode(event | {"choices": [], "usage": usage}) + b"\n\n"
 
     def _told(self, usage: Usage) -> None:
@@ -354,6 +351,14 @@ class ReplyStream:
         return self._release() + raw
 
     def _fail(self, error: EngineError) -> bytes:
+        """It cannot go on. Where every choice has ended, only usage and ``[DONE]`` were missing, and the client gets them."""
+        if self._is_whole and not self._over:
+            out = self._release()
+            try:
+                return out + self._missing_usage() + self._finish(_DONE_EVENT)
+            except EngineError as fault:
+                self.failure, self._over = fault, True
+                return out
         self.failure, self._over = error, True
         return b""
 

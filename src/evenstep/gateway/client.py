@@ -131,7 +131,10 @@ class Client(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.paused = False
-        self._deadline.at = NEVER if self._state == _BUSY else time.monotonic() + self._service.limits.idle_s
+        if self._state == _BUSY:
+            self._deadline.at = NEVER
+        else:
+            self._deadline.set(time.monotonic() + self._service.limits.idle_s)
         if self.job is not None:
             self.job.client_resumed()
 

@@ -87,7 +87,7 @@ class Passing:
                 self._pieces.append(data)
             return
         assert self.connection is not None and self._attached is not None
-        self.connection.deadline.at = time.monotonic() + self._attached.endpoint.settings.silence_s
+        self.connection.deadline.set(time.monotonic() + self._attached.endpoint.settings.silence_s)
         self._started = True
         self.client.send(data)
         if self.client.paused:
