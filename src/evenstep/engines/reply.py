@@ -351,7 +351,7 @@ class ReplyStream:
         return self._release() + raw
 
     def _fail(self, error: EngineError) -> bytes:
-        """It cannot go on. Where every choice has ended, only usage and ``[DONE]`` were missing, and the client gets them."""
+        """It cannot go on. Where every choice has ended only usage and ``[DONE]`` were missing, and the client gets them."""
         if self._is_whole and not self._over:
             out = self._release()
             try:
