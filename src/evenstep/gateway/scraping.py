@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -63,7 +64,13 @@ def adapter_of(worker: Worker) -> EngineAdapter:
     Raises:
         InputError: no such engine or option.
     """
-    return names.build("engines", names.parse(worker.engine))
+    return _adapter(worker.engine)
+
+
+@cache
+def _adapter(engine: str) -> EngineAdapter:
+    """Finding one by its name takes longer than reading a page."""
+    return names.build("engines", names.parse(engine))
 
 
 class Scraper:
@@ -182,8 +189,7 @@ async def fetch(session: aiohttp.ClientSession, place: Place) -> dict[int, Engin
             page += piece
             if len(page) > _LARGEST_PAGE:
                 raise EngineError(f"metrics page: size is over {_LARGEST_PAGE} bytes; expected less.")
-    adapter: EngineAdapter = names.build("engines", names.parse(place.engine))
-    return {sample.rank: sample for sample in adapter.samples(bytes(page))}
+    return {sample.rank: sample for sample in _adapter(place.engine).samples(bytes(page))}
 
 
 async def preflight(session: aiohttp.ClientSession, workers: Iterable[Worker], timeout_s: float) -> list[str]:
