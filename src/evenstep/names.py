@@ -12,10 +12,10 @@ import dataclasses
 import importlib
 import importlib.util
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
@@ -42,7 +42,7 @@ def members(room: str) -> tuple[str, ...]:
     """Names of all members of a room: its own files that bind the room's word, and entry points."""
     word = BINDINGS[room]
     own = [_name(f.stem) for f in _folder(room).glob("*.py") if _binds(f, word)]
-    other = [e.name for e in entry_points(group=f"evenstep.{room}")]
+    other = [e.name for e in _offered(room)]
     return tuple(sorted({*own, *other}))
 
 
@@ -66,7 +66,7 @@ def find(room: str, name: str) -> Any:
     if thing:
         return _member(room, _import(place, name), thing, name)
     own = _folder(room) / f"{name.replace('-', '_')}.py"
-    others = [e for e in entry_points(group=f"evenstep.{room}") if e.name == name]
+    others = [e for e in _offered(room) if e.name == name]
     is_own = own.exists() and name == _name(own.stem) and _binds(own, word)
     if is_own + len(others) > 1:
         owners = [f"evenstep.{room}"] * is_own + [e.value for e in others]
@@ -179,6 +179,18 @@ def _name(stem: str) -> str:
 
 def _folder(room: str) -> Path:
     return Path(__file__).parent.joinpath(*_PLACES.get(room, room).split("."))
+
+
+def _offered(room: str) -> tuple[EntryPoint, ...]:
+    """What other packages offer to a room; looked for once for each way packages are found."""
+    return _scanned(f"evenstep.{room}", entry_points, tuple(sys.path))
+
+
+@cache
+def _scanned(
+    group: str, look: Callable[..., Iterable[EntryPoint]], path: tuple[str, ...]
+) -> tuple[EntryPoint, ...]:
+    return tuple(look(group=group))
 
 
 @cache
