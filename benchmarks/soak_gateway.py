@@ -38,7 +38,7 @@ from evenstep.load.settings import LoadSettings, Target
 from evenstep.request import Trace
 
 STARTS = "import sys; from evenstep.cli.main import main; sys.exit(main())"
-ENGINES, SLOTS, USERS = 4, 8, 56
+ENGINES, SLOTS, USERS = 4, 8, 40
 LEAVES = 0.125
 FAULTS = (
     "die:after_tokens=3,share=0.01,count=0",
@@ -70,7 +70,7 @@ class Found:
         counted: requests the gateway counts as ended.
         unheard: clients that left before any byte of an answer; a gateway need not have had their request.
         recomputed, retried: requests that went on elsewhere after their first token, or before it.
-        memory_mb: of the gateway after a tenth of the run, and at its end.
+        memory_mb: of the gateway after each tenth of the run.
         sockets: of the gateway when nothing runs any more, less those that were open before.
         decisions: in the log; replayed: whether they came out the same in a process of its own.
         seconds: of the run.
@@ -85,7 +85,7 @@ class Found:
     unheard: int = 0
     recomputed: int = 0
     retried: int = 0
-    memory_mb: tuple = (0.0, 0.0)
+    memory_mb: list = field(default_factory=list)
     sockets: int = 0
     decisions: int = 0
     replayed: bool = False
@@ -93,7 +93,7 @@ class Found:
 
     def broken(self, *, memory: bool = True) -> list[str]:
         """The promises that were not kept; `memory` = whether the run was long enough to judge it."""
-        growth = self.memory_mb[1] / self.memory_mb[0] - 1
+        growth = self.memory_mb[-1] / self.memory_mb[0] - 1
         return [
             text
             for text, is_broken in (
@@ -238,18 +238,18 @@ def driven(found: Found, pid: int, gateway: int, seed: int) -> None:
     settings = LoadSettings(
         source="soak", url=f"http://127.0.0.1:{gateway}", closed=USERS, seed=seed, timeout_s=60.0
     )
-    before, memory = sockets(pid), []
+    before, memory = sockets(pid), found.memory_mb
     leaving = Leaving(seed)
 
     def watch(at) -> None:
-        if at.done >= found.requests / 10 and not memory:
+        if at.done >= found.requests / 10 * (len(memory) + 1):
             memory.append(resident_mb(pid))
 
     begun = time.monotonic()
     run = Run(timed(trace, settings), settings, "emulated", watch, leaving.started)
     outcome: Outcome = asyncio.run(run.whole())
     found.seconds = time.monotonic() - begun
-    found.memory_mb = (memory[0], resident_mb(pid))
+    memory.append(resident_mb(pid))
     found.sockets = -before
     prompts, start = Prompts(trace, settings, "emulated"), tokens.drawn(0)
     records = outcome.records
@@ -303,7 +303,7 @@ def main() -> int:
     )
     print(f"counted by the gateway {found.counted:,}; {found.unheard:,} clients left before any answer")
     print(f"left behind: {found.left or 'nothing'}; sockets {found.sockets:+d}")
-    print(f"memory {found.memory_mb[0]:.1f} MB after a tenth, {found.memory_mb[1]:.1f} MB at the end")
+    print(f"memory of the gateway after each tenth, MB: {', '.join(f'{mb:.0f}' for mb in found.memory_mb)}")
     print(
         f"{found.decisions:,} decisions in the log, {'the same' if found.replayed else 'not the same'} when replayed"
     )
