@@ -18,6 +18,7 @@ POLICIES = (
     "round-robin",
     "br-0:bypass=true",
     "prefix-affinity",
+    "best:horizon=4",
 )
 
 
@@ -33,15 +34,12 @@ class Storm:
     def __init__(self, seed: int, split: bool = False, log: Any = None, policy: str | None = None) -> None:
         self.random = random.Random(seed)
         self.ttl_s = self.random.choice([0.5, 5.0])
-        self.settings = Settings(
-            ttl_s=self.ttl_s, pool_limit=self.random.choice([3, 30]), gather_ms=self.random.choice([0.0, 2.0]),
-            tenants={"b": TenantLimits(concurrent=4, per_s=50.0)}, retries=self.random.randint(0, 3), stale_s=1.0,
-            good_rounds=5, bypass_margin=1, prefix_blocks=8,
-        )  # fmt: skip
+        self.settings = self.rules()
         self.policy = policy or self.random.choice(POLICIES)
         self.dispatcher = Dispatcher(self.policy, settings=self.settings, log=log)
         self.now_s, self.requests, self.workers_made = 0.0, 0, 0
         self.specs: dict[str, WorkerSpec] = {}
+        self.most: dict[str, int] = {}  # slots a worker ever had: what runs there stays
         self.leaving: set[str] = set()
         self.alive: dict[int, float] = {}  # request -> since when it may be waiting
         self.copies: dict[int, int] = {}
@@ -56,6 +54,16 @@ class Storm:
         for _ in range(self.random.randint(1, 2) if split else 0):
             self.add("prefill")
 
+    def rules(self) -> Settings:
+        """Any settings, but for what the books here count on."""
+        return Settings(
+            ttl_s=self.ttl_s, pool_limit=self.random.choice([3, 30]), gather_ms=self.random.choice([0.0, 2.0]),
+            tenants={"b": TenantLimits(concurrent=4, per_s=50.0)}, retries=self.random.randint(0, 3), stale_s=1.0,
+            good_rounds=5, bypass_margin=1, prefix_blocks=8, round_slots=self.random.choice([0, 1, 3]),
+            pool_window=self.random.choice([0, 1, 4]), kv_reserve=self.random.choice([None, 0.0, 30.0]),
+            breaker_failures=self.random.choice([1, 3]),
+        )  # fmt: skip
+
     # --- what a host does with commands
 
     def tell(self, event: Any) -> None:
@@ -64,7 +72,7 @@ class Storm:
         self.dispatcher.check()
         for name, spec in self.specs.items():
             busy = sum(self.copies[r] for r, (_, at, _) in self.decoding.items() if at == name)
-            assert busy <= spec.slots + self.bypassed, (name, busy)
+            assert busy <= max(spec.slots, self.most[name]) + self.bypassed, (name, busy)
 
     def on_sendprefill(self, c: co.SendPrefill) -> None:
         assert c.request in self.alive and c.request not in self.prefilling and c.request not in self.decoding
@@ -133,9 +141,21 @@ class Storm:
             name=name, group=group, slots=self.random.randint(1, 4), role=role,  # type: ignore[arg-type]
             kv_tokens=self.random.choice([0, 400]),
         )  # fmt: skip
-        self.specs[name] = spec
+        self.specs[name], self.most[name] = spec, spec.slots
         self.tell(ev.WorkerAdded(now_s=self.now_s, spec=spec))
         self.sample(name)
+
+    def describe_anew(self, name: str) -> None:
+        """The operator changes a worker, or keeps one that was to leave."""
+        old = self.specs[name]
+        group = self.random.choice(["", "x", "y"]) if old.role == "decode" else ""
+        spec = WorkerSpec(
+            name=name, group=group, slots=self.random.randint(1, 4), role=old.role, speed=self.random.choice([1.0, 2.0]),
+            kv_tokens=old.kv_tokens,
+        )  # fmt: skip
+        self.specs[name], self.most[name] = spec, max(self.most[name], spec.slots)
+        self.leaving.discard(name)
+        self.tell(ev.WorkerAdded(now_s=self.now_s, spec=spec))
 
     def sample(self, name: str) -> None:
         running = sum(self.copies[r] for r, (_, at, _) in self.decoding.items() if at == name)
@@ -247,7 +267,11 @@ class Storm:
             policy = choice(POLICIES)
             self.bypassed |= "bypass" in policy
             self.tell(ev.Reloaded(now_s=self.now_s, policy=policy, predictor=choice(["", "survival"])))
-        elif pick < 0.92 and self.alive:
+        elif pick < 0.915:
+            self.tell(ev.Reloaded(now_s=self.now_s, settings=self.rules()))
+        elif pick < 0.92 and self.specs:
+            self.describe_anew(choice(sorted(self.specs)))
+        elif pick < 0.93 and self.alive:
             self.tell(
                 ev.PromptCounted(
                     now_s=self.now_s, request=choice(sorted(self.alive)), prompt_tokens=choice([3, 50])

@@ -38,6 +38,16 @@ def test_in_any_storm_every_request_ends_exactly_once_and_nothing_is_left(seed, 
     storm.calm()
 
 
+@pytest.mark.slow
+@given(st.integers(0, 1 << 40), st.booleans(), st.integers(20, 150))
+@settings(max_examples=2000, deadline=None)
+def test_in_thousands_of_storms_every_request_ends_exactly_once_and_nothing_is_left(seed, split, steps):
+    storm = Storm(seed, split)
+    for _ in range(steps):
+        storm.step()
+    storm.calm()
+
+
 def test_a_request_arrives_is_sent_decodes_and_ends():
     story = two_workers()
     assert story.arrives(1) == []
