@@ -132,8 +132,9 @@ class Membership:
         try:
             for worker in plan.joins:
                 await asyncio.wrap_future(self._door.ask(self._door.control.add_worker, worker))
+                said = "worker described anew" if worker.name in owned else "worker joined"
                 owned[worker.name] = worker
-                _log.info("worker joined", extra=fields(worker=worker.name, source=plan.source))
+                _log.info(said, extra=fields(worker=worker.name, source=plan.source))
             for name in plan.leaves:
                 if name in owned:  # else an operator was quicker
                     await self._remove(owned, name, True)
