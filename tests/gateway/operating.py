@@ -11,6 +11,7 @@ import aiohttp
 from tests.gateway.fake_gateway import FakeGateway
 
 from evenstep.gateway.operation import Operation
+from evenstep.gateway.server import Server
 from evenstep.gateway.settling import Given, Sources
 
 WORKERS = "http://127.0.0.1:1,name=a,scraped=false http://127.0.0.1:1,name=b,scraped=false"
@@ -40,3 +41,33 @@ async def operating(workers: str = WORKERS, file: str = "", **flags: str) -> Asy
             yield Running(gateway, operation, client)
     finally:
         await asyncio.to_thread(operation.stop)
+
+
+BODY = {"model": "emulated", "prompt": "x", "max_tokens": 5, "ignore_eos": True}
+
+
+@asynccontextmanager
+async def beside(server_settings, *workers, file=""):
+    """A real gateway with its operation; yields the server and a client of the admin API."""
+    flags = {
+        "policy": "jsq",
+        "admin.port": "0",
+        "listen.port": "0",
+        "workers": " ".join(workers),
+        **server_settings,
+    }
+    sources = Sources(file=file, flags={name: Given("test", value) for name, value in flags.items()})
+    settled = sources.settled()
+    server = Server(settled.value, is_scraped=True)
+    await server.open()
+    operation = Operation(
+        sources, settled, server.gateway, asyncio.get_running_loop(), contexts=server.contexts
+    )
+    await asyncio.to_thread(operation.start)
+    try:
+        await server.ready()
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{operation.port}") as client:
+            yield server, client
+    finally:
+        await asyncio.to_thread(operation.stop)
+        await server.close()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import socket
 import ssl
 import threading
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as read
 from tests.emulator.running import running, url
 from tests.gateway.fake_gateway import FakeGateway, engine
-from tests.gateway.operating import operating
+from tests.gateway.operating import BODY, beside, operating
 from tests.gateway.running import base, until
 
 from evenstep.errors import InputError
@@ -24,7 +24,6 @@ from evenstep.gateway.control import Doorway
 from evenstep.gateway.logs import logging_to
 from evenstep.gateway.operation import Operation
 from evenstep.gateway.sections import Log
-from evenstep.gateway.server import Server
 from evenstep.gateway.settling import Given, Sources
 from evenstep.gateway.snapshots import Snapshots
 
@@ -129,33 +128,6 @@ def test_fallbacks_are_reported_once_with_what_is_new():
 # --- beside the real gateway -------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def beside(server_settings, *workers, file=""):
-    """A real gateway with its operation; yields the server and a client of the admin API."""
-    flags = {
-        "policy": "jsq",
-        "admin.port": "0",
-        "listen.port": "0",
-        "workers": " ".join(workers),
-        **server_settings,
-    }
-    sources = Sources(file=file, flags={name: Given("test", value) for name, value in flags.items()})
-    settled = sources.settled()
-    server = Server(settled.value, is_scraped=True)
-    await server.open()
-    operation = Operation(
-        sources, settled, server.gateway, asyncio.get_running_loop(), contexts=server.contexts
-    )
-    await asyncio.to_thread(operation.start)
-    try:
-        await server.ready()
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{operation.port}") as client:
-            yield server, client
-    finally:
-        await asyncio.to_thread(operation.stop)
-        await server.close()
-
-
 def one(page, name, **labels):
     """The value of the one sample."""
     samples = [
@@ -166,9 +138,6 @@ def one(page, name, **labels):
     ]
     assert len(samples) == 1, (name, samples)
     return samples[0].value
-
-
-BODY = {"model": "emulated", "prompt": "x", "max_tokens": 5, "ignore_eos": True}
 
 
 def test_a_served_request_is_on_the_metrics_page_with_its_class():
@@ -267,3 +236,58 @@ def test_clients_are_served_over_tls():
                 assert text.count("data: ") == 6 and text.endswith("data: [DONE]\n\n")
 
     asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_two_gateways_on_one_engine_see_each_others_load_and_leave_each_others_slots_alone():
+    async def foreign(client):
+        return one(await (await client.get("/metrics")).text(), "evenstep_worker_foreign_requests")
+
+    async def story():
+        async with running(slots=4, overhead_s=0.02) as emulator:
+            quick = {"engines.scrape_s": "0.02"}
+            place = f"{url(emulator)},slots=4"
+            async with (
+                beside(quick, place) as (first, _),
+                beside(quick, place) as (second, seen),
+                aiohttp.ClientSession(base(first)) as early,
+                aiohttp.ClientSession(base(second)) as late,
+            ):
+                for server in (first, second):
+                    await until(lambda server=server: not server.gateway.not_ready())
+                endless = {**BODY, "max_tokens": 100_000, "stream": True}
+                running_ = [await early.post("/v1/completions", json=endless) for _ in range(3)]
+                while await foreign(seen) < 3:
+                    await asyncio.sleep(0.01)
+                asked = [asyncio.create_task(late.post("/v1/completions", json=BODY)) for _ in range(8)]
+                rank, most = emulator.fleet.rank(0), 0
+                while not all(task.done() for task in asked):
+                    most = max(most, len(rank.running) + len(rank.waiting))
+                    await asyncio.sleep(0.002)
+                assert most == 4
+                assert {(await task).status for task in asked} == {200}
+                for answer in running_:
+                    answer.close()
+                while await foreign(seen):
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_the_usual_admin_port_may_be_taken_and_the_one_in_its_place_is_said():
+    sources = Sources(flags={"policy": Given("test", "jsq")})
+    settled = sources.settled()
+
+    async def story():
+        operation = Operation(sources, settled, FakeGateway(), asyncio.get_running_loop())
+        operation.start()
+        try:
+            assert operation.port != settled.value.admin.port
+            (line,) = operation.introduction()
+            assert f":{operation.port}/metrics" in line and f"{settled.value.admin.port} is taken" in line
+        finally:
+            await asyncio.to_thread(operation.stop)
+
+    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", settled.value.admin.port)):
+        asyncio.run(story())
+        return
+    asyncio.run(story())  # somebody else has taken it

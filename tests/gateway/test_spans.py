@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import time
 
+import aiohttp
 import pytest
+from aiohttp import web
+from tests.emulator.running import running, url
+from tests.gateway.operating import BODY, beside
+from tests.gateway.running import base, until
 
 from evenstep.errors import InputError
 from evenstep.gateway.ended import Ended
@@ -84,3 +91,39 @@ def test_what_is_missing_is_said_with_what_to_do(monkeypatch):
     monkeypatch.setattr("evenstep.gateway.spans._is_there", lambda _: True)
     with pytest.raises(InputError, match="traces: endpoint is 'collector:4318'; expected a URL"):
         Spans(Traces("collector:4318"))
+
+
+@pytest.mark.slow
+def test_a_collector_gets_the_span_of_a_request_that_the_gateway_served():
+    async def story():
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+        got: list[bytes] = []
+
+        async def collect(request: web.Request) -> web.Response:
+            body = await request.read()
+            got.append(gzip.decompress(body) if request.headers.get("Content-Encoding") == "gzip" else body)
+            return web.Response()
+
+        app = web.Application()
+        app.router.add_post("/v1/traces", collect)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        endpoint = f"http://127.0.0.1:{runner.addresses[0][1]}/v1/traces"
+        async with (
+            running(slots=4, speed=20.0) as emulator,
+            beside({"traces.endpoint": endpoint}, url(emulator)) as (server, _),
+        ):
+            await until(lambda: not server.gateway.not_ready())
+            async with aiohttp.ClientSession(base(server), headers={"X-Request-Id": "mine"}) as asker:
+                assert (await asker.post("/v1/completions", json=BODY)).status == 200
+        await runner.cleanup()  # operation has ended, and sent what waited
+        sent = ExportTraceServiceRequest.FromString(b"".join(got))
+        (span,) = [span for of in sent.resource_spans for scope in of.scope_spans for span in scope.spans]
+        found = {one.key: one.value for one in span.attributes}
+        assert found["evenstep.request_id"].string_value == "mine"
+        assert found["gen_ai.usage.output_tokens"].int_value == 5
+        assert found["gen_ai.request.model"].string_value == "emulated"
+
+    asyncio.run(asyncio.wait_for(story(), 60))
