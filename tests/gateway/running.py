@@ -109,6 +109,7 @@ def framed(data):
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
+STALLS = "stalls"
 END = b"0\r\n\r\n"
 
 
@@ -116,11 +117,16 @@ class Engine:
     """An engine that answers as its script says, and remembers what it was asked.
 
     Args:
-        script: called with the number of the request (from 0), its head and body, and a writer; None closes.
+        script: called with the number of the request (from 0), its head and body, and a writer; what it returns closes the
+            connection, at once or (`STALLS`) when the gateway does.
+
+    Attributes:
+        left: the gateway closed a connection on which this stalled.
     """
 
     def __init__(self, script):
-        self.script, self.asked, self.open, self.left = script, [], set(), 0
+        self.script, self.asked, self.open = script, [], set()
+        self.left = asyncio.Event()
 
     async def serve(self, reader, writer):
         self.open.add(writer)
@@ -143,11 +149,13 @@ class Engine:
                     writer.write(whole(200, b""))
                     continue
                 self.asked.append((head, body))
-                if await self.script(len(self.asked) - 1, head, body, writer) is False:
+                said = await self.script(len(self.asked) - 1, head, body, writer)
+                if said is STALLS:
+                    assert not await reader.read()
+                    self.left.set()
+                if said is not None:
                     break
-        except (asyncio.IncompleteReadError, ConnectionError):
-            self.left += 1
-        except asyncio.CancelledError:
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self.open.discard(writer)

@@ -13,6 +13,7 @@ from tests.gateway.running import (
     DONE,
     END,
     EVENTS,
+    STALLS,
     base,
     chunk,
     engine,
@@ -272,34 +273,68 @@ def test_with_nobody_left_to_go_on_the_stream_ends_with_an_error_event():
     asyncio.run(story())
 
 
-def test_a_client_that_leaves_closes_the_engines_connection_though_nothing_flows():
+@pytest.mark.parametrize("tokens_first", [0, 1])
+def test_a_client_that_leaves_closes_the_engines_connection_though_nothing_flows(tokens_first):
     async def story():
-        begun = asyncio.Event()
-
         async def stalls(number, head, body, writer):
             writer.write(EVENTS)
-            await tokens(writer, 1, finish=False)
-            begun.set()
-            await asyncio.Event().wait()
+            await tokens(writer, tokens_first, finish=False)
+            return STALLS
 
         async with engine(stalls) as only, serving(only.url) as server:
-            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(request(BODY))
-            await begun.wait()
-            await until(
-                lambda: server.gateway.snapshot()["models"]["m"]["workers"][0]["worker_active_requests"]
-            )
-            (at_engine,) = (
-                w for w in only.open if not w.is_closing() and w.transport.get_extra_info("peername")
-            )
+            await until(lambda: only.asked)
+            if tokens_first:
+                await reader.readuntil(b" t1")
             writer.close()
-            await until(lambda: all(not pool.requests for pool in server.gateway.pools.all))
-            await until(
-                lambda: (
-                    at_engine.transport.is_closing() or at_engine.transport._sock is None or only.left == 0
-                )
-            )
+            await asyncio.wait_for(only.left.wait(), 1.0)
             assert server.gateway.snapshot()["models"]["m"]["cancelled_total"] == 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("engine_", ["vllm", "sglang"])
+def test_ranks_behind_one_port_are_picked_by_header_and_their_words_are_understood(engine_):
+    async def story():
+        async with (
+            running(ranks=2, groups=[2], dialect=engine_) as emulator,
+            serving(Worker(url=url(emulator), ranks=2, engine=engine_), policy="round-robin") as server,
+            aiohttp.ClientSession(base(server)) as session,
+        ):
+            for number in range(4):
+                body = {
+                    "model": "emulated",
+                    "prompt": f"x {number}",
+                    "max_tokens": 3,
+                    "stream": True,
+                    "ignore_eos": True,
+                }
+                headers = {"X-data-parallel-rank": "0"}  # of no use to a client
+                async with session.post("/v1/completions", json=body, headers=headers) as answer:
+                    found = events(await answer.read())
+                assert found[-1] == "[DONE]"
+                assert all(not chunk.get("usage") for chunk in found[:-1])
+            done = [emulator.fleet.rank(n).counts.finished["length"] for n in range(2)]
+            assert done == [2, 2]
+            assert server.gateway.snapshot()["models"]["emulated"]["output_tokens_total"] == 12
+
+    asyncio.run(story())
+
+
+def test_an_engine_that_counts_nothing_is_estimated():
+    async def story():
+        async def plain(number, head, body, writer):
+            assert b"stream_options" not in body
+            writer.write(EVENTS)
+            for n in range(1, 4):
+                writer.write(framed(chunk(f" t{n}", n, "stop" if n == 3 else None, usage=False)))
+            writer.write(framed(DONE) + END)
+
+        async with engine(plain) as one, serving(Worker(url=one.url, engine="openai")) as server:
+            _, found = stream_of(await raw(server, request(BODY, headers=CLOSE)))
+            assert len(events(found)) == 4
+            assert server.gateway.snapshot()["models"]["m"]["output_tokens_total"] == 3
 
     asyncio.run(story())
 

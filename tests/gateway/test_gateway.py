@@ -10,6 +10,7 @@ from tests.gateway.running import (
     DONE,
     END,
     EVENTS,
+    STALLS,
     chunk,
     engine,
     framed,
@@ -83,7 +84,7 @@ def test_draining_lets_what_runs_end_and_takes_nothing_new():
 def test_draining_does_not_wait_for_ever():
     async def story():
         async def stalls(number, head, body, writer):
-            await asyncio.Event().wait()
+            return STALLS
 
         async with engine(stalls) as one, serving(one.url) as server:
             _, writer = await asyncio.open_connection("127.0.0.1", server.port)

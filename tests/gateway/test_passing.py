@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from tests.gateway.running import END, engine, framed, raw, request, serving, until, whole
+from tests.gateway.running import END, STALLS, engine, framed, raw, request, serving, until, whole
 
 CLOSE = "Connection: close\r\nContent-Type: application/json\r\n"
 BODY = {"model": "m", "input": "x"}
@@ -98,7 +98,7 @@ def test_an_answer_that_breaks_off_is_seen_to_be_broken():
 def test_a_client_that_leaves_leaves_nothing_behind():
     async def story():
         async def stalls(number, head, body, writer):
-            await asyncio.Event().wait()
+            return STALLS
 
         async with engine(stalls) as one, serving(one.url) as server:
             _, writer = await asyncio.open_connection("127.0.0.1", server.port)

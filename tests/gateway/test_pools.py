@@ -116,3 +116,18 @@ def test_a_worker_without_a_tongue_can_be_taken_away_again():
             assert server.gateway.not_ready() == "no worker"
 
     asyncio.run(story())
+
+
+def test_a_reload_finds_adapters_that_were_loaded_since(monkeypatch):
+    pages = [MODELS, b'{"data":[{"id":"m","parent":null},{"id":"lora","parent":"m"}]}']
+    serves(monkeypatch, pages)
+
+    async def story():
+        async with engine(nothing) as one, serving(one.url) as server:
+            pools = server.gateway.pools
+            assert pools.pool_of("lora") is None
+            server.gateway.reload(server.gateway.config())
+            await until(lambda: pools.pool_of("lora") is not None)
+            assert pools.pool_of("lora") is pools.pool_of("m")
+
+    asyncio.run(story())

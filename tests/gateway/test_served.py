@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, until
+from tests.gateway.running import (
+    DONE,
+    END,
+    EVENTS,
+    STALLS,
+    chunk,
+    engine,
+    framed,
+    raw,
+    request,
+    serving,
+    until,
+)
 
 from evenstep.dispatch.replay import replay
 from evenstep.gateway.sections import Decisions, Dispatch
@@ -34,7 +46,7 @@ def test_more_requests_than_slots_wait_and_are_all_served():
 def test_who_waits_too_long_is_told_and_who_finds_the_pool_full_too():
     async def story():
         async def stalls(number, head, body, writer):
-            await asyncio.Event().wait()
+            return STALLS
 
         rules = Dispatch(ttl_s=0.05, pool_limit=1, gather_ms=0.0)
         async with engine(stalls) as one, serving(Worker(url=one.url, slots=1), dispatch=rules) as server:

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import msgspec
 
@@ -216,7 +217,7 @@ class Front:
         if path == "/v1/models" and head.method in ("GET", "HEAD"):
             client.reply(200, page(self.pools.listed().values()))
         elif path.startswith("/v1/models/") and head.method in ("GET", "HEAD"):
-            name = path.removeprefix("/v1/models/")
+            name = unquote(path.removeprefix("/v1/models/"))
             card = self.pools.listed().get(name)
             if card is None:
                 client.refuse(refusals.unknown_model(name))
@@ -234,10 +235,10 @@ class Front:
             if pool is None:
                 client.refuse(self._unknown(model))
                 return
-            engines = list(pool.attached.values())
+            pools = [pool]
         else:
-            engines = [one for pool in self.pools.all for one in pool.attached.values()]
-        engines = [one for one in engines if one.worker.role == "decode"]
+            pools = self.pools.all
+        engines = [one for pool in pools for one in pool.by_work()]
         if not engines or self.is_draining:
             client.refuse(refusals.overloaded(1.0))
             return

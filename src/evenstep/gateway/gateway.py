@@ -138,6 +138,7 @@ class Gateway:
         self.front.go_by(config, callers)
         for pool in self.pools.all:
             pool.reload(config.policy, config.predictor, settings)
+        self.pools.ask_again()
         _log.info("reloaded", extra={"policy": config.policy})
 
     def listen_to(self, sinks: tuple[Sink, ...]) -> None:

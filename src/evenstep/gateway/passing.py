@@ -29,7 +29,7 @@ class Passing:
     Args:
         client: who asks.
         request: what is asked.
-        engines: who may answer.
+        engines: who may answer, the best first.
         carries_key: the client's credentials are meant for the engine.
         over: told when it has ended.
     """
@@ -51,13 +51,12 @@ class Passing:
         self._size = 0
 
     def send(self) -> None:
-        """Send it to the engine that has least to do."""
+        """Send it to the next engine."""
         if not self._left:
             self.client.refuse(refusals.engine_failed())
             self._end()
             return
-        attached = min(self._left, key=lambda one: one.passing)
-        self._left.remove(attached)
+        attached = self._left.pop(0)
         attached.passing += 1
         self._attached, self._answer, self._refused = attached, None, False
         self._pieces.clear()

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Iterable
+from contextlib import suppress
 
 from evenstep.dispatch import events as ev
 from evenstep.engines.view import EngineSample
@@ -55,7 +56,7 @@ class Pools:
         self._pool_of: dict[str, ServedModel] = {}  # by worker
         self._endpoints: dict[str, Endpoint] = {}
         self._learning: dict[str, asyncio.Task[None]] = {}
-        self._probing: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def all(self) -> list[ServedModel]:
@@ -169,7 +170,7 @@ class Pools:
 
     def close(self) -> None:
         """Close everything."""
-        for task in (*self._learning.values(), *self._probing):
+        for task in (*self._learning.values(), *self._tasks):
             task.cancel()
         for endpoint in self._endpoints.values():
             endpoint.close()
@@ -177,6 +178,23 @@ class Pools:
             pool.close()
 
     # --- which models --------------------------------------------------------------------------------------------
+
+    def ask_again(self) -> None:
+        """Ask every worker once more which models it serves: adapters may have been loaded since."""
+        for pool in self._pools.values():
+            for attached in pool.attached.values():
+                if not attached.worker.models and attached.name not in self._learning:
+                    task = self.loop.create_task(self._look_again(pool, attached))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+
+    async def _look_again(self, pool: ServedModel, attached: Attached) -> None:
+        status, body = await fetch(attached, "/v1/models", _PATIENCE_S)
+        with suppress(EngineError):
+            cards = read_models(body) if status == 200 else []
+            for card in cards:
+                self.by_model.setdefault(card.name, pool)
+            self.cards = joined(self.cards, cards)
 
     async def _learn(self, attached: Attached) -> None:
         """Ask a worker for its models until it says."""
@@ -242,8 +260,8 @@ class Pools:
 
     def _probe(self, pool: ServedModel, attached: Attached) -> None:
         task = self.loop.create_task(self._ask_health(pool, attached))
-        self._probing.add(task)
-        task.add_done_callback(self._probing.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _ask_health(self, pool: ServedModel, attached: Attached) -> None:
         status, _ = await fetch(attached, attached.adapter.health_path, _PROBE_S)

@@ -21,6 +21,7 @@ from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.dispatcher import Dispatcher
 from evenstep.dispatch.log_file import LogFile
+from evenstep.dispatch.mirror_layout import RUNNING, SENT
 from evenstep.dispatch.settings import Settings
 from evenstep.engines.prompt_size import PromptSizes
 from evenstep.engines.tokenizer_file import TokenizerFile
@@ -190,6 +191,18 @@ class ServedModel:
     def detach(self, name: str, drain: bool) -> None:
         """A worker leaves."""
         self.tell(ev.WorkerRemoved(now_s=time.monotonic(), worker=name, drain=drain))
+
+    def by_work(self) -> list[Attached]:
+        """The workers that decode: healthy ones first, then by how much they do."""
+        mirror = self.dispatcher.mirror
+
+        def work(one: Attached) -> tuple[bool, int]:
+            place = mirror.place[one.name]
+            return not mirror.workers[place].is_up, one.passing + mirror.i[RUNNING][place] + mirror.i[SENT][
+                place
+            ]
+
+        return sorted((one for one in self.attached.values() if one.name in mirror.place), key=work)
 
     def probed(self, name: str, ok: bool) -> None:
         """A worker's health is known."""

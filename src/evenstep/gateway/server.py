@@ -29,7 +29,9 @@ from evenstep.gateway.tls import client_context, server_context
 _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096
 _FILES = 65536
-_SWITCH_S = 0.0005  # the operation's thread gives way to the data path this soon; Python's own 5 ms would be its p99
+_SWITCH_S = (
+    0.0005  # the operation's thread gives way to the data path this soon; Python's own 5 ms would be its p99
+)
 _WHERE = "evenstep serve"
 
 
