@@ -83,6 +83,18 @@ themselves, keys of clients and of the admin API also `sha256:HEX`. Relative pat
 
 Everything else that goes to an engine is made anew: no header of a client picks a rank.
 
+## Paths of the clients' port
+
+| path | what |
+|---|---|
+| `POST /v1/chat/completions`, `/v1/completions` | wait for the policy, are counted, retried and continued |
+| `GET /v1/models`, `/v1/models/NAME` | what the workers serve, together; asked of them at start and at every reload |
+| any other `/v1/...`, `/tokenize`, `/detokenize`, `/pooling`, `/classify`, `/score`, `/rerank`, `/v2/rerank` | passed on to the healthy worker with least to do, not counted |
+| `GET /healthz`, `/health` | 200 while the process answers |
+| `GET /readyz` | 200 when a model can be served, else 503 and why |
+
+`/v1/load_lora_adapter` and `/v1/unload_lora_adapter` change one engine alone and are not passed on.
+
 ## Metrics
 
 On the admin port under `/metrics`. `model` is a label of everything that belongs to one served model; `worker`, `group`,
