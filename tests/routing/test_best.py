@@ -14,12 +14,13 @@ from evenstep.errors import InputError
 from evenstep.experiments.contenders import contender
 from evenstep.predict.memorised import Memorised
 from evenstep.routing.best import Best
+from evenstep.routing.best_moment import ARRIVED
 from evenstep.routing.view import HOLD, RoutingView
 
 
 def seen(view: RoutingView) -> RoutingView:
     """The view for a policy that has seen nothing yet."""
-    return replace(view, memory=np.zeros(5, np.int64))
+    return replace(view, memory=np.zeros(Best.memory_size, np.int64))
 
 
 def flat(load: list[float], steps: int = 3) -> list[list[float]]:
@@ -57,8 +58,8 @@ def test_the_level_falls_while_the_pool_holds_smaller_requests_than_arrive():
     load = [4000.0] + [5000.0] * 7
     sizes = [float(s) for s in range(100, 1100, 50)]
     view = moment(load, [1] + [0] * 7, sizes, projections=flat(load), waited_s=[9.0] * 20, running=[5] * 8)
-    arrived = np.array([np.float64(0.0).view(np.int64), 1000, 1000 * 11 * 4096, 1000 * 2000, 0])
-    rarely = np.array([np.float64(0.0).view(np.int64), 1000, 1000 * 6 * 4096, 1000 * 64, 0])
+    arrived = np.array([np.float64(0.0).view(np.int64), 1000, 1000 * 11 * 4096, 1000 * 2000, 0, 1000])
+    rarely = np.array([np.float64(0.0).view(np.int64), 1000, 1000 * 6 * 4096, 1000 * 64, 0, 1000])
     policy = Best(horizon=2, steer=1.0, age_limit=0.0)
     large, small = (
         sizes[int(np.argmax(policy.route(replace(view, memory=kept)).worker == 0))]
@@ -134,7 +135,23 @@ def test_memory_is_left_for_what_runs_to_grow():
 def test_overdue_requests_go_first():
     load = [1000.0, 1000.0]
     view = moment(load, [1, 0], [900.0, 10.0], projections=flat(load), waited_s=[40.0, 1.0], mean_wait_s=2.0)
-    assert Best(horizon=2, age_limit=16.0).route(seen(view)).worker.tolist() == [0, HOLD]
+    policy, long_run = Best(horizon=2, age_limit=16.0, ageing=0.0), seen(view)
+    long_run.memory[ARRIVED] = 1_000_000
+    assert policy.route(long_run).worker.tolist() == [0, HOLD]
+    assert policy.route(seen(view)).worker.tolist() == [HOLD, 0], (
+        "nobody has waited for a slot yet: no usual wait"
+    )
+
+
+def test_an_old_request_goes_before_one_that_fits_a_little_better():
+    load = [1000.0, 2000.0]
+    for waited_s, to in ((30.0, [0, HOLD]), (2.0, [HOLD, 0])):
+        view = moment(
+            load, [1, 0], [600.0, 980.0], projections=flat(load), waited_s=[waited_s, 1.0], mean_wait_s=2.0
+        )
+        long_run = seen(view)
+        long_run.memory[ARRIVED] = 1_000_000
+        assert Best(horizon=2, steer=0.0).route(long_run).worker.tolist() == to
 
 
 def test_nobody_has_to_be_named_to_predict_for_it():

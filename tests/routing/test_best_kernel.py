@@ -26,6 +26,7 @@ def policies(draw: st.DrawFn, horizon: int) -> Best:
         window=draw(st.sampled_from([0, 0, 1, 6])),
         moves=draw(st.sampled_from([20_000, 20_000, 9, 1, 0])),
         age_limit=draw(st.sampled_from([0.0, 2.0, 15.0])),
+        ageing=draw(st.sampled_from([0.0, 0.01, 2.0])),
         headroom=draw(st.sampled_from([0.0, 8.0])),
         affinity=draw(st.sampled_from([0.0, 100.0])),
         class_weights=draw(st.sampled_from([(), (3.0,), (1.0, 2.0, 0.5)])),
@@ -35,12 +36,12 @@ def policies(draw: st.DrawFn, horizon: int) -> Best:
 @st.composite
 def kept(draw: st.DrawFn, view: RoutingView) -> RoutingView:
     """The view with something kept from an earlier decision, or with nothing yet."""
-    memory = np.zeros(5, np.int64)
+    memory = np.zeros(Best.memory_size, np.int64)
     if draw(st.booleans()):
         memory[0] = np.float64(view.now_s - draw(st.sampled_from([0.0, 0.5, 3.0]))).view(np.int64)
         count = draw(st.integers(1, 5000))
         octave, size = draw(st.integers(0, 60_000)), draw(st.integers(1, 4000))
-        memory[1:] = count, octave * count, size * count, draw(st.integers(-(4 << 20), 4 << 20))
+        memory[1:] = count, octave * count, size * count, draw(st.integers(-(4 << 20), 4 << 20)), 2 * count
     return replace(view, memory=memory)
 
 

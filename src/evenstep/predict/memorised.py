@@ -40,7 +40,7 @@ class Memorised:
     Source: BalanceRoute App. C.2.1 (per-prompt-class memorisation); sizes, bounds and what is too little are ours.
     """
 
-    minimum: int = 2
+    minimum: int = 1
     keys: int = 20_000
     each: int = 32
     buckets: int = 4

@@ -39,8 +39,10 @@ class Best:
         starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first.
         moves: candidate moves each search may try, for every pair of requests that are admitted.
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
-        age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others;
+        age_limit: a request that has waited longer than this multiple of the usual wait is admitted before all others;
             0 = off.
+        ageing: what it is worth to admit a request that has waited as long as usual, in mean requests over the envelope
+            at every step; it rises with the square of the wait. 0 = nothing.
         headroom: where KV memory limits: what is kept free on a worker that runs something, in mean outputs so far.
         affinity: what a cached token is worth, in tokens of load over one step; 0 looks at no caches. (Prefilling a token
             of a large model takes as long as some thousand resident tokens add to a step.)
@@ -55,14 +57,15 @@ class Best:
     """
 
     horizon: int = 20
-    discount: float = 0.87
-    pull: float = 0.6
+    discount: float = 0.88
+    pull: float = 1.5
     correction: float = 1.0
     steer: float = 0.5
     starts: int = 1
-    moves: int = 2
+    moves: int = 4
     window: int = 0
     age_limit: float = 16.0
+    ageing: float = 0.01
     headroom: float = 8.0
     affinity: float = 100.0
     class_weights: tuple[float, ...] = ()
@@ -70,7 +73,7 @@ class Best:
     #: Projections are expected loads; cached tokens are looked at; what it keeps is described in `best_moment`.
     expects_loads: ClassVar[bool] = True
     reads_cached: ClassVar[bool] = True
-    memory_size: ClassVar[int] = 5
+    memory_size: ClassVar[int] = 6
     #: Who predicts when nobody is named: a live router's knowledge.
     usual_predictor: ClassVar[str] = "memorised"
 
@@ -79,7 +82,7 @@ class Best:
         self._require("discount", 0 < self.discount <= 1, "a number in (0, 1]")
         self._require("starts", 1 <= self.starts <= 3, "1, 2 or 3")
         self._require("correction", 0 < self.correction < math.inf, "a finite number > 0")
-        for field in ("pull", "steer", "moves", "window", "age_limit", "headroom", "affinity"):
+        for field in ("pull", "steer", "moves", "window", "age_limit", "ageing", "headroom", "affinity"):
             self._require(field, 0 <= getattr(self, field) < math.inf, "a finite number >= 0")
         self._require("class_weights", all(0 < w < math.inf for w in self.class_weights), "numbers > 0")
 

@@ -11,9 +11,11 @@ import numpy as np
 
 from evenstep.compiled import borrowing, route_kernel
 from evenstep.routing.best_moment import (
+    ARRIVED,
     CHOICE,
     CLOCK_BITS,
     KEPT,
+    LOOKED_AT,
     MOST_OFFSET,
     MOST_SEEN,
     OCTAVES,
@@ -25,17 +27,20 @@ from evenstep.routing.best_quota_kernel import set_quotas
 from evenstep.routing.bf_io_plan_kernel import (
     GROWTH,
     HIT,
+    INDEX,
     KV,
     PLACE,
     PULL,
     REWARD,
     TARGET,
     WEIGHT,
+    WORTH,
     group_workers,
     set_requests,
     set_steps,
     set_workers,
 )
+from evenstep.routing.bf_io_plan_kernel import STAYS as ENDS
 from evenstep.routing.bf_io_solve_kernel import count_overdue, solve
 from evenstep.routing.view import (
     FREE_SLOTS,
@@ -50,8 +55,8 @@ from evenstep.routing.view import (
 )
 
 (
-    HORIZON, DISCOUNT, PULLED, CORRECTION, STEER, STARTS, MOVES, WINDOW, AGE_LIMIT, HEADROOM, AFFINITY, CLASSES,
-) = range(12)  # fmt: skip
+    HORIZON, DISCOUNT, PULLED, CORRECTION, STEER, STARTS, MOVES, WINDOW, AGE_LIMIT, AGEING, HEADROOM, AFFINITY, CLASSES,
+) = range(13)  # fmt: skip
 
 # Rows of `about`, one column a worker.
 SPEED_OF, STAYS, RISE, LEVEL = 0, 1, 2, 3
@@ -60,7 +65,7 @@ SPEED_OF, STAYS, RISE, LEVEL = 0, 1, 2, 3
 def scratch(workers, waiting, horizon, parameters):
     """Working space: (int64, float64) words for G workers, W waiting requests and H steps ahead."""
     n = horizon + 1
-    return 12 * waiting + 7 * workers, 4 * waiting + 16 * workers + 8 * workers * n + 5 * n
+    return 12 * waiting + 7 * workers, 5 * waiting + 16 * workers + 9 * workers * n + 10 * n
 
 
 @borrowing
@@ -79,12 +84,62 @@ def take_note(first, considered, now_s, waiting_f, memory):
         if is_first or now_s - waiting_f[SINCE_S, i] < elapsed:
             size = waiting_f[WAITING_LOAD, i]
             memory[SEEN] += 1
+            memory[ARRIVED] += 1
             memory[OCTAVES] += octaves(size)
             memory[TOKENS] += np.int64(size)
     if memory[SEEN] > MOST_SEEN:
         memory[SEEN] //= 2
         memory[OCTAVES] //= 2
         memory[TOKENS] //= 2
+
+
+@borrowing
+def usual_wait_s(mean_wait_s, considered, running, memory):
+    """Mean wait of those that found the fleet full, seconds; 0 or inf while there is none to go by."""
+    admitted = memory[ARRIVED] - considered
+    return mean_wait_s * (admitted / (admitted - running)) if admitted > running else np.inf
+
+
+@borrowing
+def look_seldom(full, projections, steps, ahead):
+    """Loads, growth and gathered weights of the steps that are looked at, out of those of all steps."""
+    n, k = steps.shape[1], 0
+    for i in range(n):
+        steps[WEIGHT, i], steps[GROWTH, i] = 0.0, full[GROWTH, LOOKED_AT[i]]
+        for g in range(ahead.shape[0]):
+            ahead[g, i] = projections[g, LOOKED_AT[i]]
+    for h in range(full.shape[1]):
+        while k + 1 < n and abs(LOOKED_AT[k + 1] - h) < abs(LOOKED_AT[k] - h):
+            k += 1
+        steps[WEIGHT, k] += full[WEIGHT, h]
+
+
+@borrowing
+def set_ends(steps, requests):
+    """Ends of requests, in steps that are looked at; whether any is known."""
+    n, is_known = steps.shape[1], False
+    for r in range(requests.shape[1]):
+        if requests[ENDS, r] < np.inf:
+            k = 0
+            while k < n and LOOKED_AT[k] < requests[ENDS, r]:
+                k += 1
+            requests[ENDS, r] = float(k) if k < n else np.inf
+            is_known = is_known or k < n
+    return is_known
+
+
+@borrowing
+def set_worth(first, ageing, now_s, usual_s, request, waiting_f, steps, requests, ranks):
+    """What it is worth to admit each request: it rises with the square of its wait."""
+    if not 0.0 < usual_s < np.inf:
+        return
+    total = 0.0
+    for k in range(steps.shape[1]):
+        total += steps[WEIGHT, k]
+    unit = ageing * (total * request)
+    for r in range(requests.shape[1]):
+        age = (now_s - waiting_f[SINCE_S, first + ranks[INDEX, r]]) / usual_s
+        requests[WORTH, r] = unit * (age * age)
 
 
 @borrowing
@@ -185,19 +240,18 @@ def route_into(
     W = waiting
     if parameters[WINDOW] > 0.0:
         W = min(waiting, max(int(parameters[WINDOW]), U))
-    forced = 0
-    if parameters[AGE_LIMIT] > 0.0 and mean_wait_s > 0.0:
-        forced = count_overdue(
-            first, min(U, max(1, free // 4)), now_s, parameters[AGE_LIMIT] * mean_wait_s, waiting_f
-        )
-
-    Q, n = group_workers(workers_i, scratch_i), projections.shape[1]
+    Q, N = group_workers(workers_i, scratch_i), projections.shape[1]
+    n = 0
+    while n < len(LOOKED_AT) and LOOKED_AT[n] < N:
+        n += 1
     a, b = G, 0  # the first G integers hold the numbers of the groups
     ranks, a = scratch_i[a : a + 4 * W].reshape(4, W), a + 4 * W
     places, a = scratch_i[a : a + 6 * opened].reshape(6, opened), a + 6 * opened
     slots, a = scratch_i[a : a + 4 * U].reshape(4, U), a + 4 * U
+    full, b = scratch_f[b : b + 5 * N].reshape(5, N), b + 5 * N
     steps, b = scratch_f[b : b + 5 * n].reshape(5, n), b + 5 * n
-    requests, b = scratch_f[b : b + 2 * W].reshape(2, W), b + 2 * W
+    ahead, b = scratch_f[b : b + G * n].reshape(G, n), b + G * n
+    requests, b = scratch_f[b : b + 3 * W].reshape(3, W), b + 3 * W
     tokens, b = scratch_f[b : b + 8 * opened].reshape(8, opened), b + 8 * opened
     loads, b = scratch_f[b : b + 2 * opened * n].reshape(2, opened, n), b + 2 * opened * n
     groups, b = scratch_f[b : b + 3 * Q].reshape(3, Q), b + 3 * Q
@@ -213,22 +267,31 @@ def route_into(
     if running > 0:
         produced = max(0.0, load / running - memory[TOKENS] / memory[SEEN])
 
-    set_steps(steps, growth, parameters[DISCOUNT])
+    usual_s = usual_wait_s(mean_wait_s, W, running, memory)
+    forced = 0
+    if parameters[AGE_LIMIT] > 0.0 and mean_wait_s > 0.0:
+        limit_s = parameters[AGE_LIMIT] * usual_s
+        forced = count_overdue(first, min(U, max(1, free // 4)), now_s, limit_s, waiting_f)
+
+    set_steps(full, growth, parameters[DISCOUNT])
+    look_seldom(full, projections, steps, ahead)
     set_speeds(workers_f, about)
     set_workers(
-        scratch_i, workers_i, workers_f, projections, 0.0, about[SPEED_OF],
+        scratch_i, workers_i, workers_f, ahead, 0.0, about[SPEED_OF],
         steps, places, tokens, loads, groups, envelopes,
     )  # fmt: skip
     look_at_workers(
-        request, parameters[CORRECTION], scratch_i, workers_i, workers_f, projections, steps, about, groups
+        request, parameters[CORRECTION], scratch_i, workers_i, workers_f, projections, full, about, groups
     )
     offset = steered(first, W, U, running, parameters[STEER], waiting_f, memory) * request
     hit = parameters[AFFINITY] if cached.shape[0] > 0 else 0.0
     draw(
         parameters[PULLED], request, offset, parameters[HEADROOM], produced, hit,
-        workers_i, workers_f, steps, about, places, tokens, groups,
+        workers_i, workers_f, full, about, places, tokens, groups,
     )  # fmt: skip
-    ends_known = set_requests(waiting_f, first, n, requests, ranks)
+    set_requests(waiting_f, first, N, requests, ranks)
+    set_worth(first, parameters[AGEING], now_s, usual_s, request, waiting_f, steps, requests, ranks)
+    ends_known = set_ends(steps, requests)
     spare = scratch_i[a + 2 * W : a + 4 * W]
     classes = set_quotas(
         first, W, U, seed, decision, parameters[CLASSES:], waiting_i, ranks, scratch_i[a : a + W], spare,

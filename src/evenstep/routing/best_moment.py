@@ -2,11 +2,13 @@
 
 What it keeps between decisions, int64 words: `CLOCK_BITS` of the last decision's time (a float64's bits); of the requests
 that arrived, the latest some thousand, `SEEN` how many, `OCTAVES` and `TOKENS` the sums of their sizes, in 1/4096 of an
-octave and in tokens; `OFFSET`, what the level has been steered by, in 2^-20 of a mean request.
+octave and in tokens; `OFFSET`, what the level has been steered by, in 2^-20 of a mean request; `ARRIVED`, how many arrived
+in all.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,13 +16,15 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.request import F8, I8
-from evenstep.routing.bf_io_moment import Moment, in_order
+from evenstep.routing.bf_io_moment import Moment, in_order, overdue
 from evenstep.routing.view import RoutingView
 
 if TYPE_CHECKING:
     from evenstep.routing.best import Best
 
-CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET = range(5)
+CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED = range(6)
+#: Steps ahead at which loads are compared, each standing for those around it: expected loads are smooth.
+LOOKED_AT = (0, 1, 2, 4, 6, 9, 13, 18, 25, 34, 46, 62, 84, 113, 152, 205)
 #: Arrivals after which their sums are halved.
 MOST_SEEN = 4096
 #: Share of the steering that is kept, for a pool that is replaced once.
@@ -33,7 +37,7 @@ CHOICE = 2
 
 def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     """The moment a view shows to `best`, and what it keeps."""
-    moment = Moment.of(view, policy.horizon, policy.discount, 0.0, policy.window, policy.age_limit)
+    moment = Moment.of(view, policy.horizon, policy.discount, 0.0, policy.window, 0.0)
     memory = np.array(view.memory)
     running = int(view.running.sum())
     if moment.count == 0:
@@ -42,14 +46,22 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     request = mean_request(view, moment)
     speed = speeds(view)
     load = speed[:, None] * moment.load
+    usual_s = usual_wait_s(view, memory, moment, running)
     weight, rise = until_corrected(policy, view, moment, request)
     rise = rise * speed
     offset = steered(policy, memory, moment, running) * request
     kind, quota = quotas(policy.class_weights, view, moment)
     target = levels(moment.group, load[:, 0], rise, moment.free_slots) - rise - offset
+    steps = [h for h in LOOKED_AT if h < moment.weight.size]
+    weights = gathered(moment.weight, steps)
+    known = np.searchsorted(steps, moment.stays, side="left")
     has_cached = view.cached_tokens.size > 0 and policy.affinity > 0
     return replace(
-        moment, load=load, reward=0.0, speed=speed, target=target, pull=policy.pull * weight / request,
+        moment, load=load[:, steps], profile=moment.profile[:, steps], growth=moment.growth[steps], weight=weights,
+        stays=np.where(known < len(steps), known, np.inf),
+        forced=overdue(view, moment.count, policy.age_limit * usual_s) if policy.age_limit > 0 else 0,
+        worth=ages_worth(policy, view, moment, usual_s, in_order(weights.tolist()) * request),
+        reward=0.0, speed=speed, target=target, pull=policy.pull * weight / request,
         kv_free=memory_left(policy, view, moment, memory), kind=kind, quota=quota,
         bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),
     ), memory  # fmt: skip
@@ -68,10 +80,41 @@ def seen(memory: I8, view: RoutingView, moment: Moment) -> None:
     for size, waited in zip(moment.size.tolist(), view.waited_s[: moment.size.size].tolist(), strict=True):
         if is_first or waited < elapsed:
             memory[SEEN] += 1
+            memory[ARRIVED] += 1
             memory[OCTAVES] += octaves(size)
             memory[TOKENS] += int(size)
     if memory[SEEN] > MOST_SEEN:
         memory[[SEEN, OCTAVES, TOKENS]] //= 2
+
+
+def usual_wait_s(view: RoutingView, memory: I8, moment: Moment, running: int) -> float:
+    """Mean wait of those that found the fleet full, seconds; 0 or inf while there is none to go by.
+
+    The first ones found free slots and did not wait: as many as run now are taken out of the mean.
+    """
+    admitted = int(memory[ARRIVED]) - moment.size.size
+    return view.mean_wait_s * (admitted / (admitted - running)) if admitted > running else math.inf
+
+
+def ages_worth(policy: Best, view: RoutingView, moment: Moment, usual_s: float, unit: float) -> F8:
+    """float64[W], what it is worth to admit each request: it rises with the square of its wait.
+
+    Sizes that seldom fit wait longest; without a price on that the pool ends full of them.
+    """
+    if not 0 < usual_s < math.inf:
+        return np.zeros(moment.size.size)
+    age = view.waited_s[: moment.size.size] / usual_s
+    return policy.ageing * unit * (age * age)
+
+
+def gathered(weight: F8, steps: list[int]) -> F8:
+    """float64[len(steps)], the weights of all steps, each with the nearest one looked at, the earlier of two."""
+    found, k = np.zeros(len(steps)), 0
+    for h, one in enumerate(weight.tolist()):
+        while k + 1 < len(steps) and abs(steps[k + 1] - h) < abs(steps[k] - h):
+            k += 1
+        found[k] += one
+    return found
 
 
 def mean_request(view: RoutingView, moment: Moment) -> float:

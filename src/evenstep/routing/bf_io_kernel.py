@@ -23,7 +23,7 @@ ROUNDS = 2
 def scratch(workers, waiting, horizon, parameters):
     """Working space: (int64, float64) words for G workers, W waiting requests and H steps ahead."""
     n = horizon + 1
-    return 8 * waiting + 7 * workers + 2, 2 * waiting + 12 * workers + 8 * workers * n + 5 * n
+    return 8 * waiting + 7 * workers + 2, 3 * waiting + 12 * workers + 8 * workers * n + 5 * n
 
 
 @route_kernel
@@ -57,7 +57,7 @@ def route_into(
     slots, a = scratch_i[a : a + 4 * U].reshape(4, U), a + 4 * U
     quota = scratch_i[a : a + 2].reshape(2, 1)
     steps, b = scratch_f[b : b + 5 * n].reshape(5, n), b + 5 * n
-    requests, b = scratch_f[b : b + 2 * W].reshape(2, W), b + 2 * W
+    requests, b = scratch_f[b : b + 3 * W].reshape(3, W), b + 3 * W
     tokens, b = scratch_f[b : b + 8 * opened].reshape(8, opened), b + 8 * opened
     loads, b = scratch_f[b : b + 2 * opened * n].reshape(2, opened, n), b + 2 * opened * n
     groups, b = scratch_f[b : b + 3 * Q].reshape(3, Q), b + 3 * Q

@@ -30,6 +30,16 @@ def in_lanes(terms: F8) -> float:
     return (a + b) + (c + d)
 
 
+def overdue(view: RoutingView, count: int, limit_s: float) -> int:
+    """How many of the oldest requests have waited longer than that, at most a quarter of the free slots."""
+    if limit_s <= 0:
+        return 0
+    forced, most = 0, min(count, most_overdue(int(view.free_slots[view.free_slots > 0].sum())))
+    while forced < most and view.waited_s[forced] > limit_s:
+        forced += 1
+    return forced
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Moment:
     """What one decision looks at: G workers, the W oldest requests, n = H+1 steps.
@@ -51,6 +61,7 @@ class Moment:
         kind: int64[W], class of each request, numbered from 0; a slot keeps the class it was first filled with.
         quota: int64[classes], requests of each class that are admitted.
         bonus: float64[W, G], what a request is worth on a worker beyond its load; shape [0, 0] where nothing is known.
+        worth: float64[W], what it is worth to admit a request at all; 0 in the paper.
     """
 
     group: I8
@@ -73,6 +84,7 @@ class Moment:
     kind: I8
     quota: I8
     bonus: F8
+    worth: F8
 
     @staticmethod
     def of(
@@ -97,11 +109,7 @@ class Moment:
         free = int(view.free_slots[view.free_slots > 0].sum())
         count = min(waiting, free)
         considered = min(waiting, max(window, count)) if window > 0 else waiting
-        forced = 0
-        if age_limit > 0 and view.mean_wait_s > 0:
-            most = min(count, most_overdue(free))
-            while forced < most and view.waited_s[forced] > age_limit * view.mean_wait_s:
-                forced += 1
+        forced = overdue(view, count, age_limit * view.mean_wait_s) if age_limit > 0 else 0
         size, steps = view.waiting_load[:considered], view.waiting_steps[:considered]
         stays = np.where(np.isnan(steps), np.inf, steps)
         profile = (size[:, None] + growth) * (np.arange(n) < stays[:, None])
@@ -121,5 +129,5 @@ class Moment:
         return Moment(
             group, free_slots, kv_free, load, size, stays, profile, growth, weight, tie, forced, count, waiting,
             reward=1.0, speed=np.ones(group.size), target=none, pull=none,
-            kind=np.zeros(size.size, np.int64), quota=np.array([count]), bonus=np.zeros((0, 0)),
+            kind=np.zeros(size.size, np.int64), quota=np.array([count]), bonus=np.zeros((0, 0)), worth=np.zeros(size.size),
         )  # fmt: skip

@@ -9,7 +9,7 @@ search.
 ===========  ===========  =====================================================================================
 steps        f8[5, n]     WEIGHT discount**h, GROWTH of a newcomer, working space of the search: OTHERS (envelope
                           without the worker at hand), MARGIN, TERM of a sum
-requests     f8[2, W]     SIZE at admission, STAYS: steps until its end, inf where unknown
+requests     f8[3, W]     SIZE at admission, STAYS: steps until its end, inf where unknown, WORTH of admitting it
 ranks        i8[4, W]     INDEX: rank -> place in the pool, RANK: the way back, TAKEN: 1 while it has a slot, KIND:
                           class, numbered from 0
 places       i8[6, O]     KIN: group, PLACE: number in the view, FREE slots, ROOM: slots left, working space of the
@@ -35,7 +35,7 @@ from evenstep.compiled import borrowing, borrowing_inlined
 from evenstep.routing import view
 
 WEIGHT, GROWTH, OTHERS, MARGIN, TERM = 0, 1, 2, 3, 4
-SIZE, STAYS = 0, 1
+SIZE, STAYS, WORTH = 0, 1, 2
 INDEX, RANK, TAKEN, KIND = 0, 1, 2, 3
 KIN, PLACE, FREE, ROOM, SHARE, ORDER = 0, 1, 2, 3, 4, 5
 KV, KV_LEFT, BURDEN, REACH, SPEED, TARGET, PULL, HIT = 0, 1, 2, 3, 4, 5, 6, 7
@@ -155,7 +155,10 @@ def sort(keys, values, key_row, value_row, spare_key_row, spare_value_row):
 
 @borrowing
 def set_requests(waiting_f, first, steps_ahead, requests, ranks):
-    """Requests by ascending size, older first among equals, all of one class; whether the end of any is known."""
+    """Requests by ascending size, older first among equals, all of one class; whether the end of any is known.
+
+    None is worth more than another.
+    """
     count = requests.shape[1]
     for i in range(count):
         requests[SIZE, i] = waiting_f[WAITING_LOAD, first + i]
@@ -164,7 +167,7 @@ def set_requests(waiting_f, first, steps_ahead, requests, ranks):
     ends_known = False
     for r in range(count):
         i = ranks[INDEX, r]
-        ranks[RANK, i], ranks[KIND, r] = r, 0
+        ranks[RANK, i], ranks[KIND, r], requests[WORTH, r] = r, 0, 0.0
         stays = waiting_f[STEPS, first + i]
         requests[STAYS, r] = np.inf if np.isnan(stays) else stays
         ends_known = ends_known or requests[STAYS, r] < steps_ahead

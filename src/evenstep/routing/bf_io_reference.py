@@ -16,6 +16,8 @@ from evenstep.routing.view import HOLD
 
 #: Levels tried around the envelope of a plan, at most and for each slot.
 LEVELS, LEVELS_A_SLOT = 20, 4
+#: The oldest so many are tried in every slot, where age is worth something.
+OLDEST = 4
 #: Times the best plan is fitted to another level, as long as that gains.
 ROUNDS = 2
 
@@ -31,7 +33,7 @@ def decide(moment: Moment, starts: int, moves: int, rounds: int = ROUNDS) -> I8:
     for start in range(starts):
         pinned = plan.fill(start)
         plan.search(pinned, moves)
-        value = plan.objective()
+        value = plan.value()
         more = len(plan.slots) > len(best[1]) or start == 0
         if more or (len(plan.slots) == len(best[1]) and value < best[0]):
             best, best_envelope = (value, list(plan.slots), pinned), plan.envelope.copy()
@@ -40,7 +42,7 @@ def decide(moment: Moment, starts: int, moves: int, rounds: int = ROUNDS) -> I8:
         if not plan.fit_best_level(best[1], best[2], best_envelope):
             break
         plan.search(best[2], moves)
-        value = plan.objective()
+        value = plan.value()
         if value >= best[0]:
             break
         best, best_envelope = (value, list(plan.slots), best[2]), plan.envelope.copy()
@@ -63,7 +65,8 @@ class Plan:
         self.size, self.profile = moment.size[self.index], moment.profile[self.index]
         ends_known = bool((moment.stays < self.weight.size).any())
         self.tries_all = ends_known or moment.quota.size > 1 or moment.bonus.size > 0
-        self.kind = moment.kind[self.index]
+        self.kind, self.worth = moment.kind[self.index], moment.worth[self.index]
+        self.is_worth = bool(self.worth.size and moment.worth[0] > 0)
         self.members = np.bincount(moment.group).astype(np.float64)
         self.open = [g for g in range(moment.group.size) if moment.free_slots[g] > 0]
         self.base_total = np.zeros((self.members.size, self.weight.size))
@@ -152,6 +155,10 @@ class Plan:
         for g, r in self.slots if self.moment.bonus.size else []:
             value -= self.bonus(r, g)
         return value
+
+    def value(self) -> float:
+        """The objective, less what those admitted are worth."""
+        return in_order([-float(self.worth[r]) for _, r in self.slots], self.objective())
 
     def bonus(self, r: int, g: int) -> float:
         """What request r is worth on worker g beyond its load."""
@@ -263,15 +270,22 @@ class Plan:
         else:
             start = self.rank_from(min(self.ideal_size(g, self.profile[out]), limit))
             candidates = [r for r in (self.below(start), self.above(start)) if 0 <= r < self.size.size]
+            candidates += self.oldest()
         best, best_gain = -1, TOLERANCE
         for r in candidates:
             if self.size[r] <= limit:
                 gain = self.replacement_gain(g, self.moment.speed[g] * (self.profile[r] - self.profile[out]))
                 if self.moment.bonus.size:
                     gain += self.bonus(r, g) - self.bonus(out, g)
+                gain += float(self.worth[r]) - float(self.worth[out])
                 if gain > best_gain:
                     best, best_gain = r, gain
         return best
+
+    def oldest(self) -> list[int]:
+        """Those that have waited longest, where that is worth something."""
+        waiting = [r for r in self.rank.tolist() if not self.taken[r]] if self.is_worth else []
+        return waiting[:OLDEST]
 
     def nearest_pairs(self, ideal: float, limit: float) -> list[tuple[int, int]]:
         """The two waiting requests that add up to the most below `ideal`, and to the least from it on, within limit."""
@@ -302,6 +316,7 @@ class Plan:
         for low, high in pairs:
             delta = (self.size[low] + self.size[high] + self.growth) - (size + self.growth)
             gain = self.replacement_gain(g, self.moment.speed[g] * delta)
+            gain += float((self.worth[low] + self.worth[high]) - (self.worth[x] + self.worth[y]))
             if gain > best_gain:
                 best, best_gain = (low, high), gain
         if best[0] < 0:

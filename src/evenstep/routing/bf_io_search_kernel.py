@@ -21,6 +21,7 @@ from evenstep.routing.bf_io_plan_kernel import (
     NOW,
     OTHERS,
     PULL,
+    RANK,
     REQUEST,
     REWARD,
     ROOM,
@@ -35,11 +36,14 @@ from evenstep.routing.bf_io_plan_kernel import (
     TOTAL,
     WEIGHT,
     WORKER,
+    WORTH,
     change,
     hits,
     profile,
 )
 
+#: The oldest so many are tried in every slot, where age is worth something.
+OLDEST = 4
 #: Gains up to this many tokens are rounding, not progress.
 TOLERANCE = 1e-6
 
@@ -255,7 +259,8 @@ def best_replacement(
 ):
     """The waiting request that gains most in place of `out` on worker o; -1 if none gains. OTHERS is set for o.
 
-    The gain is concave in the size, so the two neighbours of the ideal size do, unless more than the size counts.
+    The gain is concave in the size, so the two neighbours of the ideal size do, and the oldest where age is worth
+    something, unless more than size and age counts.
     """
     size, stays = requests[SIZE, out], requests[STAYS, out]
     limit = tokens[KV_LEFT, o] + size
@@ -277,9 +282,26 @@ def best_replacement(
                 gain += hits(r, o, ranks, places, tokens, cached) - hits(
                     out, o, ranks, places, tokens, cached
                 )
+            gain += requests[WORTH, r] - requests[WORTH, out]
             if gain > best_gain:
                 best, best_gain = r, gain
         r = r + 1 if tries_all or r == high else high
+    if tries_all or requests[WORTH, ranks[RANK, 0]] <= 0.0:
+        return best
+    i, tried = 0, 0
+    while i < ranks.shape[1] and tried < OLDEST:
+        r = ranks[RANK, i]
+        if ranks[TAKEN, r] == 0:
+            tried += 1
+            if requests[SIZE, r] <= limit:
+                gain = replacement_gain(
+                    o, size, stays, requests[SIZE, r], requests[STAYS, r],
+                    steps, places, tokens, loads, groups, envelopes,
+                )  # fmt: skip
+                gain += requests[WORTH, r] - requests[WORTH, out]
+                if gain > best_gain:
+                    best, best_gain = r, gain
+        i += 1
     return best
 
 
@@ -323,6 +345,8 @@ def replace_pair(k, m, steps, requests, ranks, places, tokens, loads, groups, en
             gain = replacement_gain(
                 o, size, np.inf, total, np.inf, steps, places, tokens, loads, groups, envelopes
             )
+            worth = requests[WORTH, low] + requests[WORTH, high]
+            gain += worth - (requests[WORTH, x] + requests[WORTH, y])
             if gain > best_gain:
                 best, best_gain = side, gain
     if best < 0:

@@ -11,7 +11,17 @@ import numpy as np
 from evenstep.compiled import borrowing, borrowing_inlined
 from evenstep.routing.bf_io_level_kernel import fit_best_level
 from evenstep.routing.bf_io_pair_kernel import best_pair
-from evenstep.routing.bf_io_plan_kernel import HIT, REQUEST, WORKER, answer, fill, hits, keep, objective
+from evenstep.routing.bf_io_plan_kernel import (
+    HIT,
+    REQUEST,
+    WORKER,
+    WORTH,
+    answer,
+    fill,
+    hits,
+    keep,
+    objective,
+)
 from evenstep.routing.bf_io_search_kernel import search
 from evenstep.routing.view import SINCE_S
 
@@ -23,6 +33,14 @@ def count_overdue(first, count, now_s, overdue_s, waiting_f):
     while overdue < count and now_s - waiting_f[SINCE_S, first + overdue] > overdue_s:
         overdue += 1
     return overdue
+
+
+@borrowing_inlined
+def less_worth(value, filled, requests, slots):
+    """The objective, less what those admitted are worth."""
+    for k in range(filled):
+        value -= requests[WORTH, slots[REQUEST, k]]
+    return value
 
 
 @borrowing
@@ -44,6 +62,7 @@ def solve(
         if tokens[HIT, 0] > 0.0:
             for k in range(filled):
                 value -= hits(slots[REQUEST, k], slots[WORKER, k], ranks, places, tokens, cached)
+        value = less_worth(value, filled, requests, slots)
         if filled > best_filled or (filled == best_filled and value < best_value):
             best_value, best_filled, best_pinned = value, filled, pinned
             keep(filled, envelopes, slots)
@@ -58,6 +77,7 @@ def solve(
             steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, cached,
         )  # fmt: skip
         value = objective(steps, places, tokens, loads, groups, envelopes)
+        value = less_worth(value, best_filled, requests, slots)
         if value >= best_value:
             break
         best_value = value
