@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -147,3 +148,24 @@ def test_it_does_not_matter_how_the_bytes_are_cut(cuts, events):
         told.finish,
         told.crc,
     )
+
+
+RECORDED = json.loads(
+    (Path(__file__).parents[1] / "engines" / "recorded" / "vllm-0.32.0.json").read_text(encoding="utf-8")
+)
+SINGLE = [name for name, one in RECORDED.items() if isinstance(one, dict) and one["request"].get("n", 1) == 1]
+
+
+@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize(
+    ("side", "counting"), [("engine", {"ids"}), ("client", {"ids", "usage", "estimated"})]
+)
+def test_streams_recorded_of_vllm_are_whole_and_counted(name, side, counting):
+    """`engine`: all that can be asked for; `client`: what its request asked for."""
+    one = RECORDED[name]
+    asked = one["request"].get("max_tokens") or one["request"]["max_completion_tokens"]
+    answer, _ = answered([one[side].encode()], asked)
+    assert answer.error == ""
+    assert answer.counting in counting
+    if answer.counting != "estimated":
+        assert answer.tokens == asked
