@@ -13,7 +13,7 @@ from evenstep.dispatch.mirror import Mirror
 from evenstep.dispatch.mirror_layout import FOREIGN_LOAD, LOAD
 from evenstep.dispatch.mirror_layout import RUNNING as RUNNING_SLOTS
 from evenstep.dispatch.rows import Rows
-from evenstep.dispatch.rows_layout import COPIES, LEAVE, NEVER, PRODUCED, PROMPT, STATE
+from evenstep.dispatch.rows_layout import COPIES, EXPECTED, LEAVE, NEVER, PRODUCED, PROMPT, STATE
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.dispatch.transitions import State
 from evenstep.errors import PolicyError
@@ -167,3 +167,21 @@ def test_what_a_failing_predictor_left_undone_is_done_the_next_time():
             ahead.project(table, mirror)
     ahead.predictor.predict = predict
     assert ahead.project(table, mirror).tolist() == [[10, 0, 0]]
+
+
+def test_a_client_that_told_its_length_is_believed_until_it_is_longer():
+    ahead, table = Ahead(Says(2.0), 3, False), running((0, 10, 0, 1), (0, 20, 0, 1), (0, 30, 0, 1))
+    table.i[EXPECTED][0], table.i[EXPECTED][1] = 1, 50
+    assert project(ahead, table, [60], [3]) == [[60, 52, 22, 23]]  # the third as predicted
+    for row in range(3):
+        table.i[PRODUCED][row] = 1
+    # the first is there still: as predicted from now on, which is two more tokens
+    assert project(ahead, table, [63], [3]) == [[63, 34, 23, 24]]
+
+
+def test_expected_loads_believe_it_too():
+    ahead, table = Ahead(SaysCurve(2.0), 2, True), running((0, 7, 1, 1), (1, 7, 1, 1))
+    table.i[EXPECTED][0] = 2
+    assert project(ahead, table, [8, 8], [1, 1]) == [[8.0, 0.0, 0.0], [8.0, 4.5, 2.5]]
+    table.i[PRODUCED][0] = 2  # it was not true
+    assert project(ahead, table, [9, 8], [1, 1])[0] == [9.0, 5.0, 2.75]

@@ -42,3 +42,19 @@ def test_a_log_that_is_cut_off_is_refused_or_read_as_far_as_it_goes(tmp_path):
     with pytest.raises(InputError, match="cut off"):
         read_trace(path)
     assert len(read_trace(path, skip_bad_rows=True)) == 7
+
+
+def test_later_parts_are_read_too_and_earlier_ones_are_not(tmp_path):
+    lines = SAMPLE.read_text().splitlines()
+    third = len(lines) // 3
+    for name, part in (
+        ("log.jsonl", lines[:third]),
+        ("log.1.jsonl", lines[third : 2 * third]),
+        ("log.2.jsonl", lines[2 * third :]),
+    ):
+        header = [] if name == "log.jsonl" else [lines[0]]
+        (tmp_path / name).write_text("\n".join(header + part) + "\n")
+    whole, there = read_trace(SAMPLE), read_trace(tmp_path / "log.jsonl")
+    assert there.arrival_s.tolist() == whole.arrival_s.tolist()
+    assert there.output_tokens.tolist() == whole.output_tokens.tolist()
+    assert 0 < len(read_trace(tmp_path / "log.1.jsonl")) < len(whole)

@@ -51,6 +51,8 @@ class Replay:
 
 command = Replay()
 
+_SHOWN = 12  # requests of a decision that are listed
+
 
 def _object(found: Replayed) -> dict[str, Any]:
     import msgspec
@@ -78,12 +80,19 @@ def _told(difference: Difference) -> list[str]:
     lines = [
         f"first difference: decision {difference.decision} at {difference.now_s:.6f} s, {what[difference.what]}"
     ]
-    for name, found in (("recorded", difference.recorded), ("replayed", difference.replayed)):
+    recorded, replayed = difference.recorded, difference.replayed
+    for name, found, other in (("recorded", recorded, replayed), ("replayed", replayed, recorded)):
         if found is not None:
-            sent = (
-                ", ".join(f"{request} -> {worker}" for request, worker in sorted(found.sent.items()))
-                or "nobody"
-            )
             by = f" (fallback: {found.fallback})" if found.fallback else ""
+            sent = _sent(found.sent, other.sent if other is not None else {})
             lines.append(f"  {name}: {found.waiting} waiting, sent {sent}{by}")
     return lines
+
+
+def _sent(mine: dict[int, str], other: dict[int, str]) -> str:
+    """Who was sent where; of many, those whom the other answer treats otherwise."""
+    shown = sorted(mine.items())
+    if len(mine) > _SHOWN:
+        shown = [(request, worker) for request, worker in shown if other.get(request) != worker][:_SHOWN]
+    more = f" and {len(mine) - len(shown)} more" if len(mine) > len(shown) else ""
+    return (", ".join(f"{request} -> {worker}" for request, worker in shown) or "nobody") + more

@@ -4,7 +4,7 @@ A running request is predicted at the first round after its first token, again w
 tokens since, and at once when it is still there at the token it was expected to leave at. What is due together is one
 call, in order of (worker, request). A prediction counts when ``leaves >= gate``; otherwise, and when it says H steps or
 more, the request does not leave inside the window: not before its next prediction (``refresh = "anchored"``), or H
-tokens from now (``"literal"``).
+tokens from now (``"literal"``). A client that told how long its answer will be is believed until the answer is longer.
 
 Source: BalanceRoute App. C, as in the simulator.
 """
@@ -19,7 +19,7 @@ from evenstep.dispatch import ahead_kernel as kernel
 from evenstep.dispatch.mirror import Mirror
 from evenstep.dispatch.mirror_layout import FOREIGN_LOAD, LOAD, RUNNING
 from evenstep.dispatch.rows import Rows
-from evenstep.dispatch.rows_layout import LEAVE, NEVER, PREDICTED
+from evenstep.dispatch.rows_layout import EXPECTED, LEAVE, NEVER, PREDICTED
 from evenstep.errors import PolicyError
 from evenstep.predict.view import NOTHING, Active, Finished, Predictor, SurvivalCurve, counted_of
 from evenstep.request import F8, I8
@@ -170,7 +170,9 @@ class Ahead:
         if self.expects:
             self._keep_curves(ints, due, active)
         else:
-            ints[LEAVE, due] = self._leaves(active, asked[1])
+            leave = self._leaves(active, asked[1])
+            kernel.believe_leaves(ints, due, asked[1], self.horizon, leave)
+            ints[LEAVE, due] = leave
         ints[PREDICTED, due] = asked[1]
 
     def _leaves(self, active: Active, age: I8) -> I8:
@@ -190,7 +192,11 @@ class Ahead:
     def _keep_curves(self, ints: I8, due: I8, active: Active) -> None:
         width = self._curves.shape[1]
         curve = np.ascontiguousarray(self.predictor.curve(active, width - 1), np.float64)
-        if curve.shape != (due.size, width) or not kernel.keep(ints, due, active.age, curve, self._curves):
+        is_right = curve.shape == (due.size, width)
+        if is_right and ints[EXPECTED, due].any():
+            curve = curve.copy()
+            kernel.believe(ints, due, active.age, curve)
+        if not is_right or not kernel.keep(ints, due, active.age, curve, self._curves):
             raise PolicyError(
                 f"predictor {type(self.predictor).__name__} answered a curve of shape {curve.shape} for {due.size}"
                 f" requests; expected ({due.size}, {width}), finite, with 1 in column 0"

@@ -10,6 +10,7 @@ from evenstep.dispatch.rows_layout import (
     CAP,
     COPIES,
     CURVE_END,
+    EXPECTED,
     KEY,
     LEAVE,
     NEVER,
@@ -55,6 +56,29 @@ def due(ints, high, every, expects, changed, due_rows, order):
             order[count] = (ints[WORKER, row] << 44) | ints[REQUEST, row]
             count += 1
     return count
+
+
+@jit
+def believe(ints, rows, ages, answered):
+    """A request whose client told its length is taken to end there, until it outlives that.
+
+    Args:
+        rows, ages: int64[N]. answered: float64[N, K], what the predictor said; changed.
+    """
+    for i in range(rows.size):
+        left = ints[EXPECTED, rows[i]] - ages[i]
+        if left > 0:
+            for h in range(answered.shape[1]):
+                answered[i, h] = 1.0 if h < left else 0.0
+
+
+@jit
+def believe_leaves(ints, rows, ages, horizon, leave):
+    """As `believe`, for the ages at which requests are expected to have left, int64[N] `leave`."""
+    for i in range(rows.size):
+        expected = ints[EXPECTED, rows[i]]
+        if expected > ages[i]:
+            leave[i] = expected if expected - ages[i] <= horizon else NEVER
 
 
 @jit

@@ -79,7 +79,8 @@ class Deciding:
         door = PolicyDoor(policy)
         text, found = self.predictor_text, self.predictor
         if door.horizon and (predictor or not found):
-            text = predictor or str(getattr(door.policy, "usual_predictor", "")) or PREDICTOR
+            usual = str(getattr(door.policy, "usual_predictor", "")).replace(",", "/")
+            text = predictor or (f"{PREDICTOR}:of={usual}" if usual else PREDICTOR)
             found = _predictor(text)
         ahead = None
         if door.horizon:

@@ -56,7 +56,7 @@ class Dispatcher(Admitting):
 
     Args:
         policy: routing policy, ``NAME[:key=value,...]``.
-        predictor: predictor for a policy with a horizon; empty = what it usually asks, else ``bounded``.
+        predictor: predictor for a policy with a horizon; empty = what it usually asks, ``bounded`` by `max_tokens`.
         settings: limits and deadlines.
         stopwatch: seconds of the host's clock, to time decisions only; None = they have no budget.
         log: takes the records of a decision log, in order, and may come in parts (`records.InParts`); None = no log.

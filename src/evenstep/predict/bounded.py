@@ -76,8 +76,10 @@ class Bounded:
             InputError: a request has produced more than its `max_tokens`.
         """
         left = _left(active)
-        self._capped += int(np.count_nonzero(left <= horizon))
-        return _cut(self._inner.curve(active, horizon), left)
+        near = int(np.count_nonzero(left <= horizon))
+        self._capped += near
+        stays = self._inner.curve(active, horizon)
+        return _cut(stays, left) if near else stays
 
     def learn(self, finished: Finished) -> None:
         self._inner.learn(finished)

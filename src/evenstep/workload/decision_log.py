@@ -22,16 +22,19 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
-    """Read one part of a decision log, JSON lines or msgpack.
+    """Read a decision log, JSON lines or msgpack: this part of it and the later ones beside it.
 
-    Requests that did not end inside the file, or not as they should, are dropped, and counted. Prompt lengths are those
-    the engines counted where they did.
+    Requests that did not arrive and end in these, or did not end as they should, are dropped, and counted. Prompt lengths
+    are those the engines counted where they did.
 
     Raises:
         InputError: a record that cannot be read, or a file without served requests.
     """
-    is_json = files.head(path).lstrip().startswith(b"{")
-    arrived, done = _requests(path, json_table.objects(path) if is_json else _framed(path), skip_bad_rows)
+    arrived: list[tuple[int, dict[str, Any]]] = []
+    done: dict[Any, dict[str, Any]] = {}
+    for part in _parts(path):
+        is_json = files.head(part).lstrip().startswith(b"{")
+        _collect(part, json_table.objects(part) if is_json else _framed(part), skip_bad_rows, arrived, done)
     served = [(row, number, done[row["request"]]) for number, row in arrived if row.get("request") in done]
     fields: dict[str, Any] = {
         "now_s": [row.get("now_s", MISSING) for row, _, _ in served],
@@ -61,12 +64,23 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     )  # fmt: skip
 
 
-def _requests(
-    path: Path, records: Iterator[tuple[int, dict[str, Any] | str]], skip: bool
-) -> tuple[list[tuple[int, dict[str, Any]]], dict[Any, dict[str, Any]]]:
-    """Arrivals with the number of their record, and what is said of each request's end, by request."""
-    arrived: list[tuple[int, dict[str, Any]]] = []
-    done: dict[Any, dict[str, Any]] = {}
+def _parts(path: Path) -> Iterator[Path]:
+    """This part of a log, then the later ones: ``log.evlog``, ``log.1.evlog`` and so on."""
+    stem, _, number = path.stem.rpartition(".")
+    if not (stem and number.isdecimal()):
+        stem, number = path.stem, "0"
+    yield path
+    part = int(number) + 1
+    while (later := path.with_name(f"{stem}.{part}{path.suffix}")).exists():
+        yield later
+        part += 1
+
+
+def _collect(
+    path: Path, records: Iterator[tuple[int, dict[str, Any] | str]], skip: bool,
+    arrived: list[tuple[int, dict[str, Any]]], done: dict[Any, dict[str, Any]],
+) -> None:  # fmt: skip
+    """Add arrivals with the number of their record, and what is said of each request's end, by request."""
     for number, record in records:
         if isinstance(record, str):
             if not skip:
@@ -79,7 +93,6 @@ def _requests(
             arrived.append((number, record))
         elif record.get("event") == "done":
             done[request] = record
-    return arrived, done
 
 
 def _framed(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
