@@ -13,7 +13,7 @@ from evenstep.cli.main import main
         (["--port", "many"], "listen.port is 'many'"),
         (["--worker", "ftp://x"], "url is 'ftp://x'"),
         (["--policy", "jsk", "--worker", "http://127.0.0.1:1"], "Did you mean jsq"),
-        (["--worke", "x"], "Did you mean --worker"),
+        (["--workers", "x"], "Did you mean --worker"),
         (["--worker", "http://127.0.0.1:1,engine=vlm", "--port", "0"], "Did you mean vllm"),
     ],
 )
