@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -24,8 +23,7 @@ _WHERE = "request"
 _FIRST = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GenerationRequest:
+class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A request for tokens.
 
     Args:

@@ -153,6 +153,11 @@ class Client(asyncio.Protocol):
 
     def _read_head(self, data: bytes) -> None:
         rest, limits = self._rest, self._service.limits
+        if not rest and data[:1] != b"\r":  # the common case: a head, whole, and nothing before it
+            end = data.find(b"\r\n\r\n") + 4
+            if 4 <= end <= limits.head_bytes:
+                self._take_head(data[:end], data[end:])
+                return
         rest += data
         if rest.startswith(b"\r\n") and not self._searched:  # one empty line before a request is allowed
             del rest[:2]
@@ -169,8 +174,18 @@ class Client(asyncio.Protocol):
         if end > limits.head_bytes:
             self.refuse(refusals.head_too_large(limits.head_bytes), close=True)
             return
-        head = bytes(rest[:end])
+        head, more = bytes(rest[:end]), bytes(rest[end:])
+        rest.clear()
         self._searched = 0
+        self._take_head(head, more)
+
+    def _take_head(self, head: bytes, more: bytes) -> None:
+        """A head is whole.
+
+        Args:
+            more: what came behind it.
+        """
+        limits = self._service.limits
         try:
             self._head = found = read_request_head(head)
         except HeadError as error:
@@ -181,18 +196,19 @@ class Client(asyncio.Protocol):
         if found.length > limits.body_bytes:
             self.refuse(refusals.too_large(limits.body_bytes), close=True)
             return
+        if found.length == len(more):
+            self._serve(more)
+            return
         if found.length == 0:
-            del rest[:end]
+            self._rest += more
             self._serve(b"")
             return
-        body = bytes(rest[end:])
-        rest.clear()
         self._state, self._got = _IN_BODY, 0
         self._chunked = Chunked() if found.length == CHUNKED else None
-        if found.expects and not body:
+        if found.expects and not more:
             self.transport.write(_CONTINUE)
         self._body_since_s = time.monotonic()
-        self._read_body(body)
+        self._read_body(more)
 
     def _read_body(self, data: bytes) -> None:
         limits, chunked = self._service.limits, self._chunked

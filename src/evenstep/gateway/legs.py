@@ -7,6 +7,7 @@ refused. What reaches the client and when is the exchange's business.
 from __future__ import annotations
 
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from evenstep.dispatch.events import Kind
@@ -28,6 +29,12 @@ _NOT_THE_CLIENTS = {408, 421, 425, 429}
 _ABOUT_KEYS = {401, 403}
 
 
+@lru_cache(maxsize=64)
+def kind_of(content_type: str) -> str:
+    """A content type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
 class Collecting:
     """A call whose answer counts as a whole.
 
@@ -37,7 +44,7 @@ class Collecting:
         attached: the worker.
     """
 
-    kind = b"application/json"
+    kind = "application/json"
 
     def __init__(self, exchange: Exchange, number: int, attached: Attached) -> None:
         self.exchange, self.number, self.attached = exchange, number, attached
@@ -55,11 +62,11 @@ class Collecting:
             self.connection.close()
 
     def head(self, head: ResponseHead) -> None:
-        self._answer = head
-        kind = head.headers.get("content-type", "").partition(";")[0].strip().lower().encode("latin-1")
+        self._answer, headers = head, head.headers
         self._refused = head.status != 200
         if not self._refused and (
-            kind != self.kind or head.headers.get("content-encoding", "identity") != "identity"
+            kind_of(headers.get("content-type", "")) != self.kind
+            or headers.get("content-encoding", "identity") != "identity"
         ):
             self._lose("status", "its answer has another content type than was asked for")
 
@@ -145,7 +152,7 @@ class Stream(Collecting):
         reply: counts and cleans it.
     """
 
-    kind = b"text/event-stream"
+    kind = "text/event-stream"
 
     def __init__(
         self, exchange: Exchange, number: int, attached: Attached, row: int, reply: ReplyStream
