@@ -136,6 +136,8 @@ class Dispatch:
         kv_reserve: KV tokens kept free for the growth of every request a worker has; as measured when left out.
         bypass_margin: requests a worker may be sent beyond its slots, for a policy with bypass=True.
         prefix_blocks: prompt blocks remembered for each worker, for policies that look at prefix caches.
+        pool_window: waiting requests a round looks at: the oldest, no class keeping another one out; 0 = all.
+        round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
         seed: key of every random draw.
     """
 
@@ -154,6 +156,8 @@ class Dispatch:
     kv_reserve: float | None = None
     bypass_margin: int = 2
     prefix_blocks: int = 50_000
+    pool_window: int = 1024
+    round_slots: int = 32
     seed: int = 0
 
 
