@@ -7,7 +7,7 @@ import math
 
 import aiohttp
 import pytest
-from tests.gateway.running import DONE, END, EVENTS, base, chunk, engine, framed, serving, until
+from tests.gateway.running import DONE, END, EVENTS, base, chunk, engine, framed, serving, until, whole
 
 from evenstep.gateway.ended import Ended
 from evenstep.gateway.sections import ApiKey, RequestClass
@@ -92,5 +92,32 @@ def test_what_goes_on_elsewhere_is_one_request_and_what_no_engine_can_do_an_erro
         (ended,) = told
         assert (ended.outcome, ended.status, ended.continued) == ("error", 200, True)
         assert ended.tries >= 2 and ended.output_tokens >= 1
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_what_is_passed_on_is_told_as_well():
+    async def scripted(number, head, body, writer):
+        if b"/tokenize" in head:
+            writer.write(whole(200, b'{"tokens": [1]}'))
+        else:
+            writer.write(
+                whole(400, b'{"error": {"message": "no", "type": "x", "param": null, "code": null}}')
+            )
+
+    async def story():
+        told: list[Ended] = []
+        async with engine(scripted) as one, serving(one.url) as server:
+            server.gateway.listen_to((told.append,))
+            async with aiohttp.ClientSession(base(server)) as client:
+                for path in ("/tokenize", "/v1/embeddings", "/nothing"):
+                    await (await client.post(path, json={"model": "m"})).read()
+                await client.get("/v1/models")
+                await client.get("/healthz")
+            await until(lambda: len(told) >= 3)
+        assert [(e.path, e.outcome, e.status, e.model) for e in told] == [
+            ("/tokenize", "complete", 200, "m"), ("/v1/embeddings", "error", 400, "m"), ("/nothing", "refused", 404, ""),
+        ]  # fmt: skip
+        assert told[0].worker == one.url[7:] and told[0].tries == 1 and told[0].tenant == "anonymous"
 
     asyncio.run(asyncio.wait_for(story(), 30))

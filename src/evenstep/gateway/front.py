@@ -120,7 +120,7 @@ class Front:
             if self._has_keys:
                 self._known[shown] = caller
         if kind == "other":
-            self._other(request, client)
+            self._other(request, client, caller)
         else:
             self._generate(kind, request, client, caller)
 
@@ -212,7 +212,7 @@ class Front:
             )
         return ""
 
-    def _other(self, request: Received, client: Client) -> None:
+    def _other(self, request: Received, client: Client, caller: Caller) -> None:
         head, path = request.head, request.head.path
         if path == "/v1/models" and head.method in ("GET", "HEAD"):
             client.reply(200, page(self.pools.listed().values()))
@@ -220,29 +220,30 @@ class Front:
             name = unquote(path.removeprefix("/v1/models/"))
             card = self.pools.listed().get(name)
             if card is None:
-                client.refuse(refusals.unknown_model(name))
+                self._turn_away(request, client, refusals.unknown_model(name), caller)
             else:
                 client.reply(200, card.text)
         elif _PASSED.fullmatch(path) is None or path in _NOT_PASSED:
-            client.refuse(refusals.unknown_path(head.method, path))
+            self._turn_away(request, client, refusals.unknown_path(head.method, path), caller)
         else:
-            self._pass(request, client)
+            self._pass(request, client, caller)
 
-    def _pass(self, request: Received, client: Client) -> None:
+    def _pass(self, request: Received, client: Client, caller: Caller) -> None:
         model = _model_of(request)
         if model:
             pool = self.pools.pool_of(model)
             if pool is None:
-                client.refuse(self._unknown(model))
+                self._turn_away(request, client, self._unknown(model), caller)
                 return
             pools = [pool]
         else:
             pools = self.pools.all
         engines = [one for pool in pools for one in pool.by_work()]
         if not engines or self.is_draining:
-            client.refuse(refusals.overloaded(1.0))
+            self._turn_away(request, client, refusals.overloaded(1.0), caller)
             return
-        passing = Passing(client, request, engines, not self._has_keys, self.passing.discard)
+        story = self._story(request, caller, model) if self.sinks else None
+        passing = Passing(client, request, engines, not self._has_keys, self.passing.discard, story)
         self.passing.add(passing)
         client.job = passing
         passing.send()

@@ -14,6 +14,7 @@ from evenstep.engines import refusals
 from evenstep.engines.refusals import of_engine
 from evenstep.gateway.attached import Attached, carried
 from evenstep.gateway.client import Client, Received
+from evenstep.gateway.ended import Outcome, Story
 from evenstep.gateway.engine import EngineConnection
 from evenstep.gateway.head import CHUNKED, UNTIL_CLOSED, ResponseHead
 
@@ -32,13 +33,14 @@ class Passing:
         engines: who may answer, the best first.
         carries_key: the client's credentials are meant for the engine.
         over: told when it has ended.
+        story: what is noted of it for those who listen; None while nobody does.
     """
 
     def __init__(
         self, client: Client, request: Received, engines: Sequence[Attached], carries_key: bool,
-        over: Callable[[Passing], None],
+        over: Callable[[Passing], None], story: Story | None = None,
     ) -> None:  # fmt: skip
-        self.client, self._request, self._over = client, request, over
+        self.client, self._request, self._over, self._story = client, request, over, story
         self.connection: EngineConnection | None = None
         self.is_off = False
         self.is_head = request.head.method == "HEAD"
@@ -53,13 +55,16 @@ class Passing:
     def send(self) -> None:
         """Send it to the next engine."""
         if not self._left:
-            self.client.refuse(refusals.engine_failed())
-            self._end()
+            refusal = refusals.engine_failed()
+            self.client.refuse(refusal)
+            self._end("error", refusal.status)
             return
         attached = self._left.pop(0)
         attached.passing += 1
         self._attached, self._answer, self._refused = attached, None, False
         self._pieces.clear()
+        if self._story is not None:
+            self._story.sent(attached.name)
         head, body = self._request.head, self._request.body
         data = attached.head(head.method, head.target, self._request.name, len(body), self._more), body
         attached.endpoint.send(self, data, attached.endpoint.settings.answer_s)
@@ -88,6 +93,8 @@ class Passing:
         assert self.connection is not None and self._attached is not None
         self.connection.deadline.set(time.monotonic() + self._attached.endpoint.settings.silence_s)
         self._started = True
+        if self._story is not None:
+            self._story.started()
         self.client.send(data)
         if self.client.paused:
             self.connection.pause()
@@ -104,11 +111,11 @@ class Passing:
             self.client.reply(head.status, b"")
         else:
             self.client.send(b"", last=True)
-        self._end()
+        self._end("error" if self._refused else "complete", head.status)
 
     def broke(self, kind: Kind, why: str) -> None:
         if self._started:  # what is there cannot be taken back, and its framing shows that it is not whole
-            self._end()
+            self._end("error", self._status)
             self.client.abort()
         else:
             self._again()
@@ -118,7 +125,7 @@ class Passing:
     def client_gone(self) -> None:
         """It left."""
         self._close()
-        self._end()
+        self._end("cancelled", self._status if self._started else 0)
 
     def client_resumed(self) -> None:
         """It has caught up."""
@@ -139,6 +146,12 @@ class Passing:
             self._attached.passing -= 1
             self._attached = None
 
-    def _end(self) -> None:
+    @property
+    def _status(self) -> int:
+        return 0 if self._answer is None else self._answer.status
+
+    def _end(self, outcome: Outcome, status: int) -> None:
         self._leave()
         self._over(self)
+        if self._story is not None:
+            self._story.ended(outcome, status)
