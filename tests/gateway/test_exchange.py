@@ -322,6 +322,23 @@ def test_ranks_behind_one_port_are_picked_by_header_and_their_words_are_understo
     asyncio.run(story())
 
 
+def test_several_answers_to_one_prompt_take_as_many_slots_and_are_counted_together():
+    async def story():
+        async with running() as emulator, serving(Worker(url=url(emulator), slots=3)) as server:
+            body = {**BODY, "model": "emulated", "n": 2, "ignore_eos": True}
+            answers = await asyncio.gather(*(raw(server, request(body, headers=CLOSE)) for _ in range(3)))
+            for answer in answers:
+                *chunks, done = events(stream_of(answer)[1])
+                assert sorted(c["choices"][0]["index"] for c in chunks) == [0] * 4 + [1] * 4
+                assert done == "[DONE]"
+            assert server.gateway.snapshot()["models"]["emulated"]["output_tokens_total"] == 24
+            answer = await raw(server, request({**body, "n": 4}, headers=CLOSE))
+            assert answer.startswith(b"HTTP/1.1 400 ")
+            assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["param"] == "n"
+
+    asyncio.run(story())
+
+
 def test_an_engine_that_counts_nothing_is_estimated():
     async def story():
         async def plain(number, head, body, writer):
