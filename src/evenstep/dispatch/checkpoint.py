@@ -24,14 +24,15 @@ _LEFT_OUT = (
 _MODULES = {
     f"evenstep.dispatch.{name}"
     for name in (
-        "ahead", "breaker", "deciding", "door", "fallback", "fleet", "meters", "mirror", "pool", "prefill", "prefixes",
+        "ahead", "breaker", "commands", "deciding", "door", "fallback", "fleet", "meters", "mirror", "pool", "prefill", "prefixes",
         "rounds", "rows", "settings", "step_fit", "steps", "timers",
     )
 } | {"evenstep.routing.prefix_index"}  # fmt: skip
 _NAMES = {
     ("numpy", "dtype"), ("numpy", "ndarray"), ("collections", "OrderedDict"), ("collections", "Counter"),
     ("collections", "deque"), ("array", "array"), ("array", "_array_reconstructor"), ("builtins", "set"),
-    ("builtins", "frozenset"), ("msgspec._utils", "rebuild"),
+    ("builtins", "frozenset"), ("msgspec._utils", "rebuild"), ("types", "GenericAlias"),
+    ("builtins", "int"), ("builtins", "float"), ("builtins", "tuple"), ("builtins", "list"), ("builtins", "dict"),
 } | {
     (f"numpy.{core}.{module}", name)
     for core in ("core", "_core")
