@@ -18,10 +18,10 @@ from evenstep.workload.reading import read_trace
 SETTINGS = DemoSettings(ranks=2, slots=4, overhead_s=0.01)
 
 
-def sample(at_s, running, steps, stepped_s, busy_s, tokens=0.0, late=0.0, **gateway):
+def sample(at_s, running, step, stepped_s, busy_s, tokens=0.0, late=0.0, **gateway):
     engine = {
         "running": running,
-        "steps": steps,
+        "steps": step,
         "stepped_s": stepped_s,
         "busy_s": busy_s,
         "tokens": tokens,
@@ -36,11 +36,11 @@ def row(samples, name="jsq"):
 
 
 RUN = [
-    sample(0.0, 0, 0, 0.0, 0.0, oldest_s=0.0, idle_device_s=0.0),
-    sample(1.0, 8, 10, 0.5, 0.5, 100, oldest_s=1.0, idle_device_s=0.2),
-    sample(2.0, 7, 20, 1.3, 1.6, 300, oldest_s=5.0, idle_device_s=0.5),
-    sample(3.0, 8, 30, 2.1, 2.9, 500, 5, oldest_s=2.0, idle_device_s=0.6),
-    sample(4.0, 1, 40, 2.9, 3.0, 510, oldest_s=0.0, idle_device_s=0.9),
+    sample(0.0, 0, 0, 0.0, 0.0, oldest_s=0.0, idle_device_s=0.0, steps=0),
+    sample(1.0, 8, 10, 0.5, 0.5, 100, oldest_s=1.0, idle_device_s=0.2, steps=10),
+    sample(2.0, 7, 20, 1.3, 1.6, 300, oldest_s=5.0, idle_device_s=0.5, steps=19),
+    sample(3.0, 8, 30, 2.1, 2.9, 500, 5, oldest_s=2.0, idle_device_s=0.6, steps=28),
+    sample(4.0, 1, 40, 2.9, 3.0, 510, oldest_s=0.0, idle_device_s=0.9, steps=38),
 ]
 
 
@@ -63,6 +63,7 @@ def test_idle_time_is_what_ranks_wait_for_the_heaviest_and_the_fixed_part_is_wor
     found = row(RUN)
     assert found.idle_engines == pytest.approx((2 * (1.6 - 0.2) - 2.4) / 3.2)
     assert found.idle_gateway == pytest.approx(0.4 / 4.0)
+    assert found.steps_seen == pytest.approx(0.9)
     assert found.oldest_wait_s == 5.0
 
 

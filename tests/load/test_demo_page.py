@@ -26,6 +26,11 @@ def test_a_machine_that_was_too_slow_is_told():
     assert not any("too slow" in text for text in foot(SETTINGS, [replace(one, late_share=0.0)]))
 
 
+def test_steps_that_the_gateway_did_not_see_are_told():
+    assert any("told only 50 %" in text for text in foot(SETTINGS, [replace(row(RUN), steps_seen=0.5)]))
+    assert not any("told only" in text for text in foot(SETTINGS, [replace(row(RUN), steps_seen=1.0)]))
+
+
 def test_gathering_that_is_not_the_usual_is_told():
     assert any(
         "best@0: the gateway gathers" in text for text in foot(SETTINGS, [row(RUN), row(RUN, "best@0")])

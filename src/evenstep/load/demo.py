@@ -121,6 +121,7 @@ class Shown:
         wall_tokens_per_s: the same over the seconds of the clock on the wall.
         idle_engines: share of device time spent waiting at the barrier in the window, as the engines tell.
         idle_gateway: the same as the gateway works it out; nan where it does not tell.
+        steps_seen: share of the engines' steps that the gateway told apart; nan likewise.
         oldest_wait_s: the longest wait of a request in the gateway's pool that was seen.
         step_ms: mean step of the window.
         late_share: share of steps the engines were late for: the machine was too slow.
@@ -135,6 +136,7 @@ class Shown:
     wall_tokens_per_s: float
     idle_engines: float
     idle_gateway: float
+    steps_seen: float
     oldest_wait_s: float
     step_ms: float
     late_share: float
@@ -233,6 +235,8 @@ def shown(
         wall_tokens_per_s=moved["tokens"] / seconds,
         idle_engines=(work_s - moved["busy_s"]) / (ranks * stepped_s) if stepped_s > 0 else math.nan,
         idle_gateway=told / (ranks * seconds),
+        steps_seen=(last.gateway.get("steps", math.nan) - first.gateway.get("steps", math.nan))
+        / max(steps, 1.0),
         oldest_wait_s=max((one.gateway.get("oldest_s", math.nan) for one in samples), default=math.nan),
         step_ms=1e3 * stepped_s / steps if steps else math.nan,
         late_share=moved["late"] / steps if steps else 0.0,

@@ -20,9 +20,11 @@ COLUMNS = (
 )  # fmt: skip
 
 
+#: Share of steps below which the gateway's idle share needs a word.
+_SEEN = 0.9
 _TOLD = (
-    "window_s", "tokens_per_s", "wall_tokens_per_s", "idle_engines", "idle_gateway", "oldest_wait_s", "step_ms",
-    "late_share",
+    "window_s", "tokens_per_s", "wall_tokens_per_s", "idle_engines", "idle_gateway", "steps_seen", "oldest_wait_s",
+    "step_ms",     "late_share",
 )  # fmt: skip
 
 
@@ -71,6 +73,11 @@ def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
         if gather is not None:
             said.append(
                 f"{row.name}: the gateway gathers freed slots for {gather:g} ms, not for as long as usual."
+            )
+        if row.steps_seen < _SEEN:
+            said.append(
+                f"{row.name}: chunks came so late that the gateway told only {100 * row.steps_seen:.0f} % of the steps "
+                "apart; its idle share is of these."
             )
     return said + strained(rows)
 
