@@ -37,22 +37,49 @@ class Quick:
     prompt_tokens: int
     tail: bytes
 
-    def end(self, data: bytes, at: int, count: int) -> int:
-        """Where an event that fits ends, if it brings token `count` of its answer and its text ends at `at`; -1 = none."""
-        lead = self.lead
-        if lead:
-            if not data.startswith(lead, at):
-                return -1
-            at += len(lead)
-            end = data.find(b"]", at)
-            if not data[at:end].isdigit() or (data[at] == 48 and end > at + 1):
-                return -1
-            at = end
-        rest = self.rest
-        if self.counts:
-            total = self.prompt_tokens + count
-            rest %= (total, count) if self.total_first else (count, total)
-        return at + len(rest) if data.startswith(rest, at) else -1
+    def read(self, data: bytes, count: int, kept: list[bytes] | None) -> tuple[int, int, bytes]:
+        """The events at the start of these bytes, as long as they fit.
+
+        Args:
+            count: tokens of the answer so far.
+            kept: gets the text and the token id of each, as they are written.
+
+        Returns:
+            How many bytes they are, tokens of the answer then, and what the client gets.
+        """
+        prefix, lead, rest, tail = self.prefix, self.lead, self.rest, self.tail
+        find, starts, size = data.find, data.startswith, len(prefix)
+        at, number, out = 0, b"", b""
+        while starts(prefix, at):
+            text_end = find(b'"', at + size)
+            text = data[at + size : text_end]
+            try:
+                if 92 in text or text_end < 0 or not text.decode().isprintable():
+                    break
+            except UnicodeDecodeError:
+                break
+            stop = text_end
+            if lead:
+                if not starts(lead, stop):
+                    break
+                start = stop + len(lead)
+                stop = find(b"]", start)
+                number = data[start:stop]
+                if not number.isdigit() or (number[0] == 48 and len(number) > 1):
+                    break
+            end_of_it = rest
+            if self.counts:
+                total = self.prompt_tokens + count + 1
+                end_of_it = rest % ((total, count + 1) if self.total_first else (count + 1, total))
+            if not starts(end_of_it, stop):
+                break
+            count += 1
+            if kept is not None:
+                kept += (text, number)
+            stop += len(end_of_it)
+            out += data[at:text_end] + tail if tail else data[at:stop]
+            at = stop
+        return at, count, out
 
 
 def learned(raw: bytes, out: bytes, content: str, chat: bool) -> Quick | None:
@@ -95,7 +122,7 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool) -> Quick | None:
 
 def spoken(text: bytes) -> str | None:
     """The inside of a JSON string; None where that takes more than reading it as UTF-8 (escapes, faults)."""
-    if b"\\" in text:
+    if 92 in text:
         return None
     try:
         found = text.decode()

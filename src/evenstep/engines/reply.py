@@ -12,7 +12,7 @@ import msgspec
 
 from evenstep.engines import cleaning
 from evenstep.engines.chunks import DONE, Choice, Chunk, Usage, is_given, read_chunk, read_head
-from evenstep.engines.quick import Quick, learned, spoken
+from evenstep.engines.quick import Quick, learned
 from evenstep.engines.sse import EventReader
 from evenstep.engines.usage import SoFar, rewritten
 from evenstep.engines.view import Asked, Dialect, Off
@@ -91,6 +91,9 @@ class ReplyStream:
         self._over = False
         self._limit = limit
         self._quick: Quick | None = None
+        self._kept: list[bytes] | None = (
+            [] if keep else None
+        )  # text and id of events that were not read in full
         self._lessons = _LESSONS if before is None and choices * prompts == 1 else 0
 
     def feed(self, data: bytes) -> bytes:
@@ -100,23 +103,11 @@ class ReplyStream:
         quick = self._quick
         if quick is None or not self._reader.is_between or len(data) > self._limit:
             return self._read(data)
-        prefix, tail, at, out = quick.prefix, quick.tail, 0, b""
-        while data.startswith(prefix, at):
-            start = at + len(prefix)
-            text_end = data.find(b'"', start)
-            said = spoken(data[start:text_end])
-            end = -1 if said is None else quick.end(data, text_end, self._counted[0] + 1)
-            if end < 0:
-                break
-            self._counted[0] += 1
-            self.produced += 1
-            if self._keep:
-                self._keep_one(quick, data, text_end, said)
-            out += data[at:text_end] + tail if tail else data[at:end]
-            at = end
-        if at == len(data):
-            return out
-        return out + self._read(data[at:])
+        counted = self._counted
+        at, count, out = quick.read(data, counted[0], self._kept)
+        self.produced += count - counted[0]
+        counted[0] = count
+        return out if at == len(data) else out + self._read(data[at:])
 
     def _read(self, data: bytes) -> bytes:
         """As `feed`, every event in full."""
@@ -140,6 +131,7 @@ class ReplyStream:
 
     def so_far(self) -> SoFar:
         """What the client has of the answer. Only with `keep`, and for one choice."""
+        self._settle()
         by_text = not self._ids_seen and bool(self._ids)
         ids = self._ids[: self._settled] if by_text else self._ids
         return SoFar(
@@ -168,6 +160,7 @@ class ReplyStream:
             return self._fail(EngineError(str(error)))
 
     def _take_chunk(self, raw: bytes, data: bytes) -> bytes:
+        self._settle()
         chunk = read_chunk(data)
         if chunk.error is not None or chunk.object == "error":
             self.error_body = data
@@ -196,14 +189,20 @@ class ReplyStream:
             self._lessons -= 1
             self._quick = learned(raw, out, content, self._chat)
 
-    def _keep_one(self, quick: Quick, data: bytes, text_end: int, said: str | None) -> None:
-        """Keeps what a continuation needs of an event that was not read in full."""
-        if quick.lead:
-            start = text_end + len(quick.lead)
-            self._ids.append(int(data[start : data.index(b"]", start)]))
-        if said:
-            self._texts.append(said)
-            self._settled, self._settled_tokens = len(self._ids), self.produced
+    def _settle(self) -> None:
+        """Reads what was kept of events that were not read in full."""
+        kept = self._kept
+        if not kept:
+            return
+        produced = self.produced - len(kept) // 2
+        for place in range(0, len(kept), 2):
+            produced += 1
+            if kept[place + 1]:
+                self._ids.append(int(kept[place + 1]))
+            if kept[place]:
+                self._texts.append(kept[place].decode())
+                self._settled, self._settled_tokens = len(self._ids), produced
+        kept.clear()
 
     def _count(self, chunk: Chunk, choices: list[Choice]) -> bool:
         """Counts a chunk; False where it must not go on."""

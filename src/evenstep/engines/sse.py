@@ -53,7 +53,7 @@ class EventReader:
     def feed(self, data: bytes) -> list[Event]:
         """The events that end in these bytes, oldest first."""
         if (
-            self.is_between and b"\r" not in data and len(data) <= self._limit
+            self.is_between and 13 not in data and len(data) <= self._limit
         ):  # the common case: nothing in pieces
             if data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == 10:
                 return [(data, data[6:-2])]
@@ -93,7 +93,7 @@ class EventReader:
 
 def _plain(piece: bytes) -> Event:
     """An event whose lines end with LF, given without its empty line."""
-    if piece[:6] == b"data: " and b"\n" not in piece:
+    if piece[:6] == b"data: " and 10 not in piece:
         return piece + b"\n\n", piece[6:]
     raw = piece + b"\n\n"
     return raw, _data(raw, first=False)

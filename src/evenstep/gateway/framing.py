@@ -7,6 +7,7 @@ trailers are skipped. All of it together is bounded, so that nothing can be sent
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from evenstep.gateway.head import HeadError
 
@@ -16,6 +17,13 @@ _LONGEST_LINE = 4096
 _MOST_TRAILERS = 64
 
 _AT_SIZE, _IN_DATA, _AT_END, _AT_TRAILER, _OVER = range(5)
+
+
+@lru_cache(maxsize=4096)
+def _length(line: bytes) -> int:
+    """What a size line says; 0 where it says nothing usual. Sizes repeat, since chunks of a stream are alike."""
+    size = _SIZE.fullmatch(line)
+    return int(size[1], 16) if size is not None else 0
 
 
 class Chunked:
@@ -41,14 +49,17 @@ class Chunked:
         Raises:
             HeadError: they break a rule.
         """
-        if self._state == _AT_SIZE and not self._line:  # the common case: one chunk, whole
-            at = data.find(b"\r\n", 0, 12)
-            if at > 0:
-                size = _SIZE.fullmatch(data, 0, at)
-                if size is not None:
-                    length = int(size[1], 16)
-                    if length and len(data) == at + length + 4 and data.endswith(b"\r\n"):
-                        return data[at + 2 : -2]
+        out, at, size = b"", 0, len(data)
+        if self._state == _AT_SIZE and not self._line:  # the common case: whole chunks
+            while at < size:
+                stop = data.find(b"\r\n", at, at + 12)
+                length = _length(data[at:stop]) if stop > 0 else 0
+                end = stop + 2 + length
+                if not length or not data.startswith(b"\r\n", end):
+                    return out + self._each(data[at:])
+                out = out + data[stop + 2 : end] if out else data[stop + 2 : end]
+                at = end + 2
+            return out
         return self._each(data)
 
     def _each(self, data: bytes) -> bytes:
