@@ -50,7 +50,7 @@ def test_a_port_that_is_taken_is_one_clear_error_and_leaves_no_port_open():
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("evenstep.emulator.server.find_spec", lambda name: None)
+    monkeypatch.setattr("evenstep.sockets.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'evenstep\[gateway\]'"):
         Emulator(EmulatorSettings())
 

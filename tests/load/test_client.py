@@ -10,7 +10,7 @@ from tests.load.test_connection import SIZED
 
 from evenstep.load import client as module
 from evenstep.load.answer import Answer, Meters
-from evenstep.load.client import Client, allow_files
+from evenstep.load.client import Client
 from evenstep.load.connection import Call
 from evenstep.load.settings import target_of
 
@@ -64,11 +64,3 @@ def test_closing_ends_what_is_on_its_way():
             return len(client._open)
 
     assert asyncio.run(go()) == 0
-
-
-def test_the_limit_of_open_files_is_raised_as_far_as_it_goes():
-    import resource
-
-    before, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allow_files()
-    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= before

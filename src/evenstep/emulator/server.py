@@ -6,15 +6,14 @@ import asyncio
 import gc
 import signal
 import socket
-import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.errors import InputError
+from evenstep.sockets import allow_files, listening, loop_factory, need_parser
 
 _BACKLOG = 4096
-_FILES = 65536
+_WHERE = "evenstep emulate"
 
 
 class Emulator:
@@ -25,7 +24,7 @@ class Emulator:
     """
 
     def __init__(self, settings: EmulatorSettings) -> None:
-        _need_parser()
+        need_parser(_WHERE)
         from evenstep.emulator.connection import Connection
         from evenstep.emulator.service import PortService
 
@@ -49,7 +48,9 @@ class Emulator:
         sockets: list[socket.socket] = []
         try:
             for offset in range(settings.ranks if settings.port_per_rank else 1):
-                sockets.append(_bound(settings.host, settings.port + offset if settings.port else 0))
+                sockets.append(
+                    listening(_WHERE, settings.host, settings.port + offset if settings.port else 0)
+                )
         except InputError:
             for bound in sockets:
                 bound.close()
@@ -90,7 +91,7 @@ class Emulator:
             if dead and index in self._servers:
                 self._servers.pop(index).close()
             elif not dead and index not in self._servers:
-                bound = _bound(self.settings.host, self.ports[index][0])
+                bound = listening(_WHERE, self.settings.host, self.ports[index][0])
                 task = asyncio.get_running_loop().create_task(self._listen(index, bound))
                 self._changes.add(task)
                 task.add_done_callback(self._changes.discard)
@@ -103,8 +104,8 @@ def serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
         settings: checked settings.
         say: takes the lines that tell what listens where.
     """
-    _allow_files()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    allow_files()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(settings, say))
 
 
@@ -147,56 +148,3 @@ def introduction(emulator: Emulator) -> list[str]:
 
 def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """A listening address.
-
-    Raises:
-        InputError: it is taken, or not ours.
-    """
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        bound = socket.socket(family, kind, proto)
-    except OSError as error:
-        raise InputError(
-            "evenstep emulate", "--host", host, "an address of this machine", f"{error.strerror}."
-        ) from None
-    try:
-        if sys.platform != "win32":
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-    except OSError as error:
-        bound.close()
-        said = "a free port" if port else "an address of this machine"
-        hint = f"{error.strerror}. Give another --port, or 0 for any free one."
-        raise InputError("evenstep emulate", "--port", f"{host}:{port}", said, hint) from None
-    return bound
-
-
-def _need_parser() -> None:
-    if find_spec("httptools") is None:
-        hint = "Install it with: pip install 'evenstep[gateway]'."
-        raise InputError("evenstep emulate", "httptools", "missing", "the package httptools", hint)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    if find_spec("uvloop") is None:
-        return asyncio.new_event_loop
-    import uvloop  # type: ignore[import-not-found,unused-ignore]
-
-    return uvloop.new_event_loop
-
-
-def _allow_files() -> None:
-    """Let the process hold as many sockets as the system lets it, up to what streams need."""
-    if sys.platform == "win32":
-        return
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -6,16 +6,13 @@ import asyncio
 import gc
 import logging
 import signal
-import socket
 import ssl
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 
-from evenstep import compiled
+from evenstep import compiled, sockets
 from evenstep.config import Settled
 from evenstep.dispatch.warming import warm
-from evenstep.errors import InputError
 from evenstep.gateway.client import Client
 from evenstep.gateway.config import GatewayConfig
 from evenstep.gateway.gateway import Gateway
@@ -28,7 +25,6 @@ from evenstep.gateway.tls import client_context, server_context
 
 _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096
-_FILES = 65536
 _SWITCH_S = (
     0.0005  # the operation's thread gives way to the data path this soon; Python's own 5 ms would be its p99
 )
@@ -63,7 +59,7 @@ class Server:
             InputError: a port that is taken, an address that is not this machine's, a secret that cannot be read.
         """
         config, loop = self.config, asyncio.get_running_loop()
-        bound = _bound(config.listen.host, config.listen.port)
+        bound = sockets.listening(_WHERE, config.listen.host, config.listen.port)
         try:
             tls = config.listen.tls
             if tls is not None:
@@ -121,11 +117,11 @@ def serve(sources: Sources, say: Callable[[str], None]) -> None:
         InputError: see `Sources.settled`, `Server.open` and `Operation.start`; or a package is missing.
     """
     settled = sources.settled()
-    _need_packages()
-    _allow_files()
+    sockets.need_parser(_WHERE)
+    sockets.allow_files()
     with (
         logging_to(settled.value.log) as logs,
-        asyncio.Runner(loop_factory=_loop_factory()) as runner,
+        asyncio.Runner(loop_factory=sockets.loop_factory()) as runner,
     ):
         runner.run(_serve(sources, settled, logs, say))
 
@@ -186,62 +182,13 @@ def introduction(server: Server) -> list[str]:
     scheme = "https" if config.listen.tls else "http"
     lines = [f"{scheme}://{host}:{server.port}  policy {config.policy}, kernels: {compiled.mode()}"]
     split = f", {prefillers} of them prefill" if prefillers else ""
-    lines.append(f"{len(fleet)} workers{split}, {len(groups)} barrier group{'s' * (len(groups) != 1)}")
+    several = "s" * (len(fleet) != 1), "s" * (len(groups) != 1)
+    lines.append(f"{len(fleet)} worker{several[0]}{split}, {len(groups)} barrier group{several[1]}")
+    if not fleet and not config.discovery.dns and not config.discovery.kubernetes:
+        lines.append("no worker yet: give --worker URL, or POST one to /workers of the admin API")
     if any(entry.slots is None for entry in config.workers):
         lines.append(f"slots: {config.slots} a worker where nothing else was said (--slots)")
     alone = [w.name for w in fleet if not w.group and w.role == "decode"]
     if len(alone) > 1:
         lines.append("groups: each worker is one of its own; --group says which ranks share a barrier")
     return lines
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """A listening address.
-
-    Raises:
-        InputError: it is taken, or not ours.
-    """
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        bound = socket.socket(family, kind, proto)
-    except OSError as error:
-        raise InputError(_WHERE, "--host", host, "an address of this machine", f"{error.strerror}.") from None
-    try:
-        if sys.platform != "win32":
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-    except OSError as error:
-        bound.close()
-        said = "a free port" if port else "an address of this machine"
-        hint = f"{error.strerror}. Give another --port, or 0 for any free one."
-        raise InputError(_WHERE, "--port", f"{host}:{port}", said, hint) from None
-    return bound
-
-
-def _need_packages() -> None:
-    for name in ("httptools", "aiohttp"):
-        if find_spec(name) is None:
-            hint = "Install it with: pip install 'evenstep[gateway]'."
-            raise InputError(_WHERE, name, "missing", f"the package {name}", hint)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    if find_spec("uvloop") is None:
-        return asyncio.new_event_loop
-    import uvloop  # type: ignore[import-not-found,unused-ignore]
-
-    return uvloop.new_event_loop
-
-
-def _allow_files() -> None:
-    """Let the process hold as many sockets as the system lets it, up to what streams need."""
-    if sys.platform == "win32":
-        return
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

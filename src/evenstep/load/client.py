@@ -11,7 +11,6 @@ from evenstep.load.connection import Call, Connection
 from evenstep.load.settings import Target
 
 _KEEP_S = 2.0
-_FILES = 65536
 
 
 class Client:
@@ -101,15 +100,3 @@ class Client:
             connection.drop()
         else:
             connection.send(call)
-
-
-def allow_files() -> None:
-    """Let this process have as many sockets as the system allows."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

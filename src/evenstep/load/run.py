@@ -8,14 +8,13 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.load.answer import Answer, Meters
-from evenstep.load.client import Client, allow_files
+from evenstep.load.client import Client
 from evenstep.load.connection import Call
 from evenstep.load.models import first_model
 from evenstep.load.prompts import Prompts
@@ -24,6 +23,7 @@ from evenstep.load.schedule import Schedule
 from evenstep.load.settings import LoadSettings, target_of
 from evenstep.measure.quantiles import LogHistogram
 from evenstep.request import F8, Trace
+from evenstep.sockets import allow_files, loop_factory, need_parser
 
 _TICK_S = 0.02
 _PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
@@ -94,12 +94,10 @@ def drive(trace: Trace, settings: LoadSettings, watch: Callable[[Progress], None
         InputError: an open loop without times, a package that is missing, or a server that cannot be reached.
         EngineError: a server that does not tell its models, where none was named.
     """
-    if find_spec("httptools") is None:
-        hint = "Install it with: pip install 'evenstep[gateway]'."
-        raise InputError("evenstep load", "httptools", "missing", "the package httptools", hint)
+    need_parser("evenstep load")
     allow_files()
     model = settings.model or first_model(target_of(settings.url), settings.api_key)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(Run(trace, settings, model, watch).whole())
 
 
@@ -250,11 +248,3 @@ class Run:
             sum(self._meters.tokens),
             now_s - self._start_s,
         )
-
-
-def _loop_factory() -> Any:
-    if find_spec("uvloop") is None:
-        return None
-    import uvloop
-
-    return uvloop.new_event_loop

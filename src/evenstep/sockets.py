@@ -1,0 +1,74 @@
+"""What every host of sockets needs before its first one: an address, a fast loop, enough files, the parser."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+
+from evenstep.errors import InputError
+
+_FILES = 65536
+
+
+def listening(where: str, host: str, port: int) -> socket.socket:
+    """An address to listen at.
+
+    Args:
+        where: what errors call the command.
+        host, port: the address; port 0 = any free one.
+
+    Raises:
+        InputError: it is taken, or not this machine's.
+    """
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        found = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise InputError(where, "--host", host, "an address of this machine", f"{error.strerror}.") from None
+    try:
+        if sys.platform != "win32":
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except OSError as error:
+        found.close()
+        said = "a free port" if port else "an address of this machine"
+        hint = f"{error.strerror}. Give another --port, or 0 for any free one."
+        raise InputError(where, "--port", f"{host}:{port}", said, hint) from None
+    return found
+
+
+def need_parser(where: str) -> None:
+    """See that the HTTP parser is installed.
+
+    Raises:
+        InputError: it is not.
+    """
+    if find_spec("httptools") is None:
+        hint = "Install it with: pip install 'evenstep[gateway]'."
+        raise InputError(where, "httptools", "missing", "the package httptools", hint)
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop's loops where it is installed, else the standard ones."""
+    if find_spec("uvloop") is None:
+        return asyncio.new_event_loop
+    import uvloop  # type: ignore[import-not-found,unused-ignore]
+
+    return uvloop.new_event_loop
+
+
+def allow_files() -> None:
+    """Let this process have as many sockets as the system lets it, up to what streams need."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

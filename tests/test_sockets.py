@@ -1,0 +1,55 @@
+"""What every host of sockets needs before its first one."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+
+import pytest
+
+from evenstep import sockets
+from evenstep.errors import InputError
+
+
+def test_an_address_is_ours_once_bound_and_what_is_wrong_with_another_is_told():
+    with sockets.listening("x", "127.0.0.1", 0) as found:
+        found.listen()
+        port = found.getsockname()[1]
+        assert port > 0
+        with pytest.raises(InputError, match=rf"x: --port is '127.0.0.1:{port}'; expected a free port"):
+            sockets.listening("x", "127.0.0.1", port)
+    for host in ("192.0.2.1", "no.such.host.invalid"):
+        with pytest.raises(InputError, match="expected an address of this machine"):
+            sockets.listening("x", host, 0)
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch):
+    sockets.need_parser("x")
+    monkeypatch.setattr(sockets, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'evenstep\[gateway\]'"):
+        sockets.need_parser("x")
+    assert sockets.loop_factory() is asyncio.new_event_loop
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits")
+def test_files_are_raised_and_never_lowered():
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        sockets.allow_files()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert soft > 256
+        assert hard == before[1]
+        sockets.allow_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_loop_is_one_that_runs():
+    with asyncio.Runner(loop_factory=sockets.loop_factory()) as runner:
+        assert runner.run(asyncio.sleep(0, "done")) == "done"
+    assert socket.getdefaulttimeout() is None
