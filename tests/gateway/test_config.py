@@ -8,8 +8,8 @@ import pytest
 
 from evenstep.dispatch.settings import TenantLimits
 from evenstep.errors import InputError
-from evenstep.gateway.config import GatewayConfig, checked, is_loopback
-from evenstep.gateway.sections import Admin, ApiKey, Dispatch, Limits, Listen, RequestClass, Tenant
+from evenstep.gateway.config import GatewayConfig, check_files, checked, is_loopback
+from evenstep.gateway.sections import Admin, ApiKey, Decisions, Dispatch, Limits, Listen, RequestClass, Tenant
 from evenstep.gateway.worker import Worker
 
 
@@ -62,3 +62,18 @@ def test_an_open_admin_port_needs_a_key_and_a_loopback_one_does_not():
     assert [is_loopback(h) for h in ("127.0.0.1", "::1", "localhost", "10.0.0.1", "example.org")] == [
         True, True, True, False, False,
     ]  # fmt: skip
+
+
+def test_files_that_are_needed_later_are_looked_at_before(tmp_path):
+    (tmp_path / "bad.json").write_text("{")
+    check_files(GatewayConfig(decisions=Decisions(path=str(tmp_path / "log.jsonl"))))
+    for config, said in (
+        (GatewayConfig(decisions=Decisions(path=str(tmp_path))), "decisions: path is"),
+        (
+            GatewayConfig(decisions=Decisions(path="/no/such/folder/log")),
+            "expected a file that can be written",
+        ),
+        (GatewayConfig(tokenizers={"m": str(tmp_path / "bad.json")}), "tokenizers.m: "),
+    ):
+        with pytest.raises(InputError, match=said):
+            check_files(config)

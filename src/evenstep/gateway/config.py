@@ -8,11 +8,14 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import math
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from evenstep import names
 from evenstep.dispatch.settings import Settings, TenantLimits
+from evenstep.engines.tokenizer_file import TokenizerFile
 from evenstep.errors import InputError, nearest
 from evenstep.gateway.sections import (
     Admin,
@@ -139,6 +142,25 @@ def checked(config: GatewayConfig) -> GatewayConfig:
         hint = "Or listen at a loopback address."
         raise InputError("config", "admin.key", "missing", f"a key, since {config.admin.host} is open", hint)
     return config
+
+
+def check_files(config: GatewayConfig) -> None:
+    """See that the files which a gateway will need once it serves can be used: tokenizers, the decision log.
+
+    Raises:
+        InputError: one of them cannot.
+    """
+    for model, path in config.tokenizers.items():
+        try:
+            TokenizerFile(Path(path))
+        except InputError as error:
+            raise InputError(
+                f"tokenizers.{model}", error.field, error.value, error.expected, error.hint
+            ) from None
+    if config.decisions.path:
+        path = Path(config.decisions.path)
+        if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise InputError("decisions", "path", str(path), "a file that can be written", "See its folder.")
 
 
 def _check_callers(config: GatewayConfig) -> None:

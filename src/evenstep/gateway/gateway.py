@@ -11,7 +11,7 @@ from evenstep.dispatch import events as ev
 from evenstep.dispatch.dispatcher import Dispatcher
 from evenstep.engines.view import EngineSample
 from evenstep.gateway.callers import Callers
-from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.config import GatewayConfig, check_files
 from evenstep.gateway.ended import Sink
 from evenstep.gateway.front import Front
 from evenstep.gateway.pools import Pools
@@ -50,11 +50,12 @@ class Gateway:
         self.front = Front(self.pools, config, salt)
 
     def check(self) -> None:
-        """See that the workers of the config can be taken.
+        """See that the workers of the config can be taken, and files that are needed later be used.
 
         Raises:
             InputError: one of them cannot be.
         """
+        check_files(self._config)
         for worker in self._config.fleet():
             self.pools.attached(worker)
 

@@ -29,7 +29,7 @@ from evenstep.gateway.tls import load_certificate, server_context
 
 _log = logging.getLogger("evenstep.gateway.reloading")
 #: Sections that hold as long as the process.
-_FIXED = ("listen", "admin", "discovery", "decisions", "traces")
+_FIXED = ("listen", "admin", "discovery", "decisions", "tokenizers", "traces")
 
 
 @dataclass(frozen=True, slots=True)
