@@ -26,6 +26,7 @@ from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.dispatcher import Dispatcher
 from evenstep.dispatch.settings import Settings, WorkerSpec
+from evenstep.dispatch.warming import warm
 from evenstep.routing.br_0 import BR0
 from evenstep.routing.br_h import BRH
 
@@ -160,6 +161,7 @@ def show(policy: str, workers: int, phase: str, taken: dict[str, list[float]]) -
 
 
 def measure(policy: str, workers: int, options: argparse.Namespace) -> None:
+    warm(policy)
     fleet = Fleet(policy, workers, options)
     while len(fleet.streams) < 0.9 * workers * options.slots:
         fleet.step()

@@ -25,7 +25,7 @@ from evenstep.predict.view import NOTHING, Active, Finished, Predictor, Survival
 from evenstep.request import F8, I8
 
 _LEARNED_AT_ONCE = 16  # completions
-_MANY = 64  # predictions that are asked for before a round, not in it
+_MANY = 32  # predictions that are asked for before a round, not in it
 
 
 class Ahead:

@@ -24,8 +24,8 @@ _LEFT_OUT = (
 _MODULES = {
     f"evenstep.dispatch.{name}"
     for name in (
-        "ahead", "breaker", "commands", "deciding", "door", "fallback", "fleet", "meters", "mirror", "pool", "prefill", "prefixes",
-        "rounds", "rows", "settings", "step_fit", "steps", "timers",
+        "ahead", "breaker", "commands", "deciding", "door", "fallback", "fleet", "meters", "mirror", "pool", "prefill",
+        "prefixes", "rounds", "rows", "settings", "step_fit", "steps", "timers",
     )
 } | {"evenstep.routing.prefix_index"}  # fmt: skip
 _NAMES = {

@@ -105,7 +105,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cooldown_cap_s: float = 30.0
     kv_reserve: float | None = None
     bypass_margin: int = 2
-    prefix_blocks: int = 50_000
+    prefix_blocks: int = 16_384
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -155,7 +155,7 @@ class Dispatch:
     cooldown_cap_s: float = 30.0
     kv_reserve: float | None = None
     bypass_margin: int = 2
-    prefix_blocks: int = 50_000
+    prefix_blocks: int = 16_384
     pool_window: int = 1024
     round_slots: int = 32
     seed: int = 0
