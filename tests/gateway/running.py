@@ -126,7 +126,7 @@ class Engine:
 
     def __init__(self, script):
         self.script, self.asked, self.open = script, [], set()
-        self.left = asyncio.Event()
+        self.left, self.version = asyncio.Event(), b""
 
     async def serve(self, reader, writer):
         self.open.add(writer)
@@ -144,6 +144,9 @@ class Engine:
                 body = await reader.readexactly(size)
                 if b" /v1/models " in head:
                     writer.write(whole(200, MODELS))
+                    continue
+                if b" /version " in head:
+                    writer.write(whole(200, self.version) if self.version else whole(404, b"{}"))
                     continue
                 if b" /health " in head:
                     writer.write(whole(200, b""))
@@ -163,9 +166,10 @@ class Engine:
 
 
 @asynccontextmanager
-async def engine(script):
-    """A scripted engine that listens; yields it with its `url`."""
+async def engine(script, version=b""):
+    """A scripted engine that listens; yields it with its `url`. It has a page with its version, or none."""
     made = Engine(script)
+    made.version = version
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     made.server = server

@@ -131,3 +131,19 @@ def test_a_reload_finds_adapters_that_were_loaded_since(monkeypatch):
             assert pools.pool_of("lora") is pools.pool_of("m")
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("page", "more", "from_ids"),
+    [
+        (b'{"version":"0.31.2"}', {}, False), (b'{"version":"0.32.1"}', {}, True), (b"", {}, True), (b"nothing", {}, True),
+        (b'{"version":"0.31.2"}', {"engine": "vllm:version=0.32.0"}, True), (b'{"version":"0.31.2"}', {"models": ["m"]}, False),
+    ],
+)  # fmt: skip
+def test_how_an_engine_speaks_follows_the_version_it_tells_unless_its_operator_did(page, more, from_ids):
+    async def story():
+        async with engine(nothing, page) as one, serving(Worker(url=one.url, **more)) as server:
+            (attached,) = server.gateway.pools.all[0].attached.values()
+            await until(lambda: attached.dialect.chat_from_ids is from_ids)
+
+    asyncio.run(story())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from evenstep import names
 from evenstep.engines.view import Dialect, EngineAdapter
@@ -52,6 +53,16 @@ class Attached:
             chat: self._line("POST", path) + b"Content-Type: application/json\r\n"
             for chat, path in _PATHS.items()
         }
+
+    @property
+    def wants_version(self) -> bool:
+        """Whether how it speaks depends on a version that its operator did not give."""
+        return getattr(self.adapter, "version", None) == ""
+
+    def speaks(self, version: str) -> None:
+        """Its engine is of this version, as ``/version`` gives it."""
+        self.adapter = replace(self.adapter, version=version)  # type: ignore[type-var]  # adapters are dataclasses
+        self.dialect = self.adapter.dialect
 
     def generation_head(self, chat: bool, name: str, length: int, more: bytes) -> bytes:
         """Head of a request for tokens.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+
+import msgspec
 
 from evenstep.dispatch.events import Kind
 from evenstep.gateway.attached import Attached
@@ -45,6 +48,20 @@ class _Question:
         self.is_off = True
         if self.connection is not None:
             self.connection.close()
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+async def learn_version(attached: Attached, patience_s: float) -> None:
+    """Ask an engine for its version, where its words depend on it; one that does not say is taken for the newest known."""
+    if not attached.wants_version:
+        return
+    status, body = await fetch(attached, "/version", patience_s)
+    if status == 200:
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            attached.speaks(msgspec.json.decode(body, type=_Version).version)
 
 
 async def fetch(attached: Attached, path: str, patience_s: float) -> tuple[int, bytes]:

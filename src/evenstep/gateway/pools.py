@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
+from typing import Any
 
 from evenstep.dispatch import events as ev
 from evenstep.engines.view import EngineSample
@@ -18,7 +19,7 @@ from evenstep.errors import EngineError, InputError
 from evenstep.gateway.attached import Attached
 from evenstep.gateway.config import GatewayConfig
 from evenstep.gateway.engine import Endpoint
-from evenstep.gateway.fetching import fetch
+from evenstep.gateway.fetching import fetch, learn_version
 from evenstep.gateway.models import ModelCard, card_of, joined, read_models
 from evenstep.gateway.secrets import read_secret
 from evenstep.gateway.served import ServedModel, log_of
@@ -107,8 +108,10 @@ class Pools:
         if worker.models:
             self._stop_learning(worker.name)
             self._place(attached, [card_of(name) for name in worker.models])
+            self._later(learn_version(attached, _PROBE_S))
         elif pool is not None and known is not None and known.url == worker.url:
             self._attach(pool, attached)
+            self._later(learn_version(attached, _PROBE_S))
         elif worker.name not in self._learning or (known is not None and known.url != worker.url):
             self._stop_learning(worker.name)
             task = self.loop.create_task(self._learn(attached))
@@ -184,9 +187,7 @@ class Pools:
         for pool in self._pools.values():
             for attached in pool.attached.values():
                 if not attached.worker.models and attached.name not in self._learning:
-                    task = self.loop.create_task(self._look_again(pool, attached))
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
+                    self._later(self._look_again(pool, attached))
 
     async def _look_again(self, pool: ServedModel, attached: Attached) -> None:
         status, body = await fetch(attached, "/v1/models", _PATIENCE_S)
@@ -212,11 +213,17 @@ class Pools:
                 _log.warning("%s does not say which models it serves; asking on", attached.name)
             await asyncio.sleep(wait_s)
             wait_s = min(_AGAIN_CAP_S, 2 * wait_s)
+        await learn_version(attached, _PROBE_S)
         del self._learning[attached.name]
         try:
             self._place(attached, cards)
         except InputError as error:
             _log.error("%s", error)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _stop_learning(self, name: str) -> None:
         task = self._learning.pop(name, None)
@@ -259,9 +266,7 @@ class Pools:
     # --- health --------------------------------------------------------------------------------------------------
 
     def _probe(self, pool: ServedModel, attached: Attached) -> None:
-        task = self.loop.create_task(self._ask_health(pool, attached))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._later(self._ask_health(pool, attached))
 
     async def _ask_health(self, pool: ServedModel, attached: Attached) -> None:
         status, _ = await fetch(attached, attached.adapter.health_path, _PROBE_S)
