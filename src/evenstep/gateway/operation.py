@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from evenstep.config import Settled
@@ -83,6 +84,9 @@ class Operation:
         Raises:
             InputError: the port is taken, a file or key cannot be read, an engine contradicts the config.
         """
+        if find_spec("aiohttp") is None:
+            hint = "Install it with: pip install 'evenstep[gateway]'."
+            raise InputError("evenstep serve", "aiohttp", "missing", "the package aiohttp", hint)
         started: list[BaseException | None] = []
         ready = threading.Event()
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
 import ssl
 import sys
+import threading
 from collections.abc import Callable
 
 from evenstep import compiled, sockets
@@ -101,8 +103,29 @@ class Server:
         await asyncio.sleep(0)
 
     async def _warm(self) -> None:
-        config = self.config
-        await asyncio.get_running_loop().run_in_executor(None, warm, config.policy, config.predictor)
+        """Compile in a thread that nobody waits for when the process ends."""
+        config, loop = self.config, asyncio.get_running_loop()
+        warmed: asyncio.Future[None] = loop.create_future()
+
+        def told(error: BaseException | None) -> None:
+            if warmed.done():
+                return
+            if error is None:
+                warmed.set_result(None)
+            else:
+                warmed.set_exception(error)
+
+        def compile_all() -> None:
+            error: BaseException | None = None
+            try:
+                warm(config.policy, config.predictor)
+            except Exception as found:
+                error = found
+            with contextlib.suppress(RuntimeError):  # the loop is gone
+                loop.call_soon_threadsafe(told, error)
+
+        threading.Thread(target=compile_all, name="evenstep-warming", daemon=True).start()
+        await warmed
         self.gateway.start()
 
 
