@@ -49,6 +49,7 @@ def pages() -> dict[Path, str]:
         HERE / "schemas" / "compare.json": _json(schema(CompareSettings, "evenstep compare settings")),
         HERE / "schemas" / "leaderboard.json": _json(leaderboard_file.schema()),
         HERE / "schemas" / "emulate.json": _json(schema(EmulatorSettings, "evenstep emulate settings")),
+        HERE / "schemas" / "admin-api.json": _json(document()),
         HERE / "schemas" / "gateway.json": _json(schema(GatewayConfig, "evenstep serve settings")),
         HERE / "schemas" / "load.json": _json(schema(LoadSettings, "evenstep load settings")),
         HERE / "schemas" / "simulate.json": _json(schema(SimulateSettings, "evenstep simulate settings")),
@@ -103,7 +104,7 @@ On the admin port under `/metrics`. `model` is a label of everything that belong
 {metrics}
 ## Admin API
 
-On its own port, `admin.port`; JSON but for `/metrics`. With `admin.key` every path but `/healthz` and `/readyz` needs it
+On its own port, `admin.port`; JSON but for `/metrics`; [OpenAPI](schemas/admin-api.json). With `admin.key` every path but `/healthz` and `/readyz` needs it
 as `Authorization: Bearer`; without, it answers to loopback names only. Requests of pages in a browser (`Origin`) are
 refused. Errors: `{{"error": {{"message", "field", "value"}}}}`.
 
