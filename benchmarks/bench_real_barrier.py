@@ -5,7 +5,7 @@ as long as the papers' law says for its resident KV tokens. What is real: the en
 the gateway between. Engines, gateway and client share the machine, so seconds by the clock are noise; ratios are of the
 engines' own records of what each step held, through one fixed law.
 
-    python benchmarks/bench_real_barrier.py [--rounds 4] [--policies best,jsq,round-robin] [--requests 200]
+    python benchmarks/bench_real_barrier.py [--rounds 4] [--policy best:window=8 --policy jsq ...] [--requests 200]
 
 Needs `make engines`. About half a minute a round and policy.
 """
@@ -27,13 +27,17 @@ from tests.engine_tier.barrier import LAW, SLEEP, SLOTS, Judged, even, mirrored,
 from tests.engine_tier.engines import Fleet, make_model
 
 BASELINE = "jsq"
+#: `window` is half of all slots: who may be passed over, and so how long anybody waits, is bounded by it.
+POLICIES = ("best:window=8", "best", "br-0", BASELINE, "round-robin")
+CASES = {"skewed": (skewed, 2.0), "skewed-at-once": (skewed, 0.0), "even": (even, 2.0)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--policies", default=f"best,br-0,{BASELINE},round-robin")
+    parser.add_argument("--policy", action="append", help="may be given many times")
     parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--case", action="append", choices=CASES, help="may be given many times")
     asked = parser.parse_args()
     print(
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
@@ -44,15 +48,12 @@ def main() -> None:
         folder = Path(name)
         workers = ranks(fleet, make_model("moe", folder), folder / "steps")
         fleet.ready(*workers)
-        cases = {
-            "skewed, gather 2 ms": (skewed(asked.requests), 2.0),
-            "skewed, gather 0 ms": (skewed(asked.requests), 0.0),
-            "even, gather 2 ms": (even(asked.requests), 2.0),
-        }
         number = 0
-        for title, (requests, gather_ms) in cases.items():
-            print(f"\n{title}")
-            rounds: dict[str, list[Judged]] = {policy: [] for policy in asked.policies.split(",")}
+        for title in asked.case or CASES:
+            workload, gather_ms = CASES[title]
+            requests = workload(asked.requests)
+            print(f"\n{title}: gather {gather_ms:g} ms")
+            rounds: dict[str, list[Judged]] = {policy: [] for policy in asked.policy or POLICIES}
             for _ in range(asked.rounds):
                 for policy, found in rounds.items():
                     found.append(play(fleet, workers, folder / "steps", requests, policy, gather_ms, number))
