@@ -46,8 +46,7 @@ def main() -> None:
     print(f"{SLOTS} sequences a rank; sleep {SLEEP[0]} s + {SLEEP[1]} s a token; judged by {LAW}")
     with tempfile.TemporaryDirectory() as name, Fleet(Path(name)) as fleet:
         folder = Path(name)
-        workers = ranks(fleet, make_model("moe", folder), folder / "steps")
-        fleet.ready(*workers)
+        group = ranks(fleet, make_model("moe", folder))
         number = 0
         for title in asked.case or CASES:
             workload, gather_ms = CASES[title]
@@ -56,7 +55,7 @@ def main() -> None:
             rounds: dict[str, list[Judged]] = {policy: [] for policy in asked.policy or POLICIES}
             for _ in range(asked.rounds):
                 for policy, found in rounds.items():
-                    found.append(play(fleet, workers, folder / "steps", requests, policy, gather_ms, number))
+                    found.append(play(group, requests, policy, gather_ms, number))
                     number += 1
                     print(found[-1].line(), flush=True)
             report(rounds)
@@ -84,10 +83,9 @@ def report(rounds: dict[str, list[Judged]]) -> None:
 
 
 def difference(found: Judged) -> tuple[float, float]:
-    """How far the gateway's mirror was off: largest relative error of a worker's mean load, and of the idle share."""
-    mirror, truth = mirrored(found.log), found.steps.load
-    load = np.abs(mirror.load.mean(axis=0) / truth.mean(axis=0) - 1.0)
-    return float(load.max()), abs(mirror.idle_share - found.idle_share)
+    """How far the gateway's mirror was off: a worker's load in a step at most, and the idle share."""
+    mirror = mirrored(found)
+    return float(mirror.off(found.steps).max()), abs(mirror.idle_share - found.idle_share)
 
 
 if __name__ == "__main__":

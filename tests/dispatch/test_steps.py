@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.dispatch.told import Story
 
+from evenstep.dispatch import events as ev
 from evenstep.dispatch.mirror import LOAD, Mirror
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.dispatch.steps import Steps
@@ -15,8 +17,9 @@ def test_idle_shares_are_of_loads_until_there_is_a_law():
         mirror.add(WorkerSpec(name=name, group="g", scraped=False), 0.0)
     mirror.f[LOAD][0], mirror.f[LOAD][1] = 100.0, 50.0
     steps = Steps([0, 1])
-    steps.completed(mirror, 1.0)  # the first has no beginning
-    steps.completed(mirror, 1.5)
+    for now_s in (1.0, 1.5):  # the first has no beginning
+        steps.completed(now_s)
+        steps.begins(mirror)
     shown = steps.values(mirror)
     assert shown["ratios_are_of"] == "load" and shown["steps_total"] == 1
     assert shown["barrier_idle_ratio"] == pytest.approx(0.25) and shown["balance_ratio"] == pytest.approx(
@@ -24,8 +27,9 @@ def test_idle_shares_are_of_loads_until_there_is_a_law():
     )
     assert shown["barrier_idle_device_seconds_total"] == pytest.approx(0.25)
     assert shown["imbalance_tokens"] == {"envelope": 50.0, "spread": 50.0}
-    steps.stopped()
-    steps.completed(mirror, 99.0)
+    steps.stopped(mirror)
+    steps.completed(99.0)
+    steps.begins(mirror)
     assert steps.steps == 1
 
 
@@ -37,6 +41,66 @@ def test_with_a_law_they_are_of_time():
     for number in range(80):
         mirror.f[LOAD][0], mirror.f[LOAD][1] = 100.0 + number, 0.0
         now_s += 100.0 + (100.0 + number)
-        steps.completed(mirror, now_s)
+        steps.completed(now_s)
+        steps.begins(mirror)
     assert steps.is_of_time
     assert steps.idle_share == pytest.approx(0.5 * 179 / 279)
+
+
+def loads_of_steps(chunks):
+    """Two workers of one group under `jsq`, a and b with prompts of 100 and 50: what each counted step held.
+
+    Args:
+        chunks: per step, the events in order: a request's number = it delivers a token, its negative = it is finished,
+            "n" = request n of 10 tokens arrives and is sent.
+    """
+    story = Story()
+    for name in "ab":
+        story.worker(name, group="g", scraped=False, heard=False)
+    sent, found = {}, []
+
+    def arrives(request, prompt_tokens):
+        story.arrives(request, prompt_tokens)
+        (sent[request],) = story.tick()
+
+    arrives(1, 100), arrives(2, 50)
+    for at, step in enumerate(chunks, 1):
+        for what in step:
+            story.d.now_s = story.now_s = story.now_s + 1e-3
+            if isinstance(what, str):
+                arrives(int(what), 10)
+            elif what > 0:
+                story.d.produced(sent[what].row, 1)
+            else:
+                story.tell(ev.Finished, request=-what, leg=sent[-what].leg)
+            (group,) = story.d.steps
+            if group.steps > len(found):
+                found.append(group.load.tolist())
+        story.now_s = float(at)
+    return found
+
+
+FIRST = [100.0, 50.0]
+
+
+def test_a_step_holds_the_prompts_and_what_was_produced_before_it():
+    assert loads_of_steps([(1, 2), (1, 2), (2, 1), (1,)]) == [FIRST, [101.0, 51.0], [102.0, 52.0]]
+
+
+@pytest.mark.parametrize("second", [(1, 2, -2), (2, -2, 1)])
+def test_who_ends_with_a_step_was_in_it(second):
+    assert loads_of_steps([(1, 2), second, (1,), (1,)]) == [FIRST, [101.0, 51.0], [102.0, 0.0]]
+
+
+def test_a_first_token_that_is_late_for_a_step_is_in_it():
+    chunks = [(1, 2), ("3", 1, 2, 3), (1, 2, 3), (1,)]
+    assert loads_of_steps(chunks) == [FIRST, [111.0, 51.0], [113.0, 52.0]]
+
+
+def test_a_first_token_that_comes_with_the_next_step_is_not_in_the_last():
+    chunks = [(1, 2), ("3", 1, 2), (3, 1, 2), (1, 2, 3)]
+    assert loads_of_steps(chunks) == [FIRST, [101.0, 51.0], [112.0, 52.0]]
+
+
+def test_a_group_that_stops_counts_its_last_step():
+    assert loads_of_steps([(1, 2), (1, -1, 2, -2)]) == [FIRST, [101.0, 51.0]]

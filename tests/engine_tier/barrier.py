@@ -23,8 +23,7 @@ from evenstep import streams
 from evenstep.cost.linear import Linear
 from evenstep.dispatch.dispatcher import Dispatcher
 from evenstep.dispatch.log_file import read_log
-from evenstep.dispatch.mirror import RUNNING
-from evenstep.dispatch.records import Chunks, Done, Header, Round
+from evenstep.dispatch.records import Checkpoint, Chunks, Done, Header, Round
 from evenstep.measure.metrics import idle_share
 from evenstep.plugins.vllm.steps import GroupSteps, read_steps
 
@@ -36,11 +35,26 @@ SLEEP = (0.005, 0.00002)
 LAW = Linear(overhead_s=0.0216, per_token_s=0.0000205)
 
 
-def ranks(fleet: Fleet, model: Path, steps: Path) -> list[Process]:
-    """Start two ranks that share a barrier, each behind its own port, and have them record their steps in this folder."""
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Two ranks that share a barrier, each behind its own port.
+
+    Args:
+        steps: folder in which they record what their steps held.
+    """
+
+    fleet: Fleet
+    workers: list[Process]
+    model: Path
+    steps: Path
+
+
+def ranks(fleet: Fleet, model: Path) -> Ranks:
+    """Start them, and wait until they answer."""
+    steps = fleet.folder / "steps"
     env = {"ENGINE_LAB_LAW": f"{SLEEP[0]},{SLEEP[1]}", "EVENSTEP_STEPS_FOLDER": str(steps)}
     meeting = str(free_port())
-    return [
+    workers = [
         fleet.vllm(
             f"rank-{rank}", model, "--max-model-len", "1024", "--max-num-seqs", str(SLOTS), "--kv-cache-memory-bytes", "4194304",
             "--no-enable-prefix-caching", "--scheduler-cls", "step_law.StepLaw", "--data-parallel-size", "2",
@@ -49,6 +63,8 @@ def ranks(fleet: Fleet, model: Path, steps: Path) -> list[Process]:
         )
         for rank in range(2)
     ]  # fmt: skip
+    fleet.ready(*workers)
+    return Ranks(fleet, workers, model, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +107,7 @@ class Judged:
         fallbacks: decisions that least load made instead of the policy.
         ids: token ids of each answer.
         steps: as the engines recorded them.
-        log: the gateway's decision log.
+        log: the gateway's decision log. workers: names of the ranks in it. unix_s: Unix time of 0 on its clock.
     """
 
     policy: str
@@ -106,6 +122,8 @@ class Judged:
     ids: list[list[int]]
     steps: GroupSteps
     log: Path
+    workers: list[str]
+    unix_s: float
 
     @property
     def tokens_per_s(self) -> float:
@@ -122,26 +140,22 @@ class Judged:
         )
 
 
-def play(
-    fleet: Fleet,
-    workers: list[Process],
-    recorded: Path,
-    asked: list[Asked],
-    policy: str,
-    gather_ms: float,
-    number: int,
-) -> Judged:
+def play(group: Ranks, asked: list[Asked], policy: str, gather_ms: float, number: int) -> Judged:
     """All requests at once through a gateway of its own, to the last token.
+
+    The gateway counts prompts by the model's tokenizer: it has no answers yet from which it could tell how many bytes a token has.
 
     Raises:
         RuntimeError: an answer is not whole.
     """
+    fleet, workers = group.fleet, group.workers
     log = fleet.folder / f"decisions-{number}.jsonl"
     config = {
         "version": 1,
         "admin": {"enabled": False},
         "workers": [{"url": worker.url, "group": "barrier", "slots": SLOTS} for worker in workers],
         "policy": policy,
+        "tokenizers": {"tiny": str(group.model / "tokenizer.json")},
         "dispatch": {"gather_ms": gather_ms, "ttl_s": 600.0},
         "decisions": {"path": str(log)},
     }
@@ -151,7 +165,7 @@ def play(
     fleet.ready(gateway, path="/readyz")
     questions = [("completions", body("completions", one.prompt, one.tokens, stream=True)) for one in asked]
     began_s, began_clock_s = time.time(), time.monotonic()
-    answers = asyncio.run(ask_all(gateway.url, questions))
+    answers = asyncio.run(ask_all(gateway.url, questions, in_order=True))
     seconds = time.monotonic() - began_clock_s
     fleet.stop(gateway)
     for one, answer in zip(asked, answers, strict=True):
@@ -159,12 +173,19 @@ def play(
             raise RuntimeError(
                 f"{policy}: {len(answer.ids)} of {one.tokens} tokens; {answer.error or gateway.tail()}"
             )
-    steps = read_steps(recorded).between(began_s, began_s + seconds)
-    return judge(policy, gather_ms, seconds, answers, steps, log)
+    steps = read_steps(group.steps).between(began_s, began_s + seconds)
+    names = [worker.url.removeprefix("http://") for worker in workers]
+    return judge(policy, gather_ms, seconds, answers, steps, log, names)
 
 
 def judge(
-    policy: str, gather_ms: float, seconds: float, answers: list[Answer], steps: GroupSteps, log: Path
+    policy: str,
+    gather_ms: float,
+    seconds: float,
+    answers: list[Answer],
+    steps: GroupSteps,
+    log: Path,
+    workers: list[str],
 ) -> Judged:
     """What a round's steps say."""
     step_s, idle = by_law(steps.load)
@@ -173,7 +194,7 @@ def judge(
     return Judged(
         policy, gather_ms, seconds, float(step_s.sum()), sum(len(answer.ids) for answer in answers), idle,
         weighted_p95(step_s, steps.running.sum(axis=1)), float(np.quantile(gaps, 0.95)), fallbacks,
-        [answer.ids for answer in answers], steps, log,
+        [answer.ids for answer in answers], steps, log, workers, time.time() - time.monotonic(),
     )  # fmt: skip
 
 
@@ -199,40 +220,54 @@ class Mirrored:
 
     Args:
         load: float64[K, G], KV tokens of each worker before each step's own tokens, as the mirror had them.
-        seconds: float64[K], between steps.
+        seconds: float64[K], between steps. ended_s: float64[K], Unix time at which each was complete.
     """
 
     load: np.ndarray
     seconds: np.ndarray
+    ended_s: np.ndarray
 
     @property
     def idle_share(self) -> float:
         """At the barrier, by `LAW`."""
         return by_law(self.load)[1]
 
+    def off(self, truth: GroupSteps) -> np.ndarray:
+        """float64[G], how far each worker's load is off: mean difference over mean load, each step beside the engine's last one.
 
-def mirrored(log: Path) -> Mirrored:
-    """Play a decision log's events to a dispatcher and look at its mirror whenever it sees a step completed."""
-    records = read_log(log)
+        A step is beside the one that the engine had ended last when the gateway saw it complete.
+        """
+        ends = (truth.start_s + truth.seconds).max(axis=1)
+        beside = truth.load[np.maximum(0, np.searchsorted(ends, self.ended_s, side="right") - 1)]
+        return np.abs(self.load - beside).mean(axis=0) / beside.mean(axis=0)
+
+
+def mirrored(found: Judged) -> Mirrored:
+    """Play the events of a round's decision log to a dispatcher and look at what it makes of each step."""
+    names, records = found.workers, read_log(found.log)
     header = next(records)
     assert isinstance(header, Header)
     dispatcher = Dispatcher(header.policy, predictor=header.predictor, settings=header.settings)
     loads: list[np.ndarray] = []
     seconds: list[float] = []
-    steps = 0
+    ended_s: list[float] = []
+
+    def look() -> None:
+        (group,) = dispatcher.steps
+        if group.steps > len(loads):
+            seconds.append(group.step_s)
+            ended_s.append(found.unix_s + group.ended_s)
+            loads.append(group.load[[dispatcher.mirror.place[name] for name in names]])
+
     for record in records:
-        if isinstance(record, Header | Done | Round):
-            continue
-        if not isinstance(record, Chunks):
+        if isinstance(record, Chunks):
+            times = dict(record.times)
+            for place, row in enumerate(record.rows):
+                dispatcher.now_s = times.get(place, dispatcher.now_s)
+                dispatcher.produced(row, record.tokens[place] if record.tokens else 1)
+                look()
+        elif not isinstance(record, Header | Checkpoint | Done | Round):
             dispatcher.handle(record)
-            continue
-        times = dict(record.times)
-        for place, row in enumerate(record.rows):
-            dispatcher.now_s = times.get(place, dispatcher.now_s)
-            dispatcher.produced(row, record.tokens[place] if record.tokens else 1)
-            (group,) = dispatcher.steps
-            if group.steps > steps:
-                steps = group.steps
-                seconds.append(group.step_s)
-                loads.append(group.loads(dispatcher.mirror) - dispatcher.mirror.columns.ints[RUNNING])
-    return Mirrored(np.array(loads), np.array(seconds))
+            if len(dispatcher.mirror.workers) == len(names):
+                look()
+    return Mirrored(np.array(loads), np.array(seconds), np.array(ended_s))

@@ -89,10 +89,19 @@ async def _events(lines: Any) -> AsyncIterator[str]:
 
 
 async def ask_all(
-    url: str, asked: Iterable[tuple[str, dict[str, Any]]], at_once: int = 0, timeout_s: float = 300
+    url: str,
+    asked: Iterable[tuple[str, dict[str, Any]]],
+    at_once: int = 0,
+    timeout_s: float = 300,
+    in_order: bool = False,
 ) -> list[Answer]:
-    """Answers in the order of the questions; all at once, or so many at a time."""
-    gate = asyncio.Semaphore(at_once or 1_000_000)
+    """Answers in the order of the questions; all at once, or so many at a time.
+
+    Args:
+        in_order: open all connections first, so that the questions arrive in their order.
+    """
+    questions = list(asked)
+    gate = asyncio.Semaphore(at_once or len(questions))
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(
         connector=connector, timeout=aiohttp.ClientTimeout(total=timeout_s), read_bufsize=1 << 20
@@ -102,7 +111,13 @@ async def ask_all(
             async with gate:
                 return await ask(session, url, kind, question)
 
-        return list(await asyncio.gather(*[one(kind, question) for kind, question in asked]))
+        async def open_connection() -> None:
+            async with session.get(url + "/health") as response:
+                await response.read()
+
+        if in_order:
+            await asyncio.gather(*[open_connection() for _ in questions])
+        return list(await asyncio.gather(*[one(kind, question) for kind, question in questions]))
 
 
 def ask_openai(url: str, kind: str, asked: dict[str, Any]) -> Answer:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.engine_tier.barrier import Ranks, ranks
 from tests.engine_tier.engines import Fleet, Process, make_model, nixl
 
 
@@ -17,7 +18,6 @@ class Engines:
     fleet: Fleet
     workers: list[Process]
     prefiller: Process | None = None
-    steps: Path | None = None
 
 
 @pytest.fixture(scope="session")
@@ -55,12 +55,7 @@ def split(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[En
 
 
 @pytest.fixture(scope="module")
-def barrier(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
-    """Two ranks of a mixture of experts, in lock-step, at the papers' step law, each behind its own port."""
-    from tests.engine_tier.barrier import ranks
-
-    folder = tmp_path_factory.mktemp("barrier")
-    with Fleet(folder) as fleet:
-        workers = ranks(fleet, make_model("moe", models), folder / "steps")
-        fleet.ready(*workers)
-        yield Engines(fleet, workers, steps=folder / "steps")
+def barrier(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    """Two ranks of a mixture of experts, in lock-step, at the papers' step law."""
+    with Fleet(tmp_path_factory.mktemp("barrier")) as fleet:
+        yield ranks(fleet, make_model("moe", models))

@@ -16,7 +16,7 @@ def rounds(barrier) -> list[Judged]:
     """The skewed workload, once for each place of `ORDER`."""
     found = []
     for number, (policy, gather_ms) in enumerate(ORDER):
-        found.append(play(barrier.fleet, barrier.workers, barrier.steps, skewed(), policy, gather_ms, number))
+        found.append(play(barrier, skewed(), policy, gather_ms, number))
         print(found[-1].line())
     return found
 
@@ -60,19 +60,19 @@ def test_every_step_is_recorded_by_both_ranks(rounds):
 
 def test_the_mirror_holds_what_the_engines_hold(rounds):
     for found in rounds:
-        mirror = mirrored(found.log)
-        truth = found.steps.load
-        np.testing.assert_allclose(mirror.load.mean(axis=0), truth.mean(axis=0), rtol=0.01)
+        mirror = mirrored(found)
+        assert mirror.off(found.steps).max() <= 0.01
+        assert len(mirror.load) >= 0.9 * len(found.steps.load)
 
 
 def test_idle_time_in_the_mirror_is_that_of_the_engines(rounds):
     for found in rounds:
-        assert abs(mirrored(found.log).idle_share - found.idle_share) <= 0.02
+        assert abs(mirrored(found).idle_share - found.idle_share) <= 0.02
 
 
 def test_nothing_is_lost_where_there_is_nothing_to_gain(barrier):
     found = {
-        policy: play(barrier.fleet, barrier.workers, barrier.steps, even(), policy, 2.0, 100 + number)
+        policy: play(barrier, even(), policy, 2.0, 100 + number)
         for number, policy in enumerate(["best", "jsq"])
     }
     print("even prompts", *(one.line() for one in found.values()), sep="\n")

@@ -120,14 +120,14 @@ class Dispatcher(Admitting):
         if self._log is not None:
             self._chunks.append((row, tokens, self.now_s))
         worker, last = self._on[row], self._step_of[row]
-        if last < 0:
+        is_new = last < 0
+        if is_new:
             last = self.first_token(row, worker)
-        self._produced[row] += tokens
-        self._load[worker] += tokens
         step = self._step[worker]
         if last == step:  # a second time: the worker's next step
-            step = self.mirror.next_step(worker, self.now_s)
-            self.rounds.steps_on(worker)
+            step = self._next_step(row, worker, is_new)
+        self._produced[row] += tokens
+        self._load[worker] += tokens
         self._step_of[row] = step
         self._delivered[worker] = delivered = self._delivered[worker] + 1
         if delivered == self._requests[worker] and self.rounds.deliver(worker, step):
@@ -263,9 +263,16 @@ class Dispatcher(Admitting):
 
     # --- rounds --------------------------------------------------------------------------------------------------
 
+    def _next_step(self, row: int, worker: int, is_new: bool) -> int:
+        """A worker begins its next step with this request; its number."""
+        if self.rounds.steps_on(worker):
+            newcomer = self.rows.load(row) - self.rows.i[COPIES][row] if is_new else 0
+            self.steps[self.rounds.group[worker]].begins(self.mirror, worker, newcomer)
+        return self.mirror.next_step(worker, self.now_s)
+
     def _step_done(self, worker: int) -> None:
         """A barrier group has delivered a step."""
-        self.steps[self.rounds.group[worker]].completed(self.mirror, self.now_s)
+        self.steps[self.rounds.group[worker]].completed(self.now_s)
         if self.rounds.ripe:
             self.due = True
         elif len(self.pool):

@@ -95,6 +95,7 @@ class Mirror:
         self.changes: list[int] = []  # times its running requests became others, or turned out to be
         self.began_s: list[float] = []  # when its step began, and how long the one before lasted
         self.lasted_s: list[float] = []
+        self.left: list[tuple[int, float]] = []  # a step of each worker, and the load of who ended in it
         self._replace(np.zeros((INTS, 0), np.int64), np.zeros((FLOATS, 0)))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -113,6 +114,7 @@ class Mirror:
             numbers.append(0)
         self.began_s.append(now_s)
         self.lasted_s.append(0.0)
+        self.left.append((0, 0.0))
         self._replace(
             np.concatenate([self.columns.ints, np.zeros((INTS, 1), np.int64)], axis=1),
             np.concatenate([self.columns.floats, np.zeros((FLOATS, 1))], axis=1),
@@ -122,6 +124,7 @@ class Mirror:
         """Take an empty worker out; those behind it move up by one."""
         for numbers in (
             self.workers, self.requests, self.step, self.delivered, self.changes, self.began_s, self.lasted_s,
+            self.left,
         ):  # fmt: skip
             del numbers[place]
         self._replace(
@@ -172,6 +175,20 @@ class Mirror:
         self.requests[place] += 1
         self.changes[place] += 1
         return self.step[place] if begins else self.step[place] - 1
+
+    def leaves(self, place: int, load: float) -> None:
+        """A request ended that had delivered this step of the worker; `load` is what it held in it."""
+        step, so_far = self.left[place]
+        self.left[place] = self.step[place], load + (so_far if step == self.step[place] else 0.0)
+
+    def left_load(self, place: int) -> float:
+        """KV tokens of requests that were in the worker's step and are not running any more."""
+        step, load = self.left[place]
+        return load if step == self.step[place] else 0.0
+
+    def forget_left(self, place: int) -> None:
+        """That step was counted."""
+        self.left[place] = -1, 0.0
 
     def peers(self, place: int) -> list[str]:
         """Names of the worker and of all that share its barrier: they are lost together."""

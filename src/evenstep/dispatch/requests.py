@@ -225,12 +225,14 @@ class Requests(ABC):
         was_complete = mirror.delivered[worker] == mirror.requests[worker]
         mirror.requests[worker] -= 1
         mirror.changes[worker] += 1
-        mirror.delivered[worker] -= self.rows.step[row] == mirror.step[worker]
+        if self.rows.step[row] == mirror.step[worker]:
+            mirror.delivered[worker] -= 1
+            mirror.leaves(worker, self.rows.load(row) - self.rows.i[COPIES][row])
         if mirror.requests[worker] == 0:
             self.rounds.ends(worker)
             group = self.rounds.group[worker]
             if self.rounds.active[group] == 0:
-                self.steps[group].stopped()
+                self.steps[group].stopped(mirror)
         elif not was_complete and mirror.delivered[worker] == mirror.requests[worker]:
             self.rounds.deliver(worker, mirror.step[worker])
 

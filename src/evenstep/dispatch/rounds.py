@@ -58,12 +58,14 @@ class Rounds:
         if group in self.opened_s and self.is_complete(group):
             self.ripe = True
 
-    def steps_on(self, worker: int) -> None:
-        """A worker begins its next step; if it had delivered its group's, it begins the group's next one."""
+    def steps_on(self, worker: int) -> bool:
+        """A worker begins its next step; whether its group does with it, since it had delivered the group's."""
         group = self.group[worker]
-        if self.last[worker] == self.step[group]:
-            self.step[group] += 1
-            self.delivered[group] = 0
+        if self.last[worker] != self.step[group]:
+            return False
+        self.step[group] += 1
+        self.delivered[group] = 0
+        return True
 
     def deliver(self, worker: int, step: int) -> bool:
         """A worker has delivered its own step of this number; whether that completes the step of its group."""

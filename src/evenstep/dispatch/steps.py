@@ -25,6 +25,9 @@ class Steps:
         self.last_s = math.nan  # when its last step was complete; nan = nothing ran before
         self.steps = 0
         self.step_s = 0.0
+        self.load = np.zeros(len(members))  # of each worker in the last step counted, before its own tokens
+        self.ended_s = math.nan  # of that step
+        self._seconds = math.nan  # of a step that is complete and not counted yet
         self.idle_share = 0.0  # of the last step
         self.idle_device_s = 0.0
         self.fit = StepFit()
@@ -34,33 +37,50 @@ class Steps:
         """Whether idle shares count the fixed part of a step too; before there is a fit they are of loads alone."""
         return self.fit.seconds_per_token > 0.0 and self.fit.overhead_s >= 0.0
 
-    def completed(self, mirror: Mirror, now_s: float) -> None:
-        """Every running worker has delivered a step."""
-        seconds, self.last_s = now_s - self.last_s, now_s
-        if not seconds > 0.0:  # the first step, or chunks of several steps in one read
-            return
+    def completed(self, now_s: float) -> None:
+        """Every running worker has delivered a step; what it held is known when the next one begins (`begins`)."""
+        self._seconds, self.last_s = now_s - self.last_s, now_s
+
+    def begins(self, mirror: Mirror, worker: int = -1, newcomer: float = 0.0) -> None:
+        """The next step begins: whose first token was late for the last one has joined it by now.
+
+        Args:
+            worker, newcomer: place of a worker, and KV tokens there of a request that begins with the next step.
+        """
+        seconds, self._seconds = self._seconds, math.nan
+        if seconds > 0.0:  # neither the first step, nor chunks of several steps in one read
+            load = self.loads_in_step(mirror)
+            load[self.members == worker] -= newcomer
+            self._count(load, seconds)
+        for g in self.members.tolist():
+            mirror.forget_left(g)
+
+    def stopped(self, mirror: Mirror) -> None:
+        """Nothing runs any more: the time to the next step is no step."""
+        self.begins(mirror)
+        self.last_s = math.nan
+
+    def _count(self, load: F8, seconds: float) -> None:
         self.steps += 1
-        self.step_s = seconds
-        if self.members.size == 1:  # nobody to wait for
-            g, i, f = int(self.members[0]), mirror.i, mirror.f
-            self.fit.add(f[LOAD][g] + f[FOREIGN_LOAD][g] - i[RUNNING][g], seconds)
-            return
-        load = self.loads(mirror) - mirror.columns.ints[RUNNING, self.members]  # before the step's own tokens
+        self.step_s, self.load, self.ended_s = seconds, load, self.last_s
         heaviest, total = float(load.max()), float(load.sum())
         self.fit.add(heaviest, seconds)
+        if load.size == 1:  # nobody to wait for
+            return
         fixed = self.fit.overhead_s / self.fit.seconds_per_token if self.is_of_time else 0.0
         size = np.array([float(load.size)])
         self.idle_share = float(idle_share(np.array([heaviest]), np.array([total]), size, fixed)[0])
         self.idle_device_s += self.idle_share * load.size * seconds
 
-    def stopped(self) -> None:
-        """Nothing runs any more: the time to the next step is no step."""
-        self.last_s = math.nan
-
     def loads(self, mirror: Mirror) -> F8:
         """float64[n], KV tokens of its workers."""
         floats = mirror.columns.floats
         return floats[LOAD, self.members] + floats[FOREIGN_LOAD, self.members]
+
+    def loads_in_step(self, mirror: Mirror) -> F8:
+        """float64[n], KV tokens its workers held in the step they delivered last, before that step's own tokens."""
+        left = np.array([mirror.left_load(int(g)) for g in self.members])
+        return self.loads(mirror) - mirror.columns.ints[RUNNING, self.members] + left
 
     def values(self, mirror: Mirror) -> dict[str, object]:
         """Plain numbers of the group as it stands."""
