@@ -7,8 +7,8 @@ from evenstep.dispatch.commands import SendDecode
 from evenstep.dispatch.dispatcher import Dispatcher
 from evenstep.dispatch.settings import Settings, WorkerSpec
 
-_REQUESTS = 300  # enough for the predictors' first buckets, and more than a window shows
-_TOKENS = 3
+_REQUESTS = 1500  # enough for the predictors' first buckets and first growth, and more than a window shows
+_TOKENS = 30
 
 
 def warm(policy: str, predictor: str = "", settings: Settings | None = None) -> None:
@@ -24,14 +24,14 @@ def warm(policy: str, predictor: str = "", settings: Settings | None = None) -> 
     found = Settings(ttl_s=1e9, pool_window=64, round_slots=16, seed=(settings or Settings()).seed)
     fleet = _Fleet(Dispatcher(policy, predictor=predictor, settings=found, stopwatch=lambda: 0.0))
     for name, group in (("a", "one"), ("b", "one"), ("c", "")):
-        spec = WorkerSpec(name=name, group=group, slots=40, kv_tokens=10**7)
+        spec = WorkerSpec(name=name, group=group, slots=400, kv_tokens=10**7)
         fleet.tell(ev.WorkerAdded(now_s=0.0, spec=spec))
         fleet.tell(ev.Sampled(now_s=0.0, worker=name, running=0, waiting=0, kv_used=0.0))
     for request in range(_REQUESTS):
         fleet.tell(
             ev.Arrived(
-                now_s=0.0, request=request, prompt_tokens=1 + request, key=request % 3, request_class=request % 2,
-                blocks=(1, 2 + request % 5),
+                now_s=0.0, request=request, prompt_tokens=1 + request, key=request % 2 * (1 + request % 5),
+                request_class=request % 2, expected_tokens=request % 3, blocks=(1, 2 + request % 5),
             )
         )  # fmt: skip
     for step in range(1, 20 * _REQUESTS):
@@ -58,7 +58,7 @@ class _Fleet:
         for request, (command, tokens) in list(self.running.items()):
             self.dispatcher.produced(command.row, 1)
             self.running[request] = command, tokens + 1
-            if tokens + 1 == 1 + request % _TOKENS:
+            if tokens + 1 == 3 + request % _TOKENS:
                 del self.running[request]
                 self.tell(ev.Finished(now_s=now_s, request=request, leg=command.leg))
         self.tell(ev.Tick(now_s=now_s))
