@@ -42,8 +42,12 @@ def against_emulator(trace=None, faults=(), ranks=1, slots=8, speed=200.0, emula
 
 
 @asynccontextmanager
-async def server(answer):
-    """A server that gives each request's bytes to `answer` and sends what it returns; None closes the connection."""
+async def server(answer, tls=None):
+    """A server that gives each request's bytes to `answer` and sends what it returns; None closes the connection.
+
+    Args:
+        tls: its context; None = plain HTTP.
+    """
 
     async def serve(reader, writer):
         try:
@@ -59,8 +63,9 @@ async def server(answer):
         finally:
             writer.close()
 
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
-        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        scheme = "http" if tls is None else "https"
+        yield f"{scheme}://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     finally:
         listening.close()

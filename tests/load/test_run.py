@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from evenstep.errors import InputError
 from evenstep.load.run import drive, timed
 from evenstep.load.settings import LoadSettings
 from evenstep.load.summary import counting
+
+CERTIFICATES = Path(__file__).parents[1] / "gateway" / "certificates"
 
 
 def kinds(outcome):
@@ -108,6 +112,22 @@ def test_a_server_that_is_not_there_is_an_error_of_each_request():
         return await loaded(url, small(2))
 
     assert kinds(asyncio.run(go())[0]) == {"connect": 2}
+
+
+@pytest.mark.parametrize(("trusted", "kind"), [(True, ""), (False, "connect")])
+def test_a_server_with_a_certificate_is_asked_if_it_can_be_trusted(trusted, kind, monkeypatch):
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATES / "ca.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(CERTIFICATES / "server.pem", CERTIFICATES / "server.key")
+
+    async def go():
+        async with server(lambda body: SIZED, context) as url:
+            trace = small(2)
+            trace.output_tokens[:] = 4
+            return await loaded(url, trace)
+
+    assert kinds(asyncio.run(go())[0]) == {kind: 2}
 
 
 def test_a_host_may_leave_early():
