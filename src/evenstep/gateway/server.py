@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import signal
 import ssl
 import sys
-import threading
 from collections.abc import Callable
 
 from evenstep import compiled, sockets
 from evenstep.config import Settled
-from evenstep.dispatch.warming import warm
 from evenstep.gateway.client import Client
+from evenstep.gateway.compiling import compile_and_warm
 from evenstep.gateway.config import GatewayConfig
 from evenstep.gateway.gateway import Gateway
 from evenstep.gateway.logs import Logs, logging_to
@@ -103,29 +101,7 @@ class Server:
         await asyncio.sleep(0)
 
     async def _warm(self) -> None:
-        """Compile in a thread that nobody waits for when the process ends."""
-        config, loop = self.config, asyncio.get_running_loop()
-        warmed: asyncio.Future[None] = loop.create_future()
-
-        def told(error: BaseException | None) -> None:
-            if warmed.done():
-                return
-            if error is None:
-                warmed.set_result(None)
-            else:
-                warmed.set_exception(error)
-
-        def compile_all() -> None:
-            error: BaseException | None = None
-            try:
-                warm(config.policy, config.predictor)
-            except Exception as found:
-                error = found
-            with contextlib.suppress(RuntimeError):  # the loop is gone
-                loop.call_soon_threadsafe(told, error)
-
-        threading.Thread(target=compile_all, name="evenstep-warming", daemon=True).start()
-        await warmed
+        await compile_and_warm(self.config.policy, self.config.predictor)
         self.gateway.start()
 
 

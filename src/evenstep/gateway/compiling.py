@@ -1,0 +1,84 @@
+"""What decisions need, compiled before the first request, and without the gateway's own process standing still for it.
+
+The first start on a machine compiles for up to a minute, in a process of its own: the compiler holds the interpreter's lock
+and much memory. What it made is on disk then, and this process loads it in a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from evenstep import compiled, dispatch, names
+from evenstep.dispatch.warming import warm
+
+_log = logging.getLogger("evenstep.gateway")
+_CODE = "import sys; from evenstep.dispatch.warming import warm; warm(*sys.argv[1:])"
+
+
+async def compile_and_warm(policy: str, predictor: str) -> None:
+    """Return when this process decides without compiling.
+
+    Args:
+        policy, predictor: ``NAME[:key=value,...]``.
+
+    Raises:
+        InputError: an unknown policy, predictor or option.
+    """
+    if not is_compiled(policy):
+        _log.info("compiling what decisions need; the first start on a machine takes up to a minute")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _CODE, policy, predictor,
+            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            await process.wait()  # where it fails, this process compiles
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+    await _warmed(policy, predictor)
+
+
+async def _warmed(policy: str, predictor: str) -> None:
+    """Load and run everything in a thread that nobody waits for when the process ends."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def told(error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            warm(policy, predictor)
+        except Exception as found:
+            error = found
+        with suppress(RuntimeError):  # the loop is gone
+            loop.call_soon_threadsafe(told, error)
+
+    threading.Thread(target=run, name="evenstep-warming", daemon=True).start()
+    await done
+
+
+def is_compiled(policy: str) -> bool:
+    """Whether the kernels of a policy and of the dispatcher are on disk already, as far as their folders show."""
+    if compiled.numba is None:
+        return True
+    home = sys.modules[type(names.build("routing", names.parse(policy))).__module__].__file__
+    kernels = [Path(path) / "ahead_kernel.py" for path in dispatch.__path__]
+    if home is not None:
+        kernels.append(Path(home).with_name(f"{Path(home).stem}_kernel.py"))
+    return all(
+        not kernel.exists() or any((kernel.parent / "__pycache__").glob(f"{kernel.stem}.*.nbi"))
+        for kernel in kernels
+    )
