@@ -82,16 +82,17 @@ class Ahead:
         self._seen = []
 
     def has_asked(self, rows: Rows, mirror: Mirror) -> bool:
-        """Ask the predictor now if many predictions are due, so that the round itself need not; whether it did."""
-        self._resize(mirror.columns.ints.shape[1], rows.ints.shape[1])
-        self._look(mirror)
+        """Ask and project now if many predictions are due, so that the round itself need not; whether it did."""
+        seen = self._look(rows, mirror)
         count = self._find_due(rows)
         if count < _MANY:
             return False
         try:
-            self._ask(rows, count)
+            self._project(rows, mirror, count)
         except Exception as error:  # the round will say so
             self._failed = error
+        else:
+            self._seen = seen
         return True
 
     def project(self, rows: Rows, mirror: Mirror) -> F8:
@@ -106,12 +107,16 @@ class Ahead:
         if self._failed is not None:
             error, self._failed = self._failed, None
             raise error
+        seen = self._look(rows, mirror)
+        self._project(rows, mirror, self._find_due(rows))
+        self._seen = seen
+        return self.projections
+
+    def _project(self, rows: Rows, mirror: Mirror, due: int) -> None:
+        """Ask about the rows that are due, and project the workers that have changed."""
+        if due:
+            self._ask(rows, due)
         columns = mirror.columns
-        self._resize(columns.ints.shape[1], rows.ints.shape[1])
-        seen = self._look(mirror)
-        count = self._find_due(rows)
-        if count:
-            self._ask(rows, count)
         foreign = columns.floats[FOREIGN_LOAD]
         if self.expects:
             kernel.project_expected(
@@ -122,11 +127,10 @@ class Ahead:
                 rows.ints, rows.high, columns.floats[LOAD], columns.ints[RUNNING], foreign, self._changed,
                 self._counts, self._loads, self.projections,
             )  # fmt: skip
-        self._seen = seen
-        return self.projections
 
-    def _look(self, mirror: Mirror) -> list[tuple[int, int, int, float]]:
+    def _look(self, rows: Rows, mirror: Mirror) -> list[tuple[int, int, int, float]]:
         """See which workers have changed since the last projection; how all of them look now."""
+        self._resize(mirror.columns.ints.shape[1], rows.ints.shape[1])
         seen = list(zip(mirror.changes, mirror.step, mirror.delivered, mirror.f[FOREIGN_LOAD], strict=True))
         if len(seen) == len(self._seen):
             self._changed[:] = [now != last for now, last in zip(seen, self._seen, strict=True)]
