@@ -29,6 +29,16 @@ async def compile_and_warm(policy: str, predictor: str) -> None:
     Raises:
         InputError: an unknown policy, predictor or option.
     """
+    await compile_beside(policy, predictor)
+    await _warmed(policy, predictor)
+
+
+async def compile_beside(policy: str, predictor: str) -> None:
+    """Compile in a process of its own what is not on disk yet.
+
+    Raises:
+        InputError: an unknown policy or option.
+    """
     if not is_compiled(policy):
         _log.info("compiling what decisions need; the first start on a machine takes up to a minute")
         process = await asyncio.create_subprocess_exec(
@@ -41,7 +51,6 @@ async def compile_and_warm(policy: str, predictor: str) -> None:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     process.kill()
-    await _warmed(policy, predictor)
 
 
 async def _warmed(policy: str, predictor: str) -> None:

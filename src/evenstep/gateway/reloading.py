@@ -18,6 +18,7 @@ from evenstep.config import Settled
 from evenstep.dispatch.warming import warm
 from evenstep.errors import EvenstepError
 from evenstep.gateway.callers import Callers
+from evenstep.gateway.compiling import compile_beside
 from evenstep.gateway.config import GatewayConfig, checked
 from evenstep.gateway.control import Doorway
 from evenstep.gateway.logs import fields
@@ -97,6 +98,7 @@ class Reloader:
         async with self._turn:
             config = dataclasses.replace(self.settled.value, policy=policy, predictor=predictor)
             origin = {**self.settled.origin, "policy": "admin API", "predictor": "admin API"}
+            await compile_beside(policy, predictor)
             await asyncio.to_thread(_try, config)
             await self._tell(Settled(config, origin))
             _log.info("policy changed", extra=fields(policy=policy, predictor=predictor))
@@ -106,6 +108,7 @@ class Reloader:
         fixed = {name: getattr(before, name) for name in _FIXED}
         wanted = dataclasses.replace(after, **fixed)
         plan = self._membership.plan(CONFIG, wanted.fleet())
+        await compile_beside(wanted.policy, wanted.predictor)
         await asyncio.to_thread(self._try_all, wanted)
         for context, tls, where in self._contexts:
             load_certificate(context, tls, where)
