@@ -79,6 +79,7 @@ class Dispatcher(Admitting):
         settings = settings or Settings()
         super().__init__(settings, policy, predictor, stopwatch, overruns)
         self.is_draining = False
+        self._most: tuple[float, int] | None = None  # until the fleet changes
         self._logged_s = -math.inf
         self._wake_s = math.inf
         self.history: deque[tuple[Event, list[Command]]] = deque(maxlen=_HISTORY)
@@ -187,17 +188,28 @@ class Dispatcher(Admitting):
 
     def _refusal(self, event: ev.Arrived) -> tuple[int, str, int] | None:
         """Status, reason and Retry-After of a request that is turned away at once."""
-        workers = [worker for worker in self.mirror.workers if not worker.leaves]
         if self.is_draining:
             return 503, "draining", 1
-        if not workers:
+        capacity, slots = self.most
+        if not slots:
             return 503, "no-worker", 1
-        if event.prompt_tokens > max(worker.capacity for worker in workers):
+        if event.prompt_tokens > capacity:
             return 400, "too-long", 0
-        if event.copies > max(worker.spec.slots for worker in workers):
+        if event.copies > slots:
             return 400, "too-wide", 0
         waiting = len(self.pool) + len(self.for_prefiller)
         return self.door.refusal(event.tenant, waiting, self.waits.mean_s, self.now_s)
+
+    @property
+    def most(self) -> tuple[float, int]:
+        """KV tokens and slots of the largest workers that take requests; 0 where there is none."""
+        if self._most is None:
+            workers = [worker for worker in self.mirror.workers if not worker.leaves]
+            self._most = (
+                max((worker.capacity for worker in workers), default=0.0),
+                max((worker.spec.slots for worker in workers), default=0),
+            )
+        return self._most
 
     def _prefilldone(self, event: ev.PrefillDone) -> None:
         row = self.row_of(event.request, event.leg)
@@ -367,6 +379,7 @@ class Dispatcher(Admitting):
         self._fleet_changed()
 
     def _fleet_changed(self) -> None:
+        self._most = None
         for place in list(self.seating):
             self.fill_seats(place)
         self.feed_prefillers()

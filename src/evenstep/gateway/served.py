@@ -157,8 +157,7 @@ class ServedModel:
         exchange.size = self._tokenizer.count(request) if self._tokenizer else len(request.prompt)
         estimate = self.sizes.estimate(request.model, exchange.size)
         if estimate > _SMALL:
-            largest = max((worker.capacity for worker in self.dispatcher.mirror.workers), default=estimate)
-            estimate = max(1, int(min(estimate, largest)))
+            estimate = max(1, int(min(estimate, self.dispatcher.most[0] or estimate)))
         return estimate
 
     def learn_prompt(self, exchange: Exchange, tokens: int) -> None:
