@@ -23,12 +23,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.engine_tier.barrier import LAW, SLEEP, SLOTS, Judged, even, mirrored, play, ranks, skewed
+from tests.engine_tier.barrier import LAW, OURS, SLEEP, SLOTS, Judged, even, mirrored, play, ranks, skewed
 from tests.engine_tier.engines import Fleet, make_model
 
 BASELINE = "jsq"
-#: `window` is half of all slots: who may be passed over, and so how long anybody waits, is bounded by it.
-POLICIES = ("best:window=8", "best", "br-0", BASELINE, "round-robin")
+POLICIES = (OURS, "best", "br-0", BASELINE, "round-robin")
 CASES = {"skewed": (skewed, 2.0), "skewed-at-once": (skewed, 0.0), "even": (even, 2.0)}
 
 

@@ -27,6 +27,9 @@ from evenstep.dispatch.records import Checkpoint, Chunks, Done, Header, Round
 from evenstep.measure.metrics import idle_share
 from evenstep.plugins.vllm.steps import GroupSteps, read_steps
 
+#: Our policy. `window` is half of the group's slots: who is passed over is soon among the oldest, so that nobody runs beside
+#: long requests alone; without it steps are as long as theirs now and then, and one token in twenty waits for that.
+OURS = "best:window=8"
 #: Sequences a rank runs at a time.
 SLOTS = 8
 #: What each rank sleeps in a step: seconds, and seconds per resident KV token.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.engine_tier.barrier import Judged, even, mirrored, play, skewed
+from tests.engine_tier.barrier import OURS, Judged, even, mirrored, play, skewed
 
 pytestmark = pytest.mark.engine
 #: Rounds in alternation: policy, gather_ms.
-ORDER = [("best", 2.0), ("jsq", 2.0), ("round-robin", 2.0), ("jsq", 2.0), ("best", 2.0), ("best", 0.0)]
+ORDER = [(OURS, 2.0), ("jsq", 2.0), ("round-robin", 2.0), ("jsq", 2.0), (OURS, 2.0), (OURS, 0.0)]
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +31,15 @@ def mean(rounds: list[Judged], what: str) -> float:
 
 @pytest.mark.parametrize("other", ["jsq", "round-robin"])
 def test_our_policy_makes_more_tokens_a_second_on_a_skewed_load(rounds, other):
-    assert mean(of(rounds, "best"), "tokens_per_s") >= 1.08 * mean(of(rounds, other), "tokens_per_s")
+    assert mean(of(rounds, OURS), "tokens_per_s") >= 1.08 * mean(of(rounds, other), "tokens_per_s")
 
 
 def test_our_policy_waits_less_at_the_barrier(rounds):
-    assert mean(of(rounds, "best"), "idle_share") < mean(of(rounds, "jsq"), "idle_share")
+    assert mean(of(rounds, OURS), "idle_share") < mean(of(rounds, "jsq"), "idle_share")
 
 
 def test_nobody_waits_longer_between_tokens(rounds):
-    assert mean(of(rounds, "best"), "itl_p95_s") <= 1.1 * mean(of(rounds, "jsq"), "itl_p95_s")
+    assert mean(of(rounds, OURS), "itl_p95_s") <= 1.1 * mean(of(rounds, "jsq"), "itl_p95_s")
 
 
 def test_every_policy_gets_the_same_tokens(rounds):
@@ -73,7 +73,7 @@ def test_idle_time_in_the_mirror_is_that_of_the_engines(rounds):
 def test_nothing_is_lost_where_there_is_nothing_to_gain(barrier):
     found = {
         policy: play(barrier, even(), policy, 2.0, 100 + number)
-        for number, policy in enumerate(["best", "jsq"])
+        for number, policy in enumerate([OURS, "jsq"])
     }
     print("even prompts", *(one.line() for one in found.values()), sep="\n")
-    assert abs(found["best"].tokens_per_s / found["jsq"].tokens_per_s - 1.0) <= 0.02
+    assert abs(found[OURS].tokens_per_s / found["jsq"].tokens_per_s - 1.0) <= 0.02
