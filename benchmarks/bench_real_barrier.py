@@ -5,7 +5,7 @@ as long as the papers' law says for its resident KV tokens. What is real: the en
 the gateway between. Engines, gateway and client share the machine, so seconds by the clock are noise; ratios are of the
 engines' own records of what each step held, through one fixed law.
 
-    python benchmarks/bench_real_barrier.py [--rounds 4] [--policy best:window=8 --policy jsq ...] [--requests 200]
+    python benchmarks/bench_real_barrier.py [--rounds 2] [--policy best:window=8 --policy jsq ...] [--requests 200]
 
 Needs `make engines`. About half a minute a round and policy.
 """
@@ -27,13 +27,13 @@ from tests.engine_tier.barrier import LAW, OURS, SLEEP, SLOTS, Judged, even, mir
 from tests.engine_tier.engines import Fleet, make_model
 
 BASELINE = "jsq"
-POLICIES = (OURS, "best", "br-0", BASELINE, "round-robin")
+POLICIES = (OURS, BASELINE, "round-robin")
 CASES = {"skewed": (skewed, 2.0), "skewed-at-once": (skewed, 0.0), "even": (even, 2.0)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--policy", action="append", help="may be given many times")
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--case", action="append", choices=CASES, help="may be given many times")
