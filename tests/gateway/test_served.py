@@ -126,3 +126,19 @@ def test_a_worker_that_fails_again_and_again_is_left_alone_until_it_answers_a_pr
             assert len(one.asked) > asked
 
     asyncio.run(story())
+
+
+def test_after_the_end_nothing_is_decided_or_logged_any_more(tmp_path, caplog):
+    async def story():
+        log = Decisions(path=str(tmp_path / "d.jsonl"), salt="s")
+        async with engine(one_token) as one, serving(one.url, decisions=log) as server:
+            (pool,) = server.gateway.pools.all
+            events = pool.dispatcher.now_s
+            pool._tick_soon()
+            server.gateway.pools.close()
+            pool.probed(next(iter(pool.attached)), False)
+            await asyncio.sleep(0)
+            assert pool.dispatcher.now_s == events
+        assert not caplog.records
+
+    asyncio.run(story())

@@ -208,7 +208,8 @@ class ServedModel:
         self.tell(ev.Probed(now_s=time.monotonic(), worker=name, ok=ok))
 
     def close(self) -> None:
-        """Nothing is decided any more."""
+        """Nothing is decided any more; what still comes up is dropped."""
+        self._is_telling = self._is_ticking = True
         if self._timer is not None:
             self._timer.cancel()
         if self.log is not None:
