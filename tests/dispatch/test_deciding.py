@@ -6,11 +6,15 @@ import copy
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import Notice, SendDecode
-from evenstep.routing.view import RoutingDecision
+from evenstep.dispatch.door import Packed, Shown
+from evenstep.routing import view as at
+from evenstep.routing.view import RoutingDecision, broken_rule
 
 
 def in_turn(*routes):
@@ -156,3 +160,21 @@ def test_policies_that_look_at_caches_are_shown_what_was_sent_where():
     sent = story.sent(1, prompt_tokens=100, blocks=(1, 2))
     assert story.sent(2, prompt_tokens=100, blocks=(1, 2)).worker == sent.worker
     assert story.d.snapshot()["prefix_hit_tokens_total"] == 100
+
+
+@given(
+    st.data(), st.lists(st.integers(0, 3), min_size=1, max_size=4), st.lists(st.integers(1, 9), max_size=8)
+)
+def test_an_answer_is_held_to_the_contract_as_broken_rule_holds_it(data, free, loads):
+    kv_free = data.draw(st.lists(st.integers(0, 20), min_size=len(free), max_size=len(free)))
+    answer = data.draw(
+        st.lists(st.integers(-2, len(free)), min_size=len(loads), max_size=len(loads)).map(
+            lambda places: np.array(places, np.int64)
+        )
+    )
+    packed = Packed(len(free), 0)
+    packed.room_for(len(loads))
+    packed.workers_i[at.FREE_SLOTS], packed.workers_f[at.KV_FREE] = free, kv_free
+    packed.waiting_f[at.WAITING_LOAD, : len(loads)] = loads
+    view = Shown(0, 0, 0.0, 0.0, len(loads), packed).view(np.zeros(0, np.int64))
+    assert packed.keeps(answer) == (not broken_rule(view, RoutingDecision(answer)))

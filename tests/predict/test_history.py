@@ -238,3 +238,23 @@ def test_requests_that_still_run_make_no_difference_by_themselves():
     young = np.where(lengths[1000:] > censored_at, -censored_at, lengths[1000:])
     assert differ(lengths[:1000], young[young > 0], 2.0)  # completions alone look shorter
     assert not differ(lengths[:1000], young, 2.0)
+
+
+@given(
+    st.lists(st.integers(-30, 40), min_size=2, max_size=60),
+    st.integers(0, 5),
+    st.sampled_from([0.3, 0.7, 1.0, 2.0]),
+    st.floats(0.1, 0.9),
+)
+def test_halves_compared_by_counting_are_those_compared_by_sorting(values, ahead, drift, share):  # fmt: skip
+    records = np.array(values)
+    half = min(len(values) - 1, max(1, int(share * len(values))))
+    counts = np.zeros((6, int(np.abs(records).max()) + 1), np.int64)
+    counted = history_kernel.differ(records, half, drift, ahead, counts)
+    assert bool(counted) == differ(records[:half], records[half:], drift, ahead)
+
+
+def test_lengths_that_are_too_long_to_count_are_sorted():
+    history = History(1000, 0.5)
+    learn(history, finished(*np.repeat([1, 100_000], 300)))
+    assert history.drifts > 0

@@ -10,6 +10,7 @@ from tests.predict.asked import active, both_stages, finished
 
 from evenstep import names
 from evenstep.errors import InputError
+from evenstep.predict import memorised_kernel as kernel
 from evenstep.predict.memorised import Memorised
 from evenstep.predict.survival import Survival
 from evenstep.predict.view import SurvivalCurve
@@ -93,3 +94,13 @@ def test_it_is_found_by_name_and_options_out_of_range_are_named():
     for option in ("keys", "each", "buckets", "minimum"):
         with pytest.raises(InputError, match=f"memorised: {option} is 0"):
             names.build("predict", {"name": "memorised", option: "0"})
+
+
+@given(st.lists(st.integers(0, 20), max_size=5, unique=True), st.lists(st.integers(0, 25), max_size=40))
+def test_requests_are_sorted_by_bucket_as_by_search_and_stable_sort(bounds, prompts):
+    bounds, prompts = np.array(sorted(bounds), np.int64), np.array(prompts, np.int64)
+    order, ends = np.empty(prompts.size, np.int64), np.zeros(bounds.size + 2, np.int64)
+    kernel.parts(bounds, prompts, order, ends)
+    bucket = np.searchsorted(bounds, prompts, side="left")
+    assert order.tolist() == np.argsort(bucket, kind="stable").tolist()
+    assert ends.tolist() == np.searchsorted(np.sort(bucket), np.arange(bounds.size + 2)).tolist()
