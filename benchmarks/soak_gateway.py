@@ -40,6 +40,8 @@ from evenstep.request import Trace
 STARTS = "import sys; from evenstep.cli.main import main; sys.exit(main())"
 ENGINES, SLOTS, USERS = 4, 8, 40
 LEAVES = 0.125
+#: Different prompts: what a gateway remembers of prompts is full after a tenth of the run, and what still grows is a leak.
+PROMPTS = 3000
 FAULTS = (
     "die:after_tokens=3,share=0.01,count=0",
     "status:status=503,share=0.01,count=0",
@@ -116,11 +118,12 @@ class Found:
 
 
 def trace_of(requests: int, seed: int) -> Trace:
-    """Short requests, so that many fit into a soak: 4 to 60 prompt tokens, 1 to 24 output tokens."""
+    """Short requests, so that many fit into a soak: 4 to 60 prompt tokens, 1 to 24 output tokens, prompts that recur."""
     rows = np.arange(requests, dtype=np.int64)
-    prompt = 4 + (streams.uniform(seed, "soak-prompt", rows) * 57).astype(np.int64)
+    key = 1 + (streams.uniform(seed, "soak-key", rows) * PROMPTS).astype(np.int64)
+    prompt = 4 + (streams.uniform(seed, "soak-prompt", key) * 57).astype(np.int64)
     output = 1 + (streams.uniform(seed, "soak-output", rows) * 24).astype(np.int64)
-    return Trace(prompt, output, name="soak")
+    return Trace(prompt, output, prompt_key=key, name="soak")
 
 
 class Leaving:
