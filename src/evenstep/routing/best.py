@@ -37,7 +37,7 @@ class Best:
         correction: mean requests that are expected to leave before a worker counts as corrected.
         steer: mean requests by which the level falls when the pool's requests are half as large as those that arrive.
         starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first.
-        moves: candidate moves each search may try, for every pair of requests that are admitted.
+        moves: candidate moves each search may try, for every request that is admitted.
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         age_limit: a request that has waited longer than this multiple of the usual wait is admitted before all others;
             0 = off.
@@ -62,7 +62,7 @@ class Best:
     correction: float = 1.0
     steer: float = 0.5
     starts: int = 1
-    moves: int = 4
+    moves: int = 16
     window: int = 0
     age_limit: float = 16.0
     ageing: float = 0.01
@@ -93,9 +93,7 @@ class Best:
     def route(self, view: RoutingView) -> RoutingDecision:
         """Plain reference of `best_kernel.route_into`, equal in bits."""
         moment, memory = moment_of(self, view)
-        return RoutingDecision(
-            decide(moment, self.starts, self.moves * moment.count * moment.count, 1), memory
-        )
+        return RoutingDecision(decide(moment, self.starts, self.moves * moment.count, 1), memory)
 
 
 policy = Best

@@ -299,7 +299,7 @@ def route_into(
     )  # fmt: skip
     quota = scratch_i[a : a + 2 * classes].reshape(2, classes)
     solve(
-        int(parameters[STARTS]), int(parameters[MOVES]) * U * U, 1, forced, ends_known or classes > 1 or hit > 0.0,
+        int(parameters[STARTS]), int(parameters[MOVES]) * U, 1, forced, ends_known or classes > 1 or hit > 0.0,
         steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,
     )  # fmt: skip
     return np.nan
