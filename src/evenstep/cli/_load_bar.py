@@ -40,6 +40,11 @@ class LoadBar:
         said = f"{name}{': ' if name else ''}{at.running:,} under way, {rate:,.0f} tokens/s{failed}"
         self._bar.update(self._task, completed=at.done, description=said, refresh=True)
 
+    def say(self, line: str) -> None:
+        """Something worth a line, before anything moves."""
+        if sys.stderr.isatty():
+            print(line, file=sys.stderr, flush=True)
+
     def end(self) -> None:
         """Take it away."""
         if self._bar is not None:

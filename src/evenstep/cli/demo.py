@@ -59,6 +59,7 @@ class Demo:
         trace = replayed(read_trace(settings.source, prefix_blocks=False), settings)
         rows: list[Shown] = []
         bar = LoadBar()
+        bar.say("starting engines and gateway; the first time, kernels are compiled for up to a minute")
         try:
             for row in run_demo(settings, trace, lambda name, at: bar.show(at, name)):
                 bar.end()
