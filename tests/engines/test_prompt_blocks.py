@@ -51,3 +51,9 @@ def test_keys_say_who_is_alike_and_nothing_else():
     assert len({prompt_key(chat("a"), KEY), prompt_key(chat("b"), KEY), prompt_key(chat("a"), b"else")}) == 3
     assert name_key("", KEY) == 0
     assert name_key("ann", KEY) not in (0, name_key("bob", KEY), name_key("ann", b"else"))
+
+
+def test_a_long_prompts_key_goes_by_its_length_and_its_ends():
+    base = "a" * 100_000
+    keys = [prompt_key(chat(text), KEY) for text in (base, base, "b" + base[1:], base[:-1] + "b", base + "a")]
+    assert keys[0] == keys[1] and len(set(keys)) == 4

@@ -12,6 +12,7 @@ from evenstep.engines.requests import GenerationRequest
 
 #: Members beside the prompt that change what an engine computes for it, in a fixed order.
 _SEED = ("model", "tools", "documents", "chat_template", "chat_template_kwargs", "cache_salt")
+_LONG_END = 32 * 1024  # bytes at each end of a long prompt that its key is made of
 
 
 def prompt_blocks(
@@ -42,8 +43,19 @@ def prompt_blocks(
 
 
 def prompt_key(request: GenerationRequest, key: bytes) -> int:
-    """One id of the whole prompt, for `request.Request.prompt_key`; never 0."""
-    digest = hashlib.blake2b(request.prompt, digest_size=8, key=key, person=b"prompt")
+    """One id of the whole prompt, for `request.Request.prompt_key`; never 0.
+
+    A prompt of more than 64 KiB goes by its length and its first and last 32 KiB: all of it would take as long as
+    everything else that is done for it.
+    """
+    prompt = request.prompt
+    if len(prompt) > 2 * _LONG_END:
+        view = memoryview(prompt)
+        digest = hashlib.blake2b(view[:_LONG_END], digest_size=8, key=key, person=b"prompt")
+        digest.update(view[-_LONG_END:])
+        digest.update(b"%d:" % len(prompt))
+    else:
+        digest = hashlib.blake2b(prompt, digest_size=8, key=key, person=b"prompt")
     digest.update(request.value("model"))
     return _id(digest.digest()) or 1
 
