@@ -1,4 +1,5 @@
-"""nginx as a plain proxy: ``least_conn``, keep-alive to the engines, nothing buffered. It neither counts nor decides."""
+"""nginx as a plain proxy: ``least_conn``, keep-alive to the engines, nothing buffered, no engine left out after a failure. It neither counts nor
+decides."""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ def have() -> str:
 
 
 def command(folder: Path, engines: list[int], port: int) -> list[str]:
-    servers = "\n".join(f"    server 127.0.0.1:{engine};" for engine in engines)
+    servers = "\n".join(f"    server 127.0.0.1:{engine} max_fails=0;" for engine in engines)
     conf = folder / "nginx.conf"
     conf.write_text(_CONF.format(folder=folder, servers=servers, port=port))
     return [str(_binary()), "-p", str(folder), "-c", str(conf), "-e", str(folder / "error.log")]
