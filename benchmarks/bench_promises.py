@@ -4,8 +4,10 @@ It cannot show what real engines do most often: the faults are drawn evenly from
 them. Each of 5,000 chat requests meets, by its number alone, a good engine or one fault; an attempt after the first is
 good. Some clients leave in mid-stream. *silent* is an answer that ends cleanly with status 200, is not complete and does
 not say so; *wrong* has tokens that are not the answer's; *aborted* is a broken connection; *hung* had no end after twelve
-seconds; *told* is an error status, whatever its body, or an error event. Then: prompts X that an engine could send in two seconds for a client that does not read. Routers run with their defaults
-but for what ``contenders/gateways`` says.
+seconds; *told* is an error status, whatever its body, or an error event. Then: prompts that came to an address which
+only a redirect named, requests still at an engine two seconds after everybody has left, and megabytes that an engine
+could send in two seconds for a client that does not read. Routers run with their defaults but for what
+``contenders/gateways`` says.
 
     python benchmarks/bench_promises.py [--requests 5000] [--only evenstep nginx ...]
 """

@@ -14,6 +14,7 @@ from evenstep.dispatch.commands import (
     Continue,
     Fail,
     Notice,
+    Probe,
     Reject,
     Release,
     Removed,
@@ -232,10 +233,22 @@ def test_an_engine_that_refuses_again_and_again_is_left_alone_and_probed():
     assert story.sent(4).worker == "a"
 
 
-def test_a_request_that_failed_on_all_healthy_engines_does_not_wait_for_an_ejected_one():
-    story = two_workers(breaker_failures=1)
+@pytest.mark.parametrize("is_well", [True, False])
+def test_a_request_that_failed_on_all_healthy_engines_waits_for_an_ejected_one_no_longer_than_two_probes(
+    is_well,
+):
+    story = two_workers(breaker_failures=1, cooldown_s=1.0)
     first = story.sent(1)
     assert [type(c) for c in story.fails(first, "connect")] == [Notice]
-    (again,) = [c for c in story.tick(1.0) if isinstance(c, SendDecode)]
-    assert (first.worker, again.worker) == ("a", "b")
-    assert story.fails(again, "status") == [Reject(1, 502, "failed", 0)]
+    (again,) = story.tick(0.1)
+    story.finishes(again)
+    second = story.sent(2)
+    assert (first.worker, again.worker, second.worker) == ("a", "b", "b")
+    assert story.fails(second, "status") == []
+    assert any(isinstance(c, Probe) for c in story.tick(1.1))
+    story.tell(ev.Probed, worker="a", ok=is_well)
+    (command,) = [c for c in story.tick(1.2 if is_well else 3.2) if isinstance(c, SendDecode | Reject)]
+    if is_well:
+        assert isinstance(command, SendDecode) and command.worker == "a"
+    else:
+        assert isinstance(command, Reject) and (command.status, command.reason) == (503, "expired")

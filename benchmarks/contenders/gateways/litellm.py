@@ -32,6 +32,10 @@ def command(folder: Path, engines: list[int], port: int) -> list[str]:
         for engine in engines
     ]
     conf = folder / "litellm.yaml"
-    conf.write_text(json.dumps({"model_list": models, "litellm_settings": {"telemetry": False}}))
+    conf.write_text(
+        json.dumps(
+            {"model_list": models, "general_settings": {"dangerously_permit_weak_or_unset_master_key": True}}
+        )
+    )
     script = str(python_with("litellm", _WANTED).parent / "litellm")
     return [script, "--config", str(conf), "--host", "127.0.0.1", "--port", str(port), "--num_workers", "1"]

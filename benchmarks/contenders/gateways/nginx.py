@@ -1,5 +1,7 @@
-"""nginx as a plain proxy: ``least_conn``, keep-alive to the engines, nothing buffered, no engine left out after a failure. It neither counts nor
-decides."""
+"""nginx as a plain proxy: ``least_conn``, connections kept, nothing buffered, no engine left out after a failure.
+
+It neither counts nor decides.
+"""
 
 from __future__ import annotations
 

@@ -91,10 +91,12 @@ class Requests(ABC):
     # --- queues --------------------------------------------------------------------------------------------------
 
     def enqueue(self, row: int, cause: Cause) -> None:
-        """Into the queue that the cause leads to, with a fresh time to live."""
+        """Into the queue that the cause leads to, for two probes at most where all left are ejected."""
         self.rows.move(row, cause)
         self.rows.f[QUEUED_AT][row] = self.now_s
-        self.timers.set(("ttl", row), self.now_s + self.settings.ttl_s)
+        is_last = row in self.excluded and not self._has_others(row, self.rows.i[PRODUCED][row] > 0, True)
+        ttl_s = min(self.settings.ttl_s, 2.0 * self.settings.cooldown_s if is_last else math.inf)
+        self.timers.set(("ttl", row), self.now_s + ttl_s)
         if self.rows.state(row) is State.FOR_PREFILLER:
             self.for_prefiller[row] = None
             self.feed_prefillers()
@@ -288,8 +290,7 @@ class Requests(ABC):
             return
         self.meters.retries += 1
         self.rows.move(row, Cause.BACKS_OFF)
-        tries = max(0, i[TRIES][row] - 1)
-        delay_s = min(self.settings.backoff_cap_s, self.settings.backoff_s * 2.0**tries)
+        delay_s = min(self.settings.backoff_cap_s, self.settings.backoff_s * 2.0 ** max(0, i[TRIES][row] - 1))
         delay_s = 0.0 if kind == "recomputed" else max(delay_s, min(retry_after_s, _LONGEST_ASKED_S))
         self.timers.set(("backoff", row), self.now_s + delay_s)
 
@@ -301,13 +302,11 @@ class Requests(ABC):
         if place is not None and kind != "status":  # a barrier group dies as one: never to a peer
             out.update(self.mirror.peers(place))
 
-    def _has_others(self, row: int, had_tokens: bool) -> bool:
-        """Whether an engine is left that it has not failed on; a stream that has begun waits for an ejected one too."""
-        out = self.excluded.get(row, set())
-        engines = self.mirror.workers
+    def _has_others(self, row: int, had_tokens: bool, is_up: bool = False) -> bool:
+        """Whether an engine is left that it has not failed on, or one of them that is not ejected."""
         prefillers = [] if had_tokens or not self.fleet.is_split else list(self.prefill.prefillers.values())
-        left = [w for w in (*engines, *prefillers) if not w.leaves and w.spec.name not in out]
-        roles = {w.spec.role for w in left if w.is_up or had_tokens}
+        left = [w for w in (*self.mirror.workers, *prefillers) if not w.leaves and (w.is_up or not is_up)]
+        roles = {w.spec.role for w in left if w.spec.name not in self.excluded.get(row, set())}
         return "decode" in roles and (not prefillers or "prefill" in roles)
 
     def give_up(self, row: int, reason: str) -> None:

@@ -233,7 +233,10 @@ class Connection(asyncio.Protocol):
         self.writable.set()
 
     def data_received(self, data: bytes) -> None:
-        self.parser.feed_data(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:  # a probe in another protocol
+            self.transport.abort()
 
     def on_message_begin(self) -> None:
         self.url, self.body, self.headers = b"", b"", []
