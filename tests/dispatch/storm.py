@@ -161,6 +161,8 @@ class Storm:
         running = sum(self.copies[r] for r, (_, at, _) in self.decoding.items() if at == name)
         running += self.random.choice([0, 0, 0, 1]) - self.random.choice([0, 0, 0, 1]) * (running > 0)
         used = self.random.choice([0.1, 0.3, 0.95])
+        if self.random.random() < 0.5:
+            self.tell(ev.Sampling(now_s=self.now_s, worker=name))
         self.tell(
             ev.Sampled(
                 now_s=self.now_s, worker=name, running=running, waiting=0, kv_used=used, kv_tokens=1000

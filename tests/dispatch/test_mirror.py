@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from evenstep.dispatch.mirror import LOAD, RUNNING, Mirror
+from evenstep.dispatch.mirror import LOAD, RUNNING, SENT, Mirror
 from evenstep.dispatch.settings import WorkerSpec
 
 
@@ -33,6 +33,32 @@ def test_only_what_two_samples_in_a_row_show_is_foreign():
     assert found.free(0) == 2 and found.workers[0].foreign_load == 40.0
     found.sampled(0, 0, 0.0, 0, 4.0)
     assert found.free(0) == 4 and found.workers[0].foreign_load == 0.0
+
+
+def test_what_came_or_went_while_a_sample_was_read_is_neither_foreign_nor_lacking():
+    found = mirror(WorkerSpec(name="a", slots=9))
+    found.sampled(0, 0, 0.0, 0, 0.0)
+    found.takes(0, 4)
+    for now_s, theirs, came, went in (
+        (1.0, 4, 0, 3),
+        (2.0, 4, 3, 0),
+        (3.0, 1, 4, 4),
+        (4.0, 7, 3, 3),
+        (5.0, 3, 1, 1),
+    ):
+        found.sampling(0)
+        found.takes(0, came)
+        found.lets_go(0, SENT, went)
+        assert found.sampled(0, theirs, 0.0, 0, now_s) == (False, False), now_s
+        assert found.workers[0].foreign == 0 == found.workers[0].divergences
+    for now_s, theirs, told in ((6.0, 6, (False, False)), (7.0, 6, (True, False)), (8.0, 3, (False, False))):
+        found.sampling(0)
+        found.takes(0, 1)
+        found.lets_go(0, SENT, 1)
+        assert found.sampled(0, theirs, 0.0, 0, now_s) == told
+    for now_s, told in ((9.0, (False, False)), (10.0, (False, True))):
+        found.sampling(0)
+        assert found.sampled(0, 3, 0.0, 0, now_s) == told
 
 
 def test_the_first_sample_counts_alone():

@@ -141,6 +141,6 @@ def test_no_text_of_a_prompt_can_be_in_a_log():
         if "str" in str(hint)
     }
     assert texts == {
-        ("Arrived", "tenant"), ("Reloaded", "policy"), ("Reloaded", "predictor"), ("Sampled", "worker"),
+        ("Arrived", "tenant"), ("Reloaded", "policy"), ("Reloaded", "predictor"), ("Sampled", "worker"), ("Sampling", "worker"),
         ("ScrapeFailed", "worker"), ("Probed", "worker"), ("WorkerRemoved", "worker"),
     }  # fmt: skip

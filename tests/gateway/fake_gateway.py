@@ -62,6 +62,9 @@ class FakeGateway:
         del self.here[name]
         self.asked.append(("remove", name, drain))
 
+    def sampling(self, names: tuple[str, ...]) -> None:
+        self.sampled_soon = names
+
     def sampled(self, name: str, sample: EngineSample) -> None:
         self.heard.put_nowait((name, sample))
 

@@ -363,6 +363,11 @@ class Dispatcher(Admitting):
         self.deciding.resize()
         self.bind()
 
+    def _sampling(self, event: ev.Sampling) -> None:
+        place = self.mirror.place.get(event.worker)
+        if place is not None:
+            self.mirror.sampling(place)
+
     def _sampled(self, event: ev.Sampled) -> None:
         self.fleet.sampled(event, self.now_s)
         self._fleet_changed()

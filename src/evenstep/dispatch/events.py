@@ -115,6 +115,13 @@ class ClientGone(Base, frozen=True):
     request: int
 
 
+class Sampling(Base, frozen=True):
+    """A worker's own metrics are about to be read: what is sent there or ends there from now on may or may not be among
+    what its `Sampled` shows."""
+
+    worker: str
+
+
 class Sampled(Base, frozen=True):
     """A worker's own metrics were read.
 
@@ -186,6 +193,6 @@ class Draining(Base, frozen=True):
 
 
 Event: TypeAlias = (
-    Arrived | PromptCounted | PrefillDone | Finished | Failed | ClientGone | Sampled | ScrapeFailed | Probed | WorkerAdded
-    | WorkerRemoved | Tick | Reloaded | Draining
+    Arrived | PromptCounted | PrefillDone | Finished | Failed | ClientGone | Sampling | Sampled | ScrapeFailed | Probed
+    | WorkerAdded | WorkerRemoved | Tick | Reloaded | Draining
 )  # fmt: skip

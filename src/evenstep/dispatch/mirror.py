@@ -54,8 +54,11 @@ class Worker:
         self.heard_s = now_s  # of its last sample
         self.is_known = not spec.scraped
         self.foreign, self.foreign_load = 0, 0.0
-        self.beyond = 0, 0.0  # what the last sample showed beyond our own
+        self.beyond: tuple[int, float] = (0, 0.0)  # what the last sample showed beyond our own
         self.divergences = 0
+        self.came = self.went = 0  # requests that were sent there and that ended there, ever
+        # came, went and requests of ours when its metrics were asked for; -1 = they were not
+        self.asked: tuple[int, int, int] = (0, 0, -1)
 
     @property
     def is_open(self) -> bool:
@@ -217,12 +220,28 @@ class Mirror:
         """Barrier groups with a free slot."""
         return self._groups[0, : kernel.open_groups(self.columns.ints, self._groups)].tolist()
 
+    def takes(self, place: int, requests: int) -> None:
+        """Requests are sent to a worker."""
+        self.i[SENT][place] += requests
+        self.workers[place].came += requests
+
+    def lets_go(self, place: int, column: int, requests: int) -> None:
+        """Requests of this column, SENT or RUNNING, are off their worker."""
+        self.i[column][place] -= requests
+        self.workers[place].went += requests
+
+    def sampling(self, place: int) -> None:
+        """A worker's metrics are about to be read."""
+        worker = self.workers[place]
+        worker.asked = worker.came, worker.went, self.i[RUNNING][place] + self.i[SENT][place]
+
     def sampled(
         self, place: int, requests: int, kv_used: float, kv_tokens: int, now_s: float
     ) -> tuple[bool, bool]:
         """A worker's own figures arrived.
 
-        A sample is older than the mirror by its way, so only what two samples in a row show counts; the first one
+        A sample shows some time between its asking and now: only what cannot be ours counts as foreign, only what cannot
+        have ended as lacking. Engines tell a little late too, so only what two samples in a row show counts; the first one
         counts alone. Of the two the larger counts: what others send grows between samples, and slots they may have
         taken are not ours to fill.
 
@@ -238,7 +257,11 @@ class Mirror:
         if kv_tokens and not worker.spec.kv_tokens:
             worker.capacity = float(kv_tokens)
         used = kv_used * worker.capacity if math.isfinite(worker.capacity) else 0.0
-        now = requests - i[RUNNING][place] - i[SENT][place], used - f[LOAD][place] - f[SENT_LOAD][place]
+        ours = i[RUNNING][place] + i[SENT][place]
+        came, went, asked = worker.asked if worker.asked[2] >= 0 else (worker.came, worker.went, ours)
+        most, least = asked + worker.came - came, asked - (worker.went - went)
+        beyond = requests - most if requests > most else min(0, requests - least)
+        now = beyond, used - f[LOAD][place] - f[SENT_LOAD][place]
         last = worker.beyond if worker.is_known else now
         had = worker.foreign
         is_foreign = min(last[0], now[0]) > 0
@@ -246,7 +269,7 @@ class Mirror:
         worker.foreign_load = max(0.0, last[1], now[1]) if is_foreign else 0.0
         is_short = max(last[0], now[0]) < 0
         worker.divergences += is_short
-        worker.beyond, worker.heard_s, worker.is_known = now, now_s, True
+        worker.beyond, worker.heard_s, worker.is_known, worker.asked = now, now_s, True, (0, 0, -1)
         self.changed(place)
         return worker.foreign > 0 and had == 0, is_short
 

@@ -171,7 +171,7 @@ class Requests(ABC):
         self.timers.clear(("ttl", row))
         copies, produced = i[COPIES][row], i[PRODUCED][row]
         mirror.i[RESERVED][worker] -= copies
-        mirror.i[SENT][worker] += copies
+        mirror.takes(worker, copies)
         mirror.f[SENT_LOAD][worker] += i[PROMPT][row] + produced
         i[LEAVE][row], i[PREDICTED][row], i[BASE][row] = NEVER, -1, produced
         wait_s, rows.f[SENT_AT][row] = self.now_s - rows.f[QUEUED_AT][row], self.now_s
@@ -211,10 +211,10 @@ class Requests(ABC):
             mirror.i[RESERVED][worker] -= i[SEATED][row]
             self._no_longer_seating(row, worker)
         elif state is State.SENT:
-            mirror.i[SENT][worker] -= copies
+            mirror.lets_go(worker, SENT, copies)
             mirror.f[SENT_LOAD][worker] -= load
         else:
-            mirror.i[RUNNING][worker] -= copies
+            mirror.lets_go(worker, RUNNING, copies)
             mirror.f[LOAD][worker] -= load
             self._leaves_step(row, worker)
         rows.place(row, -1)

@@ -58,6 +58,10 @@ class Control(Protocol):
         """
         ...
 
+    def sampling(self, names: tuple[str, ...]) -> None:
+        """The metrics of these workers, which are on one page, are about to be read."""
+        ...
+
     def sampled(self, name: str, sample: EngineSample) -> None:
         """A worker's metrics were read; a worker that left meanwhile is none of anybody's business."""
         ...

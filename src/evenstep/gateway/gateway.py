@@ -117,6 +117,11 @@ class Gateway:
         """
         self.pools.remove(name, drain)
 
+    def sampling(self, names: tuple[str, ...]) -> None:
+        """The metrics of these workers are about to be read."""
+        for name in names:
+            self.pools.sampling(name)
+
     def sampled(self, name: str, sample: EngineSample) -> None:
         """A worker's metrics were read."""
         self.pools.sampled(name, sample)

@@ -151,6 +151,12 @@ class Pools:
             if endpoint is not None:
                 endpoint.close()
 
+    def sampling(self, name: str) -> None:
+        """A worker's metrics are about to be read."""
+        pool = self._pool_of.get(name)
+        if pool is not None:
+            pool.tell(ev.Sampling(now_s=pool.now_s(), worker=name))
+
     def sampled(self, name: str, sample: EngineSample) -> None:
         """A worker's metrics were read."""
         pool = self._pool_of.get(name)

@@ -122,6 +122,7 @@ class Scraper:
 
     async def _read(self, place: Place) -> None:
         workers, control = self._on[place], self._door.control
+        await asyncio.wrap_future(self._door.ask(control.sampling, tuple(worker.name for worker in workers)))
         try:
             async with asyncio.timeout(self._engines.scrape_timeout_s):
                 found = await fetch(self._session, place)
