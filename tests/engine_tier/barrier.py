@@ -143,41 +143,47 @@ class Judged:
         )
 
 
+def begin(group: Ranks, policy: str, gather_ms: float, number: int) -> Process:
+    """A gateway in front of the group that is ready; its decision log is ``decisions-<number>.jsonl``.
+
+    It counts prompts by the model's tokenizer: it has no answers yet from which it could tell how many bytes a token has.
+    """
+    config = {
+        "version": 1,
+        "admin": {"enabled": False},
+        "workers": [{"url": worker.url, "group": "barrier", "slots": SLOTS} for worker in group.workers],
+        "policy": policy,
+        "tokenizers": {"tiny": str(group.model / "tokenizer.json")},
+        "dispatch": {"gather_ms": gather_ms, "ttl_s": 600.0},
+        "decisions": {"path": str(group.fleet.folder / f"decisions-{number}.jsonl")},
+    }
+    path = group.fleet.folder / f"gateway-{number}.yaml"
+    path.write_text(json.dumps(config))  # JSON is YAML
+    gateway = group.fleet.gateway(f"gateway-{number}", "--config", str(path))
+    group.fleet.ready(gateway, path="/readyz")
+    return gateway
+
+
 def play(group: Ranks, asked: list[Asked], policy: str, gather_ms: float, number: int) -> Judged:
     """All requests at once through a gateway of its own, to the last token.
-
-    The gateway counts prompts by the model's tokenizer: it has no answers yet from which it could tell how many bytes a token has.
 
     Raises:
         RuntimeError: an answer is not whole.
     """
-    fleet, workers = group.fleet, group.workers
-    log = fleet.folder / f"decisions-{number}.jsonl"
-    config = {
-        "version": 1,
-        "admin": {"enabled": False},
-        "workers": [{"url": worker.url, "group": "barrier", "slots": SLOTS} for worker in workers],
-        "policy": policy,
-        "tokenizers": {"tiny": str(group.model / "tokenizer.json")},
-        "dispatch": {"gather_ms": gather_ms, "ttl_s": 600.0},
-        "decisions": {"path": str(log)},
-    }
-    path = fleet.folder / f"gateway-{number}.yaml"
-    path.write_text(json.dumps(config))  # JSON is YAML
-    gateway = fleet.gateway(f"gateway-{number}", "--config", str(path))
-    fleet.ready(gateway, path="/readyz")
+    gateway = begin(group, policy, gather_ms, number)
+    log = group.fleet.folder / f"decisions-{number}.jsonl"
     questions = [("completions", body("completions", one.prompt, one.tokens, stream=True)) for one in asked]
     began_s, began_clock_s = time.time(), time.monotonic()
     answers = asyncio.run(ask_all(gateway.url, questions, in_order=True))
     seconds = time.monotonic() - began_clock_s
-    fleet.stop(gateway)
+    group.fleet.stop(gateway)
     for one, answer in zip(asked, answers, strict=True):
         if len(answer.ids) != one.tokens or not answer.is_done:
             raise RuntimeError(
                 f"{policy}: {len(answer.ids)} of {one.tokens} tokens; {answer.error or gateway.tail()}"
             )
     steps = read_steps(group.steps).between(began_s, began_s + seconds)
-    names = [worker.url.removeprefix("http://") for worker in workers]
+    names = [worker.url.removeprefix("http://") for worker in group.workers]
     return judge(policy, gather_ms, seconds, answers, steps, log, names)
 
 

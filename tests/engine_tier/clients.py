@@ -94,17 +94,22 @@ async def ask_all(
     at_once: int = 0,
     timeout_s: float = 300,
     in_order: bool = False,
+    headers: dict[str, str] | None = None,
 ) -> list[Answer]:
     """Answers in the order of the questions; all at once, or so many at a time.
 
     Args:
         in_order: open all connections first, so that the questions arrive in their order.
+        headers: sent with each.
     """
     questions = list(asked)
     gate = asyncio.Semaphore(at_once or len(questions))
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(
-        connector=connector, timeout=aiohttp.ClientTimeout(total=timeout_s), read_bufsize=1 << 20
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=timeout_s),
+        read_bufsize=1 << 20,
+        headers=headers,
     ) as session:
 
         async def one(kind: str, question: dict[str, Any]) -> Answer:

@@ -141,7 +141,18 @@ class Fleet:
     def gateway(self, name: str, *flags: str) -> Process:
         """``evenstep serve`` of this tree."""
         port = free_port()
-        command = [sys.executable, "-c", _EVENSTEP, "serve", "--port", str(port), "--debug", *flags]
+        command = [
+            sys.executable,
+            "-c",
+            _EVENSTEP,
+            "serve",
+            "--port",
+            str(port),
+            "--admin-port",
+            "0",
+            "--debug",
+            *flags,
+        ]
         return self.start(name, command, port)
 
     def ready(self, *processes: Process, path: str = "/health") -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import aiohttp
 import numpy as np
 import pytest
-from tests.engine_tier.barrier import OURS, Judged, even, mirrored, play, skewed
+from tests.engine_tier.barrier import OURS, Judged, begin, even, mirrored, play, skewed
+from tests.engine_tier.clients import Answer, ask, body
 
 pytestmark = pytest.mark.engine
 #: Rounds in alternation: policy, gather_ms.
@@ -29,9 +33,9 @@ def mean(rounds: list[Judged], what: str) -> float:
     return float(np.mean([getattr(found, what) for found in rounds]))
 
 
-@pytest.mark.parametrize("other", ["jsq", "round-robin"])
-def test_our_policy_makes_more_tokens_a_second_on_a_skewed_load(rounds, other):
-    assert mean(of(rounds, OURS), "tokens_per_s") >= 1.08 * mean(of(rounds, other), "tokens_per_s")
+@pytest.mark.parametrize(("other", "gain"), [("jsq", 0.08), ("round-robin", 0.05)])
+def test_our_policy_makes_more_tokens_a_second_on_a_skewed_load(rounds, other, gain):
+    assert mean(of(rounds, OURS), "tokens_per_s") >= (1 + gain) * mean(of(rounds, other), "tokens_per_s")
 
 
 def test_our_policy_waits_less_at_the_barrier(rounds):
@@ -77,3 +81,30 @@ def test_nothing_is_lost_where_there_is_nothing_to_gain(barrier):
     }
     print("even prompts", *(one.line() for one in found.values()), sep="\n")
     assert abs(found[OURS].tokens_per_s / found["jsq"].tokens_per_s - 1.0) <= 0.02
+
+
+def test_a_barrier_group_dies_as_one_and_no_stream_goes_on_at_a_peer(barrier, rounds):
+    """The last test: without one of its ranks the group is gone, and there is no other."""
+    asked = skewed()[:6]
+    gateway = begin(barrier, "jsq", 2.0, 200)
+    questions = [("completions", body("completions", one.prompt, 64, stream=True)) for one in asked]
+    answers = asyncio.run(cut_off(gateway.url, questions, barrier.workers[1].kill))
+    for answer, whole in zip(answers, rounds[0].ids, strict=False):
+        assert answer.error and not answer.is_done
+        assert 10 <= len(answer.ids) < 64
+        both = min(len(answer.ids), len(whole))
+        assert answer.ids[:both] == whole[:both]
+
+
+async def cut_off(url: str, questions: list, kill) -> list[Answer]:
+    """Ask all at once, and kill when each has ten tokens."""
+    ready: set[int] = set()
+
+    async def told(answer: Answer) -> None:
+        if len(answer.ids) >= 10 and id(answer) not in ready:
+            ready.add(id(answer))
+            if len(ready) == len(questions):
+                kill()
+
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
+        return await asyncio.gather(*[ask(session, url, kind, asked, told) for kind, asked in questions])
