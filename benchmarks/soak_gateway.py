@@ -75,6 +75,7 @@ class Found:
         memory_mb: of the gateway after each tenth of the run.
         sockets: of the gateway when nothing runs any more, less those that were open before.
         decisions: in the log; replayed: whether they came out the same in a process of its own.
+        difference: the first decision that did not, or why there are none.
         seconds: of the run.
     """
 
@@ -91,6 +92,7 @@ class Found:
     sockets: int = 0
     decisions: int = 0
     replayed: bool = False
+    difference: str = ""
     seconds: float = 0.0
 
     def broken(self, *, memory: bool = True) -> list[str]:
@@ -111,7 +113,7 @@ class Found:
                 (f"left behind: {self.left}", bool(self.left)),
                 (f"{self.sockets} sockets are left", self.sockets > ENGINES + 2),
                 (f"memory grew by {100 * growth:.1f} %", memory and growth > 0.05),
-                ("the log's decisions came out otherwise", not self.replayed),
+                (f"the log's decisions came out otherwise: {self.difference}", not self.replayed),
             )
             if is_broken
         ]
@@ -291,6 +293,8 @@ def replayed(found: Found, log: Path) -> None:
     found.replayed = told.returncode == 0
     if found.replayed:
         found.decisions = json.loads(told.stdout)["decisions"]
+    else:
+        found.difference = (told.stdout or told.stderr)[-2000:]
 
 
 def main() -> int:
