@@ -10,12 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.request import F8, I8
+from evenstep.routing.bf_io_level_reference import fit_best_level
 from evenstep.routing.bf_io_moment import TOLERANCE, Moment, in_lanes, in_order
 from evenstep.routing.bf_io_pair import best_pair
 from evenstep.routing.view import HOLD
 
-#: Levels tried around the envelope of a plan, at most and for each slot.
-LEVELS, LEVELS_A_SLOT = 20, 4
 #: The oldest so many are tried in every slot, where age is worth something.
 OLDEST = 4
 #: Times the best plan is fitted to another level, as long as that gains.
@@ -39,7 +38,7 @@ def decide(moment: Moment, starts: int, moves: int, rounds: int = ROUNDS) -> I8:
             best, best_envelope = (value, list(plan.slots), pinned), plan.envelope.copy()
     levels_help = len(best[1]) < moment.size.size and moves > 0 and not plan.tries_all
     for _ in range(rounds if levels_help else 0):
-        if not plan.fit_best_level(best[1], best[2], best_envelope):
+        if not fit_best_level(plan, best[1], best[2], best_envelope):
             break
         plan.search(best[2], moves)
         value = plan.value()
@@ -390,64 +389,6 @@ class Plan:
                 gained, used = self.transfer(k)
                 tries, idle = tries - used, 0 if gained else idle
             k = (k + 1) % len(self.slots)
-
-    def fit(
-        self,
-        level: float,
-        shares: list[tuple[int, int]],
-        reach: dict[int, float],
-        fixed: list[tuple[int, int]],
-    ) -> float:
-        """Fill every worker up to the level, tightest first; the objective, inf where something did not fit."""
-        self.clear()
-        for g, r in fixed:
-            self.put(g, [], [r])
-            self.slots.append((g, r))
-        for g, share in shares:
-            left, speed = reach[g] + level, float(self.moment.speed[g])
-            for remaining in range(share, 0, -1):
-                beyond = int(
-                    np.searchsorted(self.size, min(left / remaining / speed, self.kv_left[g]), side="right")
-                )
-                r = self.below(beyond)
-                r = r if r >= 0 else self.above(beyond)
-                if r == self.size.size or self.size[r] > self.kv_left[g]:
-                    return np.inf
-                self.put(g, [], [r])
-                self.slots.append((g, r))
-                left -= speed * self.size[r]
-        return self.objective()
-
-    def fit_best_level(self, best: list[tuple[int, int]], pinned: int, envelope: F8) -> bool:
-        """Fit the best plan anew below its envelope shifted to the best of some levels; whether there is one.
-
-        A local optimum is often right but for its level: all workers would have to move at once. A level is a shift
-        that fills some worker exactly with equal shares of some request's size.
-        """
-        share = dict.fromkeys(self.open, 0)
-        for g, _ in best:
-            share[g] += 1
-        reach: dict[int, float] = {}
-        for g in self.open:
-            rest = self.moment.load[g] + share[g] * self.growth * self.moment.speed[g]
-            reach[g] = float((envelope[self.moment.group[g]] - rest).min())
-        for g, r in best[:pinned]:
-            share[g] -= 1
-            reach[g] -= self.moment.speed[g] * self.size[r]
-        shares = sorted(((g, share[g]) for g in self.open if share[g] > 0), key=lambda pair: reach[pair[0]])
-        best_level, best_value = 0.0, np.inf
-        for j in range(min(LEVELS_A_SLOT * (len(best) - pinned), LEVELS) if shares else 0):
-            (g, parts), ring = shares[j % len(shares)], j // len(shares)
-            speed = float(self.moment.speed[g])
-            r = self.rank_from(reach[g] / parts / speed) + (ring // 2 if ring % 2 == 0 else -1 - ring // 2)
-            if 0 <= r < self.size.size:
-                level = parts * (speed * self.size[r]) - reach[g]
-                value = self.fit(level, shares, reach, best[:pinned])
-                if value < best_value:
-                    best_level, best_value = level, value
-        if best_value < np.inf:
-            self.fit(best_level, shares, reach, best[:pinned])
-        return bool(best_value < np.inf)
 
     def oldest_first(self, slots: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """(place in the pool, worker) of each slot; of requests alike in size the oldest go, which is as good."""
