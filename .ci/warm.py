@@ -33,9 +33,18 @@ def chains() -> list[tuple[str, ...]]:
     return [*CHAINS, *((module,) for module in sorted(every) if module not in named)]
 
 
+def decide(policy: str) -> None:
+    """Decide as a live dispatcher does: its helpers are compiled at their first call."""
+    from evenstep.dispatch.warming import warm
+
+    warm(policy)
+
+
 def main() -> None:
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
         for done in [pool.submit(load, chain) for chain in chains()]:
+            done.result()
+        for done in [pool.submit(decide, policy) for policy in ("best", "br-0")]:
             done.result()
 
 
