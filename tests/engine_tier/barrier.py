@@ -154,7 +154,8 @@ def begin(group: Ranks, policy: str, gather_ms: float, number: int) -> Process:
         "workers": [{"url": worker.url, "group": "barrier", "slots": SLOTS} for worker in group.workers],
         "policy": policy,
         "tokenizers": {"tiny": str(group.model / "tokenizer.json")},
-        "dispatch": {"gather_ms": gather_ms, "ttl_s": 600.0},
+        # engines, gateway and client share two cores: late metrics and late decisions are no news here
+        "dispatch": {"gather_ms": gather_ms, "ttl_s": 600.0, "stale_s": 30.0, "budget_ms": 500.0},
         "decisions": {"path": str(group.fleet.folder / f"decisions-{number}.jsonl")},
     }
     path = group.fleet.folder / f"gateway-{number}.yaml"
@@ -256,7 +257,12 @@ def mirrored(found: Judged) -> Mirrored:
     names, records = found.workers, read_log(found.log)
     header = next(records)
     assert isinstance(header, Header)
-    dispatcher = Dispatcher(header.policy, predictor=header.predictor, settings=header.settings)
+    slow = frozenset(
+        r.decision for r in read_log(found.log) if isinstance(r, Round) and r.fallback == "budget"
+    )
+    dispatcher = Dispatcher(
+        header.policy, predictor=header.predictor, settings=header.settings, overruns=slow
+    )
     loads: list[np.ndarray] = []
     seconds: list[float] = []
     ended_s: list[float] = []

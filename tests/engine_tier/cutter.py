@@ -60,7 +60,11 @@ class Cutter:
             self.port = self._server.sockets[0].getsockname()[1]
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        try:
+            up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        except ConnectionError:  # the engine itself is gone
+            writer.transport.abort()
+            return
         self._writers |= {writer, up_writer}
         try:
             await asyncio.gather(_pass(reader, up_writer), self._answer(up_reader, writer))
@@ -85,15 +89,16 @@ class Cutter:
             writer.write(data)
             if self.trap.springs(ids):
                 await writer.drain()
-                self._die()
+                self.die()
                 return
             await writer.drain()
         writer.close()
 
-    def _die(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        self._server = None
+    def die(self) -> None:
+        """Break every connection and refuse new ones."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
         for writer in self._writers:
             writer.transport.abort()
 
@@ -120,8 +125,15 @@ class Relays:
         return self
 
     def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        for cutter in self.all:
+            cutter.die()
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
 
     def revive(self) -> None:
         """Every relay listens again."""
