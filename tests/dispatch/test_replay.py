@@ -144,3 +144,15 @@ def test_no_text_of_a_prompt_can_be_in_a_log():
         ("Arrived", "tenant"), ("Reloaded", "policy"), ("Reloaded", "predictor"), ("Sampled", "worker"), ("Sampling", "worker"),
         ("ScrapeFailed", "worker"), ("Probed", "worker"), ("WorkerRemoved", "worker"),
     }  # fmt: skip
+
+
+def test_a_time_that_no_chunk_came_at_is_in_the_log_too(tmp_path):
+    file = LogFile(tmp_path / "log.evlog")
+    story = Story(log=file)
+    story.worker("a")
+    story.d.now_s = 5.0  # reads without a token, then an event that was stamped before them
+    story.d.handle(ev.Arrived(now_s=4.0, request=1, prompt_tokens=3))
+    story.d.handle(ev.Tick(now_s=4.5))
+    file.close()
+    found = replay(tmp_path / "log.evlog")
+    assert found.decisions == 1 and found.difference is None

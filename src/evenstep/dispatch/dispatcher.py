@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, get_args
 
+import msgspec
+
 from evenstep import __version__
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.admitting import Admitting
@@ -103,6 +105,10 @@ class Dispatcher(Admitting):
         """
         if self._log is not None:
             self.flush()
+            if (
+                event.now_s < self.now_s
+            ):  # the log has the time it happens at, also where that came by `now_s` alone
+                event = msgspec.structs.replace(event, now_s=self.now_s)
             if self._parts is not None and self._parts.is_full:
                 self._parts.begin_part(dump(self))
             self._log(event)
