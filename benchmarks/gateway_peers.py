@@ -99,7 +99,7 @@ def started(
         process.wait()
 
 
-def wait_for(port: int, process: subprocess.Popen, log: Path, body: bytes, limit_s: float = 120.0) -> None:
+def wait_for(port: int, process: subprocess.Popen, log: Path, body: bytes, limit_s: float = 300.0) -> None:
     """Until a chat request is answered with 200.
 
     Raises:

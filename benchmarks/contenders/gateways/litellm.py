@@ -1,4 +1,4 @@
-"""LiteLLM's proxy (Python, from PyPI) with the engines as deployments of one model. It gets a tenth of the load."""
+"""LiteLLM's proxy (Python, from PyPI) with the engines as deployments of one model. It gets a fiftieth of the load."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from gateway_engine import MODEL
 from gateway_peers import python_with, run
 
-NAME, SHARE = "LiteLLM", 0.1
+NAME, SHARE = "LiteLLM", 0.02
 _WANTED = "litellm[proxy]"
 
 
