@@ -77,7 +77,7 @@ def running(step_ms: float, slots: int, policy: str):
         }  # fmt: skip
         path = Path(folder) / "gateway.yaml"
         path.write_text(json.dumps(config))
-        with beside(["serve", "--config", str(path)], gateway, "/readyz", 180.0) as pid:
+        with beside(["serve", "--config", str(path)], gateway, "/readyz", 600.0) as pid:
             yield f"http://127.0.0.1:{gateway}", Target("127.0.0.1", engine, False, ""), pid
 
 

@@ -228,7 +228,7 @@ def soak(requests: int, seed: int = 0, policy: str = "best") -> Found:
         }
         path = Path(folder) / "gateway.yaml"
         path.write_text(json.dumps(config))
-        pid = stack.enter_context(beside(["serve", "--config", str(path)], gateway, "/readyz", 180.0))
+        pid = stack.enter_context(beside(["serve", "--config", str(path)], gateway, "/readyz", 600.0))
         page = Target("127.0.0.1", admin, False, "")
         driven(found, pid, gateway, seed)
         settled(found, page, [Target("127.0.0.1", port, False, "") for port in ports], pid)

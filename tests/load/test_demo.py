@@ -64,6 +64,15 @@ def test_idle_time_is_what_ranks_wait_for_the_heaviest_and_the_fixed_part_is_wor
     assert found.idle_engines == pytest.approx((2 * (1.6 - 0.2) - 2.4) / 3.2)
     assert found.idle_gateway == pytest.approx(0.4 / 4.0)
     assert found.steps_seen == pytest.approx(0.9)
+    assert math.isnan(found.fallback_share)
+
+
+def test_rounds_that_the_fallback_decided_are_counted():
+    first, last = (
+        sample(1.0, 8, 10, 0.5, 0.5, rounds=10.0),
+        sample(2.0, 8, 20, 1.3, 1.6, rounds=30.0, fallbacks=5.0),
+    )
+    assert row([first, last]).fallback_share == pytest.approx(0.25)
     assert found.oldest_wait_s == 5.0
 
 

@@ -31,6 +31,14 @@ def test_steps_that_the_gateway_did_not_see_are_told():
     assert not any("told only" in text for text in foot(SETTINGS, [replace(row(RUN), steps_seen=1.0)]))
 
 
+def test_a_policy_that_did_not_decide_by_itself_is_told():
+    assert any(
+        "decided 25 % of the rounds" in text
+        for text in foot(SETTINGS, [replace(row(RUN), fallback_share=0.25)])
+    )
+    assert not any("in its place" in text for text in foot(SETTINGS, [row(RUN)]))
+
+
 def test_gathering_that_is_not_the_usual_is_told():
     assert any(
         "best@0: the gateway gathers" in text for text in foot(SETTINGS, [row(RUN), row(RUN, "best@0")])

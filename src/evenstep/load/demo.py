@@ -28,7 +28,7 @@ from evenstep.request import Trace
 
 #: Share of slots that counts as full.
 FULL = 0.98
-_ENGINES_S, _GATEWAY_S = 30.0, 180.0
+_ENGINES_S, _GATEWAY_S = 60.0, 600.0  # kernels may have to be compiled, on a slow machine
 _HOST = "127.0.0.1"
 
 
@@ -122,6 +122,7 @@ class Shown:
         idle_engines: share of device time spent waiting at the barrier in the window, as the engines tell.
         idle_gateway: the same as the gateway works it out; nan where it does not tell.
         steps_seen: share of the engines' steps that the gateway told apart; nan likewise.
+        fallback_share: share of decision rounds that least load decided in place of the policy; nan where it does not tell.
         oldest_wait_s: the longest wait of a request in the gateway's pool that was seen.
         step_ms: mean step of the window.
         late_share: share of steps the engines were late for: the machine was too slow.
@@ -137,6 +138,7 @@ class Shown:
     idle_engines: float
     idle_gateway: float
     steps_seen: float
+    fallback_share: float
     oldest_wait_s: float
     step_ms: float
     late_share: float
@@ -237,11 +239,19 @@ def shown(
         idle_gateway=told / (ranks * seconds),
         steps_seen=(last.gateway.get("steps", math.nan) - first.gateway.get("steps", math.nan))
         / max(steps, 1.0),
+        fallback_share=_fallbacks(first, last),
         oldest_wait_s=max((one.gateway.get("oldest_s", math.nan) for one in samples), default=math.nan),
         step_ms=1e3 * stepped_s / steps if steps else math.nan,
         late_share=moved["late"] / steps if steps else 0.0,
         cpu={**cpu, "client": found["client_cpu_share"]},
     )
+
+
+def _fallbacks(first: Sample, last: Sample) -> float:
+    """Share of the rounds between two samples that the fallback decided; a gateway without any tells no count of them."""
+    rounds = last.gateway.get("rounds", math.nan) - first.gateway.get("rounds", 0.0)
+    decided = last.gateway.get("fallbacks", 0.0) - first.gateway.get("fallbacks", 0.0)
+    return decided / rounds if rounds > 0 else math.nan
 
 
 def window(samples: list[Sample], full: float) -> tuple[Sample, Sample]:

@@ -21,6 +21,7 @@ _ENGINE = {
 _GATEWAY = {
     "oldest_s": "evenstep_pool_oldest_seconds", "depth": "evenstep_pool_depth",
     "idle_device_s": "evenstep_barrier_idle_device_seconds_total", "steps": "evenstep_group_steps_total",
+    "rounds": "evenstep_decisions_total", "fallbacks": "evenstep_fallback_total",
 }  # fmt: skip
 #: A page of which ranks share what they tell: their sum says it as often as there are ranks.
 _SHARED = ("steps", "stepped_s", "late")
