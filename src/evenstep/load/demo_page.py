@@ -25,8 +25,8 @@ _SEEN = 0.9
 #: Share of rounds decided by the fallback from which a row needs a word.
 _FALLEN_BACK = 0.02
 _TOLD = (
-    "window_s", "tokens_per_s", "wall_tokens_per_s", "idle_engines", "idle_gateway", "steps_seen", "fallback_share", "oldest_wait_s",
-    "step_ms",     "late_share",
+    "window_s", "tokens_per_s", "wall_tokens_per_s", "idle_engines", "idle_gateway", "steps_seen", "fallback_share",
+    "oldest_wait_s", "step_ms", "late_share",
 )  # fmt: skip
 
 
@@ -78,8 +78,8 @@ def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
             )
         if row.fallback_share > _FALLEN_BACK:
             said.append(
-                f"{row.name}: least load decided {100 * row.fallback_share:.0f} % of the rounds in its place, since it took too "
-                "long or the engines were not heard of in time; its figures are not its own."
+                f"{row.name}: least load decided {100 * row.fallback_share:.0f} % of the rounds in its place, since it "
+                "took too long or the engines were not heard of in time; its figures are not its own."
             )
         if row.steps_seen < _SEEN:
             said.append(
