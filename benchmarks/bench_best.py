@@ -1,0 +1,126 @@
+"""Is our policy at least level with the best of the papers' and the plain ones, where it is asked to be?
+
+"Level" is said of a pair on the same replicates: the 95 % interval of the difference in imbalance (envelope) reaches below
++2 % of the other's. It cannot show more than its seeds do: two policies a percent apart stay level. All predictors are
+live ones, the same for every policy that looks ahead.
+
+    python benchmarks/bench_best.py [--seeds 3] [--part loads sizes speeds memory] [--traces FILE ... [--limit 4000]]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+EVENSTEP = (sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())")
+BURST = str(Path(__file__).parent.parent / "examples" / "workloads" / "burst.yaml")
+OURS = "best:predictor=survival"
+PAPERS = (
+    "bf-io", "bf-io:age_limit=0", "bf-io:horizon=20,discount=0.9,predictor=survival",
+    "bf-io:horizon=20,discount=0.9,age_limit=0,predictor=survival", "br-0", "br-0:age_limit=0",
+    "br-h:predictor=survival", "br-h:age_limit=0,predictor=survival", "max-min",
+)  # fmt: skip
+FIELD = "imbalance_envelope_tokens"
+
+
+def compared(source: str, seeds: int, options: list[str], others: tuple[str, ...]) -> list[dict] | str:
+    """Ours and the others on one workload, as `evenstep compare` tells it; its error line where it refuses."""
+    asked = [word for policy in (OURS, *others) for word in ("--policy", policy)]
+    command = [*EVENSTEP, "compare", source, "--seeds", str(seeds), "--format", "json", *options, *asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return done.stderr.strip().splitlines()[-1]
+    return json.loads(done.stdout)["policies"]
+
+
+def row(name: str, found: list[dict] | str) -> None:
+    """Ours beside the best of the others: idle share, imbalance relative to it, whether level, waits."""
+    if isinstance(found, str):
+        print(f"{name:34} {found}", flush=True)
+        return
+    ours, others = found[0], found[1:]
+    best = min(others, key=lambda one: one[FIELD])
+    more = best["versus_first"][FIELD]  # what the other has more than ours
+    share = -more["diff"] / best[FIELD] if best[FIELD] else 0.0
+    text = f"{name:34} {100 * ours['idle_share']:6.2f} {100 * best['idle_share']:6.2f}  {100 * share:+7.1f} %"
+    if more["high"] is not None and best[FIELD]:
+        low, high = -more["high"] / best[FIELD], -more["low"] / best[FIELD]
+        text += f" [{100 * low:+.1f}, {100 * high:+.1f}]  {'level or better' if low < 0.02 else 'WORSE':15}"
+    oldest = ours["oldest_wait_s"] / ours["mean_wait_s"] if ours["mean_wait_s"] else 0.0
+    print(f"{text} {oldest:6.1f}  {best['policy']}", flush=True)
+
+
+def loads(seeds: int) -> None:
+    for load in (0.3, 0.6, 0.85, 0.95):
+        options = ["--load", str(load), "--limit", "6000"]
+        row(
+            f"burst, Poisson at {load}",
+            compared(BURST, seeds, options, ("least-load", "br-0", "br-0:age_limit=0")),
+        )
+
+
+def sizes(seeds: int) -> None:
+    for workers, limit in ((16, 12_000), (32, 16_000), (64, 24_000), (256, 60_000)):
+        options = ["--workers", str(workers), "--pool", str(8 * workers), "--limit", str(limit)]
+        row(f"burst, {workers} workers", compared(BURST, min(seeds, 3), options, PAPERS))
+
+
+def speeds(seeds: int) -> None:
+    options = ["--worker-speeds", "uniform:1:2"]
+    found = compared(BURST, seeds, options, ("bf-io", "bf-io:tie_weight=1", "br-0", "least-load"))
+    if isinstance(found, str):
+        raise SystemExit(found)
+    rates = {one["policy"]: one["tokens_per_s"] for one in found}
+    best = max(rate for name, rate in rates.items() if name != OURS)
+    print("\nworker speeds from 1 to 2, tokens/s:", ", ".join(f"{n} {r:,.0f}" for n, r in rates.items()))
+    print(
+        f"ours against the best of those that balance tokens: {100 * (rates[OURS] / best - 1):+.1f} % (asked +5 %)"
+    )
+
+
+def memory(seeds: int) -> None:
+    print(
+        "\nslots limited by KV memory: tokens a worker, restarts by overflow, requests completed, idle %, policy"
+    )
+    for tokens in (40_000, 50_000, 60_000):
+        found = compared(
+            BURST, seeds, ["--kv-tokens", str(tokens), "--limit", "6000"], ("br-0", "least-load")
+        )
+        for one in found if not isinstance(found, str) else []:
+            print(
+                f"{tokens:9,d} {one['restarts']:9.1f} {one['requests']:9.0f} {100 * one['idle_share']:6.2f}  {one['policy']}"
+            )
+        if isinstance(found, str):
+            print(f"{tokens:9,d} {found}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=3)
+    parts = {"loads": loads, "sizes": sizes, "speeds": speeds, "memory": memory}
+    parser.add_argument("--part", nargs="*", choices=list(parts), default=list(parts))
+    parser.add_argument("--traces", nargs="*", default=[], help="recorded traces, each run saturated")
+    parser.add_argument("--limit", type=int, default=4000, help="rows of each trace (default 4000)")
+    args = parser.parse_args()
+    print(f"command: python {' '.join(sys.argv)}\n")
+    print(
+        f"{'workload':34} {'idle %':>6} {'other':>6}  imbalance against the best other [95 %]   oldest/mean wait  best other"
+    )
+    for part in args.part:
+        if parts[part] in (loads, sizes):
+            parts[part](args.seeds)
+    for trace in args.traces:
+        options = ["--limit", str(args.limit), "--arrivals", "saturated"]
+        row(Path(trace).name[:34], compared(trace, args.seeds, options, PAPERS))
+    for part in args.part:
+        if parts[part] in (speeds, memory):
+            parts[part](args.seeds)
+
+
+if __name__ == "__main__":
+    main()
