@@ -49,6 +49,9 @@ def split(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[En
             ("decode-1", "kv_consumer"),
         ):
             transfer, env = nixl(role)
+            if role == "kv_consumer":  # steps slow enough to be followed while they run
+                transfer += ["--scheduler-cls", "step_law.StepLaw"]
+                env["ENGINE_LAB_LAW"] = "0.015,0"
             made.append(fleet.vllm(name, model, *flags, *transfer, env=env))
         fleet.ready(*made)
         yield Engines(fleet, made[1:], prefiller=made[0])

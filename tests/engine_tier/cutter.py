@@ -38,7 +38,7 @@ class Cutter:
         target: port of the engine.
         trap: shared by the relays.
         answers: answers with token ids it has passed, or begun to.
-        running: token ids so far of each answer that has not ended.
+        running: token ids so far of each stream that has not ended.
     """
 
     target: int
@@ -72,6 +72,7 @@ class Cutter:
             pass
         finally:
             self._writers -= {writer, up_writer}
+            self.running.pop(writer, None)
             writer.close()
             up_writer.close()
 
@@ -83,9 +84,10 @@ class Cutter:
             new = sum(found.count(b",") + 1 for found in _IDS.findall(data))
             self.answers += ids == 0 and new > 0
             ids += new
-            self.running[writer] = ids
+            if b"\r\ntransfer-encoding: chunked\r\n" in data or writer in self.running:
+                self.running[writer] = ids
             if data.endswith(_END):
-                del self.running[writer]
+                self.running.pop(writer, None)
             writer.write(data)
             if self.trap.springs(ids):
                 await writer.drain()

@@ -49,7 +49,7 @@ def truth(split):
     """What an instance says by itself, having computed the prompt itself: kind and prompt -> ids."""
     asked = [(kind, text) for kind in KINDS for text in [*SOME, LONG]]
     questions = [(kind, body(kind, text, TOKENS)) for kind, text in asked]
-    answers = asyncio.run(ask_all(split.workers[0].url, questions, at_once=1))
+    answers = asyncio.run(ask_all(split.workers[0].url, questions, at_once=8))
     return {pair: answer.ids for pair, answer in zip(asked, answers, strict=True)}
 
 
@@ -107,7 +107,7 @@ def test_a_killed_decoder_costs_no_request_wherever_its_streams_are(split, relay
     both_take_part(relays, gateway)
     victim, relay = split.workers[1], relays.all[1]
     answers, running = asyncio.run(_begun_in_turn(gateway.url, relay, victim.kill))
-    assert len({ids // 10 for ids in running}) >= 6, f"the dead decoder had streams at {sorted(running)}"
+    assert len({ids // 10 for ids in running}) >= 5, f"the dead decoder had streams at {sorted(running)}"
     for (kind, text), answer in answers:
         assert answer.ids == truth[kind, text], f"{kind}, {len(text)} characters"
         assert answer.is_done and not answer.error
