@@ -33,17 +33,19 @@ def whole_s(command: tuple[str, ...]) -> float:
 
 
 def first_row_s(command: tuple[str, ...], policy: str, cache: str | None = None) -> tuple[float, str]:
-    """Seconds until the row of the first policy is there, and what was said on the error stream before."""
+    """Seconds until the row of the first policy is there, and what was said before it."""
     env = {**os.environ, "NUMBA_CACHE_DIR": cache} if cache is not None else None
-    with tempfile.TemporaryFile("w+") as said:
-        start = time.perf_counter()
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True, env=env) as process:
-            assert process.stdout is not None
-            found = any(line.startswith(policy) for line in process.stdout)
-            taken = time.perf_counter() - start
-            process.stdout.read()
-        said.seek(0)
-        told = said.read()
+    told, found = "", False
+    start = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            found = line.startswith(policy)
+            if found:
+                break
+            told += line
+        taken = time.perf_counter() - start
+        process.stdout.read()
     if process.returncode or not found:
         raise SystemExit(
             f"{' '.join(command)} ended with {process.returncode} and no row of {policy}:\n{told}"

@@ -159,8 +159,8 @@ def _kernel_file(policy: object) -> Path | None:
 def _in_cache(file: Path) -> bool:
     """Whether numba's disk cache has an index of this file's kernels that is not older than the file."""
     folders = [file.parent / "__pycache__"]
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        folders += [p for p in Path(os.environ["NUMBA_CACHE_DIR"]).glob("*") if p.is_dir()]
+    if os.environ.get("NUMBA_CACHE_DIR"):  # then numba looks nowhere else
+        folders = [p for p in Path(os.environ["NUMBA_CACHE_DIR"]).glob("*") if p.is_dir()]
     written = file.stat().st_mtime
     return any(
         index.stat().st_mtime >= written for folder in folders for index in folder.glob(f"{file.stem}.*.nbi")
