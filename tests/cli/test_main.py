@@ -192,3 +192,11 @@ def test_every_command_has_a_summary_a_description_and_examples_that_parse():
         assert command.description, name
         assert command.examples, name
         assert f"evenstep {name}" in cli.parser_of(name).format_help()
+
+
+def test_a_table_nobody_reads_to_its_end_is_no_error():
+    code = "import sys; from evenstep.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "trace", "inspect", "sample:azure-conv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert (process.wait(), process.stderr.read()) == (0, "")

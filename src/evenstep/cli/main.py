@@ -139,7 +139,10 @@ def _run(words: list[str]) -> int:
     args.command_line = shlex.join(["evenstep", *words])  # as it was typed, so that it can be typed again
     try:
         return int(args.run(args))
-    except SystemExit as stop:  # only a file of the user's asks for it here
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # rich ends so when nobody reads its table any more
+            raise stop.__context__ from None
+        # else only a file of the user's asks for it here
         raise PolicyError(f"a policy, or a module it imports, exits Python with {stop.code!r}") from stop
 
 
