@@ -49,6 +49,31 @@ def test_one_seed_has_no_intervals(capsys):
     assert found["policies"][1]["versus_first"]["makespan_s"]["high"] is None
 
 
+def test_a_trace_with_too_few_rotations_gets_fewer_replicates_and_says_so_but_not_where_seeds_were_asked_for(
+    capsys,
+):
+    words = [
+        "compare",
+        "sample:azure-conv",
+        "--policy",
+        "fcfs",
+        "--policy",
+        "jsq",
+        "--format",
+        "json",
+        "--limit",
+    ]
+    for rows, seeds in (("1", [0]), ("2", [0, 1])):
+        assert main([*words, rows]) == 0
+        seen = capsys.readouterr()
+        found = json.loads(seen.out)
+        assert found["seeds"] == seeds
+        assert (found["policies"][1]["versus_first"]["makespan_s"]["low"] is None) == (rows == "1")
+        assert any(note.startswith(f"{rows} replicate") for note in found["notes"])
+        assert main([*words, rows, "--seeds", "3"]) == 2
+        assert "seeds is 3; expected replicates that differ" in capsys.readouterr().err
+
+
 def test_the_same_command_gives_the_same_digests(capsys):
     asked = ["--policy", "random", "--seeds", "2"]
     one, two = compare(capsys, *asked), compare(capsys, *asked)

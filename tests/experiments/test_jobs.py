@@ -84,6 +84,7 @@ def test_equal_replicates_are_refused():
     with pytest.raises(InputError, match="same: seeds is 2; expected replicates that differ"):
         replicates(plan(source=same))
     assert len(replicates(plan(source=same, seeds=1))) == 1
+    assert len(replicates(plan(source=same, seeds=3, fewer=True))) == 1
 
 
 def test_a_policy_that_breaks_its_contract_ends_the_comparison(tmp_path):

@@ -68,6 +68,13 @@ def test_replicate_0_is_the_trace_itself_and_others_differ():
     assert 1 not in firsts
 
 
+def test_a_short_trace_has_every_rotation_once_before_one_comes_again():
+    for seed in range(20):
+        turned = [replicate(PLAIN, number, seed).prompt_tokens.tolist() for number in range(5)]
+        assert len({tuple(rows) for rows in turned}) == 5
+        assert replicate(PLAIN, 5, seed).prompt_tokens.tolist() in turned
+
+
 def test_a_drawn_workload_is_drawn_anew():
     assert np.array_equal(replicate(DRAWN, 2, 1).prompt_tokens, DRAWN.draw(1, 2).prompt_tokens)
     assert "new draws" in how(DRAWN)

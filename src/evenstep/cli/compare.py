@@ -152,6 +152,7 @@ def _plan(args: argparse.Namespace, found: Settled[CompareSettings], settings: C
         cluster=cluster,
         step_time=step_time,
         seeds=settings.seeds,
+        fewer=found.origin["seeds"] == "default",
         seed=settings.seed,
         power=settings.power(),
         records=args.report is not None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,7 @@ def compare(
     *,
     cluster: Cluster | None = None,
     step_time: StepTime | None = None,
-    seeds: int = 3,
+    seeds: int | None = None,
     baseline: str | None = None,
     seed: int = 0,
     load: float | None = None,
@@ -63,7 +63,8 @@ def compare(
         policies: specs such as ``"bf-io:horizon=20,predictor=oracle"``, mappings, policies, or (policy, predictor).
         cluster: the fleet; 16 workers of 72 slots, saturated, when left out.
         step_time: what a step costs; `Linear()` when left out.
-        seeds: replicates. A recorded trace is rotated, the first one not; a synthetic one is drawn anew.
+        seeds: replicates; 3, or as many as differ, when left out. A recorded trace is rotated, the first one not; a
+            synthetic one is drawn anew.
         baseline: name of the policy others are compared with; the first when left out.
         seed: key of replicates and policies' draws.
         load: rescale arrival times to this share of the fleet's capacity.
@@ -77,7 +78,7 @@ def compare(
         The comparison.
 
     Raises:
-        InputError: a bad source, policy or number.
+        InputError: a bad source, policy or number, or fewer replicates that differ than `seeds`.
         PolicyError: a policy broke its contract.
     """
     fleet = cluster if cluster is not None else Cluster()
@@ -86,7 +87,8 @@ def compare(
         source=opened(source, fleet, law, rate=rate, load=load, limit=limit, seed=seed),
         cluster=fleet,
         step_time=law,
-        seeds=seeds,
+        seeds=3 if seeds is None else seeds,
+        fewer=seeds is None,
         seed=seed,
         power=power,
     )
@@ -234,6 +236,8 @@ def run_comparison(
         )
     watch = progress if progress is not None else Silent()
     traces = replicates(plan)
+    told_of_seeds = _fewer(len(traces), plan.seeds)
+    plan = replace(plan, seeds=len(traces))
     policies = [one.build()[0] for one in asked]
     loops = [loop_of(policy, plan.cluster, plan.step_time) for policy in policies]
     notice = compile_notice(policies, loops)
@@ -259,4 +263,13 @@ def run_comparison(
         watch.end()
     runs = [[by_index[r] for r in range(plan.seeds)] for by_index in found]
     first = names.index(baseline) if baseline is not None else 0
-    return Outcome(compare_runs(runs, baseline=first), runs, traces)
+    comparison = compare_runs(runs, baseline=first)
+    return Outcome(replace(comparison, notes=(*comparison.notes, *told_of_seeds)), runs, traces)
+
+
+def _fewer(found: int, wanted: int) -> tuple[str, ...]:
+    """A note where the trace has not as many replicates that differ as were wanted."""
+    if found == wanted:
+        return ()
+    many = "1 replicate, so no intervals" if found == 1 else f"{found} replicates"
+    return (f"{many} instead of {wanted}: the trace has no more rotations that differ.",)

@@ -36,6 +36,7 @@ class Plan:
         source: a trace, or something that draws traces.
         cluster, step_time: as in `simulate`.
         seeds: replicates of each contender, >= 1.
+        fewer: make do with the replicates that differ where there are not `seeds` of them, as in a trace of one session.
         seed: key of replicates and of policies' draws.
         power: power law for the energy metrics, or None for the default one.
         records: keep the record tables of the first replicate.
@@ -47,6 +48,7 @@ class Plan:
     cluster: Cluster
     step_time: StepTime
     seeds: int = 3
+    fewer: bool = False
     seed: int = 0
     power: Any = None
     records: bool = False
@@ -86,13 +88,18 @@ class Done:
 def replicates(plan: Plan) -> list[Trace]:
     """All replicates, seen to differ: equal ones would make an interval of width zero, which is a lie.
 
+    Returns:
+        `plan.seeds` traces; with `plan.fewer` those before the first that is a copy of another.
+
     Raises:
-        InputError: two replicates are the same.
+        InputError: two replicates are the same, and the plan does not make do with fewer.
     """
     traces = [plan.replicate(index) for index in range(plan.seeds)]
     seen: dict[str, int] = {}
     for index, trace in enumerate(traces):
         key = fingerprint(trace)
+        if key in seen and plan.fewer:
+            return traces[:index]
         if key in seen:
             raise InputError(
                 trace.name or "trace",

@@ -140,7 +140,7 @@ class CompareSettings(FleetSettings):
     Args:
         source: a trace file, a workload YAML or sample:azure-conv.
         policies: policies as NAME:key=value,key=value; several usual ones when left out.
-        seeds: replicates of each policy.
+        seeds: replicates of each policy; fewer, unless set, where a trace has not as many that differ.
         baseline: the policy others are compared with, as written in policies; the first when left out.
         processes: processes to run in; all cores, if it takes long, when left out.
     """

@@ -85,7 +85,9 @@ class Workloads:
             load=settings.load,
             seed=settings.seed,
         )
-        return Plan(source, cluster, step_time, settings.seeds, settings.seed, settings.power())
+        return Plan(
+            source, cluster, step_time, seeds=settings.seeds, seed=settings.seed, power=settings.power()
+        )
 
     def replicate(self, plan: Plan, settings: CompareSettings, index: int) -> tuple[Trace, str]:
         """A replicate and its SHA-256."""

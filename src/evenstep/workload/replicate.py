@@ -30,7 +30,8 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
 
     A recorded trace is rotated: its sessions (a request without one counts as its own) start at a keyed offset and wrap
     around; their order, the gaps between them, what is inside them and the set of requests stay. The gap at the wrap is
-    the mean gap. Number 0 is the trace as it is. Anything drawn is drawn anew under the key (seed, number).
+    the mean gap. Number 0 is the trace as it is, and no offset comes twice before all have come. Anything drawn is drawn
+    anew under the key (seed, number).
 
     Args:
         number: 0, 1, ...
@@ -70,7 +71,7 @@ def _rotated(trace: Trace, number: int, seed: int) -> Trace:
     unit, units = _units(trace)
     if units < 2:
         return trace
-    offset = 1 + int(streams.uniform(seed, "replicate-offset", number) * (units - 1))
+    offset = _offset(units, number, seed)
     rank = (unit - offset) % units
     if trace.arrival_s is None:
         return trace.take(np.argsort(rank, kind="stable").astype(np.int64))
@@ -81,6 +82,18 @@ def _rotated(trace: Trace, number: int, seed: int) -> Trace:
     order = np.lexsort((np.arange(len(trace)), rank, times)).astype(np.int64)
     turned = trace.take(order)
     return replace(turned, arrival_s=np.maximum.accumulate(times[order]))
+
+
+def _offset(units: int, number: int, seed: int) -> int:
+    """Where replicate `number` begins: drawn from 1 to units - 1, or the next offset that no earlier replicate has."""
+    taken = {0}
+    offset = 0
+    for earlier in range(1, number + 1):
+        offset = 1 + int(streams.uniform(seed, "replicate-offset", earlier) * (units - 1))
+        while offset in taken and len(taken) < units:
+            offset = offset % (units - 1) + 1
+        taken.add(offset)
+    return offset
 
 
 def _units(trace: Trace) -> tuple[I8, int]:
