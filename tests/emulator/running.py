@@ -57,7 +57,7 @@ async def raw(emulator, data, index=0, pieces=None):
         if pieces:
             await asyncio.sleep(0)
     try:
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), 60)
     finally:
         writer.close()
 

@@ -83,7 +83,7 @@ def test_a_signal_ends_it_cleanly_with_a_stream_open(number):
             )
             assert client.recv(20)
             os.kill(engine.pid, number)
-            said = engine.communicate(timeout=20)
+            said = engine.communicate(timeout=60)
         assert (engine.returncode, said) == (0, (b"", b""))
     finally:
         engine.kill()

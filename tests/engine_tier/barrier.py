@@ -30,6 +30,8 @@ from evenstep.plugins.vllm.steps import GroupSteps, read_steps
 #: Our policy. `window` is half of the group's slots: who is passed over is soon among the oldest, so that nobody runs beside
 #: long requests alone; without it steps are as long as theirs now and then, and one token in twenty waits for that.
 OURS = "best:window=8"
+#: Seconds before and after a round in which the group has nothing to do: engines and client need not agree about the time.
+ASIDE_S = 0.5
 #: Sequences a rank runs at a time.
 SLOTS = 8
 #: What each rank sleeps in a step: seconds, and seconds per resident KV token.
@@ -155,7 +157,7 @@ def begin(group: Ranks, policy: str, gather_ms: float, number: int) -> Process:
         "policy": policy,
         "tokenizers": {"tiny": str(group.model / "tokenizer.json")},
         # engines, gateway and client share two cores: late metrics and late decisions are no news here
-        "dispatch": {"gather_ms": gather_ms, "ttl_s": 600.0, "stale_s": 30.0, "budget_ms": 500.0},
+        "dispatch": {"gather_ms": gather_ms, "ttl_s": 600.0, "stale_s": 120.0, "budget_ms": 5000.0},
         "decisions": {"path": str(group.fleet.folder / f"decisions-{number}.jsonl")},
     }
     path = group.fleet.folder / f"gateway-{number}.yaml"
@@ -183,9 +185,20 @@ def play(group: Ranks, asked: list[Asked], policy: str, gather_ms: float, number
             raise RuntimeError(
                 f"{policy}: {len(answer.ids)} of {one.tokens} tokens; {answer.error or gateway.tail()}"
             )
-    steps = read_steps(group.steps).between(began_s, began_s + seconds)
+    steps = settled(group.steps).between(began_s - ASIDE_S, began_s + seconds + ASIDE_S)
     names = [worker.url.removeprefix("http://") for worker in group.workers]
     return judge(policy, gather_ms, seconds, answers, steps, log, names)
+
+
+def settled(folder: Path) -> GroupSteps:
+    """The recorded steps, once both ranks have written their last one: the group steps on for a while when all answers are
+    there, and not every rank writes at the same time."""
+    deadline_s = time.monotonic() + 60.0
+    found = read_steps(folder)
+    while found.alone and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+        found = read_steps(folder)
+    return found
 
 
 def judge(
@@ -203,7 +216,7 @@ def judge(
     fallbacks = sum(bool(record.fallback) for record in read_log(log) if isinstance(record, Round))
     return Judged(
         policy, gather_ms, seconds, float(step_s.sum()), sum(len(answer.ids) for answer in answers), idle,
-        weighted_p95(step_s, steps.running.sum(axis=1)), float(np.quantile(gaps, 0.95)), fallbacks,
+        weighted_p95(step_s, steps.produced.sum(axis=1)), float(np.quantile(gaps, 0.95)), fallbacks,
         [answer.ids for answer in answers], steps, log, workers, time.time() - time.monotonic(),
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass, field
 
 _END = b"0\r\n\r\n"  # of a body in chunks
+_EVENTS = re.compile(rb".*?\n\n\r\n|.+", re.DOTALL)  # up to the end of each event's chunk
 _IDS = re.compile(rb'[^_]token_ids":\[([\d,\s]+)\]')
 
 
@@ -79,20 +80,21 @@ class Cutter:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ids = 0
         while data := await reader.read(65536):
-            if data.startswith(b"HTTP/1.1 "):
-                ids = 0  # the next answer on this connection
-            new = sum(found.count(b",") + 1 for found in _IDS.findall(data))
-            self.answers += ids == 0 and new > 0
-            ids += new
-            if b"\r\ntransfer-encoding: chunked\r\n" in data or writer in self.running:
-                self.running[writer] = ids
-            if data.endswith(_END):
-                self.running.pop(writer, None)
-            writer.write(data)
-            if self.trap.springs(ids):
-                await writer.drain()
-                self.die()
-                return
+            for part in _EVENTS.findall(data):  # one at a time, however many came in one read
+                if part.startswith(b"HTTP/1.1 "):
+                    ids = 0  # the next answer on this connection
+                new = sum(found.count(b",") + 1 for found in _IDS.findall(part))
+                self.answers += ids == 0 and new > 0
+                ids += new
+                if b"\r\ntransfer-encoding: chunked\r\n" in part or writer in self.running:
+                    self.running[writer] = ids
+                if part.endswith(_END):
+                    self.running.pop(writer, None)
+                writer.write(part)
+                if self.trap.springs(ids):
+                    await writer.drain()
+                    self.die()
+                    return
             await writer.drain()
         writer.close()
 

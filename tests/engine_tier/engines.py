@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 _EVENSTEP = "import sys; from evenstep.cli.main import main; sys.exit(main())"
-READY_S = 240.0  # on two cores that others use; 20 to 50 otherwise
+READY_S = 600.0  # on two cores that others use; 20 to 50 otherwise
 
 
 def engine_python() -> str:

@@ -61,7 +61,9 @@ def test_every_step_is_recorded_by_both_ranks(rounds):
     for found in rounds:
         assert found.steps.load.shape[1] == 2
         assert found.steps.alone == 0
-        assert found.steps.running.sum() == found.tokens
+        assert found.steps.produced.sum() == found.tokens
+        # a request whose prompt a step did not finish is in the step and gets nothing of it
+        assert (found.steps.produced <= found.steps.running).all()
 
 
 def test_the_mirror_holds_what_the_engines_hold(rounds):
@@ -89,11 +91,11 @@ def test_a_barrier_group_dies_as_one_and_no_stream_goes_on_at_a_peer(barrier, ro
     """The last test: without one of its ranks the group is gone, and there is no other."""
     asked = skewed()[:6]
     gateway = begin(barrier, "jsq", 2.0, 200)
-    questions = [("completions", body("completions", one.prompt, 64, stream=True)) for one in asked]
+    questions = [("completions", body("completions", one.prompt, 200, stream=True)) for one in asked]
     answers = asyncio.run(cut_off(gateway.url, questions, barrier.workers[1].kill))
     for answer, whole in zip(answers, rounds[0].ids, strict=False):
         assert answer.error and not answer.is_done
-        assert 10 <= len(answer.ids) < 64
+        assert 10 <= len(answer.ids) < 200
         both = min(len(answer.ids), len(whole))
         assert answer.ids[:both] == whole[:both]
 
@@ -108,5 +110,5 @@ async def cut_off(url: str, questions: list, kill) -> list[Answer]:
             if len(ready) == len(questions):
                 kill()
 
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=300)) as session:
         return await asyncio.gather(*[ask(session, url, kind, asked, told) for kind, asked in questions])

@@ -95,8 +95,8 @@ def said(url: str, kind: str, asked: dict) -> tuple[set[str], str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_engine_takes_part(plain, gateway, kind):
     before = [metric(worker.url, "vllm:generation_tokens_total") for worker in plain.workers]
-    asyncio.run(ask_all(gateway.url, [(kind, body(kind, text, 16)) for text in SOME]))
+    asyncio.run(ask_all(gateway.url, [(kind, body(kind, text, TOKENS)) for text in SOME]))
     after = [metric(worker.url, "vllm:generation_tokens_total") for worker in plain.workers]
     made = [now - was for now, was in zip(after, before, strict=True)]
-    assert sum(made) == 16 * len(SOME)
-    assert min(made) >= 16 * 5
+    assert sum(made) == TOKENS * len(SOME)
+    assert min(made) >= TOKENS * 5

@@ -80,14 +80,19 @@ def test_a_decoder_that_dies_in_mid_stream_costs_no_token_and_doubles_none(
     relays, gateway, truth, kind, after
 ):
     both_take_part(relays, gateway)
-    relays.arm(after)
-    (answer,) = asyncio.run(ask_all(gateway.url, [(kind, body(kind, SOME[9], TOKENS, stream=True))]))
-    sprung = relays.trap.sprung
-    relays.arm(None)
-    relays.revive()
-    assert sprung is not None and after <= sprung < TOKENS
-    assert answer.ids == truth[kind, SOME[9]]
-    assert answer.is_done and answer.finish_reason == "length"
+    sprung = TOKENS
+    for _ in range(5):  # an engine that comes late tells its last tokens in one event; then nothing was cut
+        relays.arm(after)
+        (answer,) = asyncio.run(ask_all(gateway.url, [(kind, body(kind, SOME[9], TOKENS, stream=True))]))
+        sprung = relays.trap.sprung
+        relays.arm(None)
+        relays.revive()
+        assert sprung is not None and after <= sprung
+        assert answer.ids == truth[kind, SOME[9]]
+        assert answer.is_done and answer.finish_reason == "length"
+        if sprung < TOKENS:
+            break
+    assert sprung < TOKENS
 
 
 def both_take_part(relays: Relays, gateway) -> None:
@@ -137,7 +142,7 @@ async def _begun_in_turn(
 
 
 def test_the_prefiller_keeps_no_block_beyond_its_lease(split, gateway):
-    deadline_s = time.monotonic() + LEASE_S + 5
+    deadline_s = time.monotonic() + LEASE_S + 20  # a late engine frees what has expired late
     while metric(split.prefiller.url, USAGE) > 0 and time.monotonic() < deadline_s:
         asyncio.run(ask_all(split.prefiller.url, [("completions", body("completions", "x", 1))]))
         time.sleep(0.2)

@@ -75,7 +75,7 @@ async def raw(server, data, close=False):
     if close:
         writer.write_eof()
     try:
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), 60)
     finally:
         writer.close()
 

@@ -72,7 +72,7 @@ def test_every_request_is_told_once_with_what_became_of_it():
         assert (broken.outcome, stranger.outcome, stranger.tenant) == ("refused", "refused", "")
         assert (left.status, left.output_tokens) == (200, 3)
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def test_what_goes_on_elsewhere_is_one_request_and_what_no_engine_can_do_an_error():
@@ -93,7 +93,7 @@ def test_what_goes_on_elsewhere_is_one_request_and_what_no_engine_can_do_an_erro
         assert (ended.outcome, ended.status, ended.continued) == ("error", 200, True)
         assert ended.tries >= 2 and ended.output_tokens >= 1
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def test_what_is_passed_on_is_told_as_well():
@@ -120,4 +120,4 @@ def test_what_is_passed_on_is_told_as_well():
         ]  # fmt: skip
         assert told[0].worker == one.url[7:] and told[0].tries == 1 and told[0].tenant == "anonymous"
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), 60))

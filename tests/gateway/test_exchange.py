@@ -288,7 +288,7 @@ def test_a_client_that_leaves_closes_the_engines_connection_though_nothing_flows
             if tokens_first:
                 await reader.readuntil(b" t1")
             writer.close()
-            await asyncio.wait_for(only.left.wait(), 1.0)
+            await asyncio.wait_for(only.left.wait(), 10.0)
             assert server.gateway.snapshot()["models"]["m"]["cancelled_total"] == 1
 
     asyncio.run(story())

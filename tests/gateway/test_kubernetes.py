@@ -67,7 +67,7 @@ async def following(api: Api, **settings: Any):
 
 
 def story(told):
-    asyncio.run(asyncio.wait_for(told(), 30))
+    asyncio.run(asyncio.wait_for(told(), 60))
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def test_it_reads_the_engines_metrics_from_the_start_and_follows_the_fleet():
             while (await all_.gateway.heard.get()) != ("gone", None):
                 pass
 
-    asyncio.run(asyncio.wait_for(story(), 20))
+    asyncio.run(asyncio.wait_for(story(), 60))
     assert threads() == []
 
 
@@ -99,7 +99,7 @@ def test_a_reload_can_be_asked_for_from_any_thread_and_the_log_says_what_came_of
                 await asyncio.sleep(0.001)
 
     with logging_to(Log(format="json"), out):
-        asyncio.run(asyncio.wait_for(story(), 20))
+        asyncio.run(asyncio.wait_for(story(), 60))
     said = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(line["message"], line.get("changed")) for line in said if "config" in line["message"]] == [
         ("config reloaded", ["slots"]), ("config refused, nothing has changed", None),

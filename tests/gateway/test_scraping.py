@@ -30,7 +30,7 @@ def story(told):
             finally:
                 await scraper.stop()
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_the_gateway_is_told_what_a_page_says():

@@ -48,7 +48,7 @@ def test_who_waits_too_long_is_told_and_who_finds_the_pool_full_too():
         async def stalls(number, head, body, writer):
             return STALLS
 
-        rules = Dispatch(ttl_s=0.05, pool_limit=1, gather_ms=0.0)
+        rules = Dispatch(ttl_s=0.5, pool_limit=1, gather_ms=0.0)
         async with engine(stalls) as one, serving(Worker(url=one.url, slots=1), dispatch=rules) as server:
             _, first = await asyncio.open_connection("127.0.0.1", server.port)
             first.write(request(BODY))

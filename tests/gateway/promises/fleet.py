@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import re
 import signal
@@ -16,13 +17,15 @@ from typing import Any
 from tests.gateway.promises.client import RawClient, Reply, answered, ask
 from tests.gateway.promises.engine import Call, HostileEngine, Plan
 
+from evenstep.dispatch.warming import warm
 from evenstep.gateway.config import GatewayConfig, checked
 from evenstep.gateway.sections import ApiKey, Dispatch, Engines, Limits, Listen
 from evenstep.gateway.server import Server
 from evenstep.gateway.worker import Worker
 
-#: Waits that would only make tests slow; no breaker, where a test is not about it.
+POLICY = "jsq"
 STARTS = "from evenstep.cli.main import main; import sys; sys.exit(main())"
+#: Waits that would only make tests slow; no breaker, where a test is not about it.
 QUICK: dict[str, Any] = {
     "gather_ms": 0.0,
     "backoff_s": 0.001,
@@ -32,8 +35,15 @@ QUICK: dict[str, Any] = {
 }
 
 
-def story(tell: Callable[[], Awaitable[None]], limit_s: float = 20.0) -> None:
+@functools.cache
+def compiled() -> None:
+    """What decisions need, outside of any story's time: the first one on a machine waits a minute for it."""
+    warm(POLICY)
+
+
+def story(tell: Callable[[], Awaitable[None]], limit_s: float = 60.0) -> None:
     """Run a story to its end; one that hangs fails."""
+    compiled()
 
     async def told() -> None:
         async with asyncio.timeout(limit_s):
@@ -119,7 +129,7 @@ async def fleet(
     config = GatewayConfig(
         listen=Listen(port=0),
         workers=workers,
-        policy="jsq",
+        policy=POLICY,
         dispatch=Dispatch(**{**QUICK, **(dispatch or {})}),
         engines=replace(Engines(connect_s=1.0), **(engine_deadlines or {})),
         limits=replace(Limits(), **(limits or {})),

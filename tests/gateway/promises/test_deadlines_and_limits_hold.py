@@ -66,7 +66,7 @@ def test_a_body_below_the_rate_floor_is_refused_long_before_its_deadline():
 
 def test_a_connection_that_asks_nothing_is_closed_without_a_word():
     async def one():
-        async with fleet(engines=1, limits={"idle_s": 0.2, "head_s": 0.2}) as f:
+        async with fleet(engines=1, limits={"idle_s": 0.5, "head_s": 0.5}) as f:
             silent = await RawClient.to(f.port)
             await silent.closed.wait()
             client = (await RawClient.to(f.port)).send(ask(tokens=2))

@@ -13,7 +13,10 @@ from evenstep.plugins.vllm.step_file import StepFile
 
 
 class Scheduler:
-    """One request more each step, each with so many tokens as its number; every third time nothing to schedule."""
+    """One request more each step, each with so many tokens as its number; every third time nothing to schedule.
+
+    The newest has not computed all of its prompt, and gets no token.
+    """
 
     def __init__(self):
         self.running, self.calls = [], 0
@@ -26,7 +29,8 @@ class Scheduler:
         return SimpleNamespace(total_num_scheduled_tokens=tokens)
 
     def update_from_output(self, output, model_output):
-        return {"told": model_output}
+        outputs = [SimpleNamespace(new_token_ids=ids) for ids in model_output]
+        return {0: SimpleNamespace(outputs=outputs)}
 
 
 class Core:
@@ -44,7 +48,8 @@ class Core:
     def step(self):
         output = self.scheduler.schedule()
         self.clock.now_s += 1.0
-        assert self.scheduler.update_from_output(output, "ids") == {"told": "ids"}
+        told = self.scheduler.update_from_output(output, [[5]] * (len(self.scheduler.running) - 1) + [[]])
+        assert list(told) == [0]
         if not output.total_num_scheduled_tokens:
             self.execute_dummy_batch()
         if hasattr(self, "step_counter"):
@@ -66,15 +71,17 @@ def recorded(tmp_path, run, **options):
     run(core)
     file.close()
     lines = [line.split(",") for line in (tmp_path / "steps-0.csv").read_text().splitlines()[1:]]
-    return [(int(w), int(s), float(seconds), int(r), int(kv)) for _, w, s, _, seconds, r, kv in lines]
+    return [
+        (int(w), int(s), float(seconds), int(r), int(kv), int(p)) for _, w, s, _, seconds, r, kv, p in lines
+    ]
 
 
-def test_a_step_has_its_place_its_seconds_its_requests_and_their_tokens(tmp_path):
+def test_a_step_has_its_place_its_seconds_its_requests_their_tokens_and_those_it_made(tmp_path):
     def run(core):
         for _ in range(2):
             core.step()
 
-    assert recorded(tmp_path, run) == [(4, 0, 1.0, 1, 100), (4, 1, 1.0, 2, 300)]
+    assert recorded(tmp_path, run) == [(4, 0, 1.0, 1, 100, 0), (4, 1, 1.0, 2, 300, 1)]
 
 
 def test_a_rank_that_steps_along_empty_records_a_step_without_requests(tmp_path):
@@ -82,7 +89,7 @@ def test_a_rank_that_steps_along_empty_records_a_step_without_requests(tmp_path)
         for _ in range(4):
             core.step()
 
-    assert recorded(tmp_path, run)[2:] == [(4, 2, 0.5, 0, 0), (4, 3, 1.0, 3, 600)]
+    assert recorded(tmp_path, run)[2:] == [(4, 2, 0.5, 0, 0, 0), (4, 3, 1.0, 3, 600, 2)]
 
 
 def test_an_engine_without_a_barrier_counts_its_own_steps(tmp_path):

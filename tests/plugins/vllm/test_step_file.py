@@ -8,16 +8,19 @@ from evenstep.plugins.vllm.step_file import StepFile
 
 def test_each_step_is_a_line_that_is_there_at_once(tmp_path):
     file = StepFile(tmp_path / "new", 3)
-    file.add(0, 7, 1000.25, 0.0421, 2, 350)
+    file.add(0, 7, 1000.25, 0.0421, 2, 350, 1)
     text = (tmp_path / "new" / "steps-3.csv").read_text()
-    assert text == "rank,wave,step,start_s,seconds,running,kv_tokens\n3,0,7,1000.250000,0.042100,2,350\n"
+    assert text.splitlines() == [
+        "rank,wave,step,start_s,seconds,running,kv_tokens,produced",
+        "3,0,7,1000.250000,0.042100,2,350,1",
+    ]
     file.close()
 
 
 def test_a_restarted_engine_goes_on_in_its_file(tmp_path):
     for step in range(2):
         file = StepFile(tmp_path, 0)
-        file.add(0, step, 1.0, 0.5, 1, 10)
+        file.add(0, step, 1.0, 0.5, 1, 10, 1)
         file.close()
     assert [line[:5] for line in (tmp_path / "steps-0.csv").read_text().splitlines()] == [
         "rank,",

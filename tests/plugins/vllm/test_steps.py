@@ -11,7 +11,7 @@ from evenstep.plugins.vllm.steps import read_steps
 def write(folder, rank, rows):
     file = StepFile(folder, rank)
     for wave, step, start_s, running, kv_tokens in rows:
-        file.add(wave, step, start_s, 0.5, running, kv_tokens)
+        file.add(wave, step, start_s, 0.5, running, kv_tokens, running)
     file.close()
 
 
@@ -22,6 +22,7 @@ def test_the_same_step_of_every_rank_stands_side_by_side(tmp_path):
     np.testing.assert_array_equal(steps.rank, [0, 1])
     np.testing.assert_array_equal(steps.load, [[50, 30], [52, 0]])
     np.testing.assert_array_equal(steps.running, [[2, 1], [2, 0]])
+    np.testing.assert_array_equal(steps.produced, [[2, 1], [2, 0]])
     assert steps.alone == 0
 
 
@@ -59,8 +60,8 @@ def test_a_folder_without_steps_is_refused(tmp_path):
     ("text", "said"),
     [
         ("", "header is ''"),
-        ("rank,wave,step,start_s,seconds,running,kv_tokens\n0,1,x\n", "line 2: line is"),
-        ("rank,wave,step,start_s,seconds,running,kv_tokens\n", "steps is 0"),
+        ("rank,wave,step,start_s,seconds,running,kv_tokens,produced\n0,1,x\n", "line 2: line is"),
+        ("rank,wave,step,start_s,seconds,running,kv_tokens,produced\n", "steps is 0"),
     ],
 )
 def test_a_file_that_is_no_step_file_is_refused_with_its_line(tmp_path, text, said):

@@ -78,12 +78,12 @@ def attach(core: Any, file: StepFile, clock: Callable[[], float] = time.perf_cou
         own_steps += 1
         return 0, own_steps - 1
 
-    def ended(start_s: float, wave: int, step: int, running: int, kv_tokens: int) -> None:
+    def ended(start_s: float, wave: int, step: int, running: int, kv_tokens: int, produced: int) -> None:
         nonlocal last_end_s
         end_s = clock()
         start_s = max(start_s, last_end_s)
         last_end_s = end_s
-        file.add(wave, step, unix_s + start_s, end_s - start_s, running, kv_tokens)
+        file.add(wave, step, unix_s + start_s, end_s - start_s, running, kv_tokens, produced)
 
     def recorded_schedule(*args: Any, **kwargs: Any) -> Any:
         start_s = clock()
@@ -97,13 +97,14 @@ def attach(core: Any, file: StepFile, clock: Callable[[], float] = time.perf_cou
     def recorded_update(output: Any, *args: Any, **kwargs: Any) -> Any:
         told = update(output, *args, **kwargs)
         if (step := begun.pop(id(output), None)) is not None:
-            ended(*step)
+            produced = sum(len(one.new_token_ids) for client in told.values() for one in client.outputs)
+            ended(*step, produced)
         return told
 
     def recorded_step_along(*args: Any, **kwargs: Any) -> Any:
         start_s, where = clock(), place()
         done = step_along(*args, **kwargs)
-        ended(start_s, *where, 0, 0)
+        ended(start_s, *where, 0, 0, 0)
         return done
 
     scheduler.schedule, scheduler.update_from_output = recorded_schedule, recorded_update

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evenstep.errors import InputError
 
-COLUMNS = ("rank", "wave", "step", "start_s", "seconds", "running", "kv_tokens")
+COLUMNS = ("rank", "wave", "step", "start_s", "seconds", "running", "kv_tokens", "produced")
 
 
 class StepFile:
@@ -40,15 +40,18 @@ class StepFile:
         if os.fstat(self._file).st_size == 0:
             self._write(",".join(COLUMNS))
 
-    def add(self, wave: int, step: int, start_s: float, seconds: float, running: int, kv_tokens: int) -> None:
+    def add(
+        self, wave: int, step: int, start_s: float, seconds: float, running: int, kv_tokens: int, produced: int
+    ) -> None:  # fmt: skip
         """One step.
 
         Args:
             wave, step: which one; ranks in lock-step give the same numbers to the same step.
             start_s: Unix time. seconds: until its tokens were known.
             running: requests in it. kv_tokens: they held while it ran, its own positions included.
+            produced: tokens of answers it made; a request whose prompt goes on in the next step has none of it.
         """
-        self._write(f"{self.rank},{wave},{step},{start_s:.6f},{seconds:.6f},{running},{kv_tokens}")
+        self._write(f"{self.rank},{wave},{step},{start_s:.6f},{seconds:.6f},{running},{kv_tokens},{produced}")
 
     def close(self) -> None:
         os.close(self._file)

@@ -22,6 +22,7 @@ class GroupSteps:
         seconds: float64[K, G].
         running: int64[K, G], requests.
         load: float64[K, G], KV tokens while the step ran.
+        produced: int64[K, G], tokens of answers that the step made.
         alone: steps that not every rank recorded; they are left out.
     """
 
@@ -30,6 +31,7 @@ class GroupSteps:
     seconds: F8
     running: I8
     load: F8
+    produced: I8
     alone: int
 
     def between(self, first_s: float, last_s: float) -> GroupSteps:
@@ -37,8 +39,9 @@ class GroupSteps:
         begins = self.start_s.max(axis=1)
         kept = (begins >= first_s) & (begins < last_s)
         return GroupSteps(
-            self.rank, self.start_s[kept], self.seconds[kept], self.running[kept], self.load[kept], self.alone
-        )
+            self.rank, self.start_s[kept], self.seconds[kept], self.running[kept], self.load[kept],
+            self.produced[kept], self.alone,
+        )  # fmt: skip
 
 
 def read_steps(folder: str | Path) -> GroupSteps:
@@ -65,8 +68,10 @@ def read_steps(folder: str | Path) -> GroupSteps:
         return np.ascontiguousarray(every[:, :, COLUMNS.index(name)])
 
     ranks = np.array([table[0, 0] for table in tables]).astype(np.int64)
-    running = column("running").astype(np.int64)
-    return GroupSteps(ranks, column("start_s"), column("seconds"), running, column("kv_tokens"), alone)
+    running, produced = (column(name).astype(np.int64) for name in ("running", "produced"))
+    return GroupSteps(
+        ranks, column("start_s"), column("seconds"), running, column("kv_tokens"), produced, alone
+    )
 
 
 def _read(path: Path) -> F8:
