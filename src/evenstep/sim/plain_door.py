@@ -65,7 +65,8 @@ class PlainDoor:
         self.memory = ints.window(at.MEMORY)
         self.worker = ints.window(at.WORKER_OUT)
         self.sc, self.sf = ints.window(at.SCALARS_I), floats.window(at.SCALARS_F)
-        self.instant, self.shown = bool(self.sc[at.INSTANT]), -1
+        self.now = self.sf[NOW : NOW + 1].reshape(())  # an array without axes: subtracts faster than a float
+        self.instant, self.shown, self.answer = bool(self.sc[at.INSTANT]), -1, self.worker[:0]
         self.view = view = cast("Any", _Thawed())
         view.seed = self.seed
         view.group, view.queued, view.queued_load = (
@@ -98,11 +99,11 @@ class PlainDoor:
         view = self.view  # one object for all decisions: what it shows is valid until its policy has answered
         _set(view, "__class__", _Thawed)
         view.decision = sc.item(DECISIONS)
-        view.now_s = now_s = sf.item(NOW)
+        view.now_s = sf.item(NOW)
         view.mean_wait_s = sf.item(MEAN_WAIT)
         view.waiting_id = ids = self.ids[first:end]
         view.waiting_load = self.loads[first:end]
-        view.waited_s = now_s - self.since[first:end]
+        view.waited_s = self.now - self.since[first:end]
         if self.has_columns:
             view.waiting_class, view.waiting_key = self.classes[first:end], self.keys[first:end]
             view.waiting_steps = self.unknown[:waiting]
@@ -110,7 +111,8 @@ class PlainDoor:
             view.waiting_key = ids
             if waiting != self.shown:
                 view.waiting_class, view.waiting_steps = self.unclassed[:waiting], self.unknown[:waiting]
-                self.shown = waiting
+        if waiting != self.shown:
+            self.answer, self.shown = self.worker[:waiting], waiting
         view.__class__ = RoutingView
         try:
             decision: RoutingDecision = self.route(view)
@@ -120,7 +122,7 @@ class PlainDoor:
                     f"policy {self.name} broke its contract at decision {view.decision}: worker has shape {worker.shape}"
                     f" and dtype {worker.dtype}; expected ({waiting},) and int64, one entry a waiting request"
                 )
-            self.worker[:waiting] = worker
+            self.answer[...] = worker
             if memory is not None and memory.size:
                 self.memory[:] = memory
             sf[BOUND] = decision.bound
