@@ -66,7 +66,7 @@ class PlainDoor:
         self.worker = ints.window(at.WORKER_OUT)
         self.sc, self.sf = ints.window(at.SCALARS_I), floats.window(at.SCALARS_F)
         self.now = self.sf[NOW : NOW + 1].reshape(())  # an array without axes: subtracts faster than a float
-        self.instant, self.shown, self.answer = bool(self.sc[at.INSTANT]), -1, self.worker[:0]
+        self.instant, self.shown, self.answered = bool(self.sc[at.INSTANT]), -1, self.worker[:0]
         self.view = view = cast("Any", _Thawed())
         view.seed = self.seed
         view.group, view.queued, view.queued_load = (
@@ -112,7 +112,7 @@ class PlainDoor:
             if waiting != self.shown:
                 view.waiting_class, view.waiting_steps = self.unclassed[:waiting], self.unknown[:waiting]
         if waiting != self.shown:
-            self.answer, self.shown = self.worker[:waiting], waiting
+            self.answered, self.shown = self.worker[:waiting], waiting
         view.__class__ = RoutingView
         try:
             decision: RoutingDecision = self.route(view)
@@ -122,7 +122,7 @@ class PlainDoor:
                     f"policy {self.name} broke its contract at decision {view.decision}: worker has shape {worker.shape}"
                     f" and dtype {worker.dtype}; expected ({waiting},) and int64, one entry a waiting request"
                 )
-            self.answer[...] = worker
+            self.answered[...] = worker
             if memory is not None and memory.size:
                 self.memory[:] = memory
             sf[BOUND] = decision.bound
