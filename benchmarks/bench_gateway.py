@@ -7,7 +7,7 @@ checks keys, counts the tokens of every chunk, keeps the mirror, scrapes the eng
 and system time of a router's whole process tree. Streams begin one after the other over one pause between chunks, so
 that chunks of different streams do not come at once. Rounds of the contenders alternate; a claim is judged by the median
 over rounds of the ratio within a round. Peers are installed under ``build/peers``; one that cannot be had is printed as
-absent.
+absent. `bare` hands bytes from socket to socket and does nothing else: the least that a router in Python can cost.
 
     python benchmarks/bench_gateway.py [--rounds 5] [--engines 2 8] [--only evenstep nginx ...] [--rows request chunk ...]
 """
@@ -288,7 +288,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--engines", type=int, nargs="+", default=[2, 8])
-    parser.add_argument("--only", nargs="+", choices=peers.ORDER, default=list(peers.ORDER))
+    parser.add_argument("--only", nargs="+", choices=[*peers.ORDER, "bare"], default=list(peers.ORDER))
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
     options = parser.parse_args()
     lines = Path("/proc/cpuinfo").read_text().splitlines()

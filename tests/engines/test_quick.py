@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies import EngineStream, pieces, usual_streams
 
+from evenstep.engines import quick as quicks
 from evenstep.engines import reply as replies
 from evenstep.engines.quick import learned, spoken
 from evenstep.engines.reply import ReplyStream
 from evenstep.engines.view import Asked, Dialect
+from evenstep.gateway.framing import Chunked, framed
 
 ALL = Asked(usage=True, continuous=True, token_ids=True)
 USAGE = Asked(usage=True, continuous=True)
@@ -24,6 +26,83 @@ def read(stream, sent: list[bytes], client, engine, lessons: int):
     out = [reply.feed(part) for part in sent]
     found = reply.failure and str(reply.failure)
     return out, reply.produced, reply.prompt_tokens, reply.done, reply.estimated, found, reply.so_far()
+
+
+def read_chunks(stream, sent: list[bytes], client, engine, is_framed: bool):
+    """As `read`, of HTTP chunks in any pieces, as a connection reads them; what the client got, joined."""
+    reply = ReplyStream(Dialect(), chat=stream.chat, client=client, engine=engine, keep=True)
+    chunked, unframed, out, short = Chunked(), Chunked(), b"", 0
+    for part in sent:
+        if chunked.is_between:
+            at, found = reply.feed_chunks(part, is_framed)
+            assert found == b"" or at > 0
+            short += at
+            out += unframed.feed(found) if is_framed else found
+            part = part[at:]
+        out += reply.feed(chunked.feed(part))
+    found = reply.failure and str(reply.failure)
+    said = out, reply.produced, reply.prompt_tokens, reply.done, reply.estimated, found, reply.so_far()
+    return said, short
+
+
+def whole(found):
+    return b"".join(found[0]), *found[1:]
+
+
+@settings(max_examples=200)
+@given(usual_streams(), st.sampled_from([Asked(), USAGE, ALL]), st.booleans(), st.booleans(), st.data())
+def test_the_compiled_way_reads_the_same(stream, client, is_framed, is_cut, data):
+    events = stream.events(ALL)
+    number, place = data.draw(st.integers(0, len(events) - 1)), data.draw(st.integers(0, 300))
+    if data.draw(st.booleans()):  # a byte is not as it was
+        event = bytearray(events[number])
+        event[place % len(event) : place % len(event) + 1] = data.draw(st.binary(max_size=2))
+        events[number] = bytes(event)
+    chunks = data.draw(pieces(b"".join(events))) if is_cut else events
+    sent = data.draw(pieces(b"".join(map(framed, chunks))))
+    found, _ = read_chunks(stream, sent, client, ALL, is_framed)
+    assert found == whole(read(stream, events, client, ALL, 0))
+
+
+@pytest.mark.parametrize("text", [" w", "é", "漢字", "😀"])
+@pytest.mark.parametrize("burst", [1, 8])
+def test_nearly_all_events_go_the_compiled_way(monkeypatch, text, burst):
+    steps = tuple((0, (100 + i,), f"{text}{i}", None) for i in range(200))
+    stream = EngineStream(True, (1, 2), (*steps, (0, (7,), " end", "stop")), 1, "")
+    events = stream.events(ALL)
+    sent = [b"".join(map(framed, events[i : i + burst])) for i in range(0, len(events), burst)]
+    found, short = read_chunks(stream, sent, Asked(), ALL, True)
+    assert found == whole(read(stream, events, Asked(), ALL, 0))
+    assert short > 0.9 * sum(map(len, sent)) or not quicks._IS_COMPILED
+    monkeypatch.setattr(quicks, "_IS_COMPILED", False)
+    assert read_chunks(stream, sent, Asked(), ALL, True) == (found, 0), "without a compiler nothing is taken"
+
+
+@pytest.mark.parametrize(
+    "text", [b"\x80", b"\xc1\x81", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe9"]
+)
+def test_text_that_is_no_utf_8_is_not_taken(text):
+    event = b'data: {"choices":[{"index":0,"text":"%b","token_ids":[5]}]}\n\n'
+    quick = learned(event % b" a", event % b" a", " a", False)
+    assert quick is not None
+    good, bad = framed(event % b"b"), framed(event % text)
+    at, count, out = quick.read_chunks(good + bad, 0, None, False)
+    assert (at, count, out) in [(len(good), 1, event % b"b"), (0, 0, b"")]
+
+
+def test_what_is_no_http_chunk_is_not_taken():
+    event = b'data: {"choices":[{"index":0,"text":" a","token_ids":[5]}]}\n\n'
+    quick = learned(event, event, " a", False)
+    assert quick is not None
+    size = b"%x" % len(event)
+    for wrong in (
+        event,
+        size + b"\n" + event + b"\r\n",
+        size + b";x\r\n" + event + b"\r\n",
+        size + b"\r\n" + event,
+    ):
+        assert quick.read_chunks(wrong, 0, None, True) == (0, 0, b"")
+    assert quick.read_chunks(framed(event) * 3, 0, None, True)[0] in (3 * len(framed(event)), 0)
 
 
 @settings(max_examples=200)

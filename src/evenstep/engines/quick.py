@@ -4,6 +4,9 @@ Nearly all events of a stream repeat one another. From one that was read in full
 of its text, those behind it with the counts left open, and what the client gets in place of these. One token later the
 counts are known beforehand, so that an event that fits is compared, not parsed; reading it in full would find the same
 values, since all else is the same bytes. One that does not fit is read in full.
+
+`Quick.read` is written to be read; `Quick.read_chunks` is its compiled twin, which takes HTTP chunks as they come from an
+engine and gives them as they go to a client, in one pass.
 """
 
 from __future__ import annotations
@@ -11,11 +14,24 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstep import compiled
+from evenstep.engines import quick_kernel as kernel
+from evenstep.request import I8
+
 _IDS = re.compile(rb'"token_ids":\[(\d+)\]')
 _COUNTS = re.compile(rb'"(total|completion)_tokens":(\d+)')
+#: What one read of a connection may hold at most for the compiled way.
+_LONGEST = 32 * 1024
+_SPACE: NDArray[np.uint8] = np.zeros(8 * _LONGEST, np.uint8)
+_HALF = _SPACE.size // 2
+_BYTES = memoryview(_SPACE)
+_IS_COMPILED = compiled.numba is not None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Quick:
     """How the usual event of one stream looks.
 
@@ -27,6 +43,8 @@ class Quick:
         total_first: ``total_tokens`` comes before ``completion_tokens``.
         prompt_tokens: ``total_tokens`` beyond ``completion_tokens``.
         tail: what the client gets after the text; empty = what the engine sent.
+        shape: uint8, all of these bytes one behind the other, `rest` in its three pieces.
+        parts: int64, how long each piece is, and the numbers above, as in `quick_kernel`.
     """
 
     prefix: bytes
@@ -36,13 +54,32 @@ class Quick:
     total_first: bool
     prompt_tokens: int
     tail: bytes
+    shape: NDArray[np.uint8]
+    parts: I8
 
-    def read(self, data: bytes, count: int, kept: list[bytes] | None) -> tuple[int, int, bytes]:
+    def read_chunks(
+        self, data: bytes, count: int, kept: bytearray | None, is_framed: bool
+    ) -> tuple[int, int, bytes]:
+        """As `read`, for a body that is still in HTTP chunks, of which only whole ones are taken.
+
+        Args:
+            is_framed: what the client gets is an HTTP chunk, too.
+        """
+        if not _IS_COMPILED or len(data) > _LONGEST:
+            return 0, count, b""
+        at, count, begin, end, stop = kernel.read_chunks(
+            data, self.shape, self.parts, count, is_framed, _SPACE
+        )
+        if kept is not None:
+            kept += _BYTES[_HALF:stop]
+        return at, count, bytes(_BYTES[begin:end])
+
+    def read(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
         """The events at the start of these bytes, as long as they fit.
 
         Args:
             count: tokens of the answer so far.
-            kept: gets the text and the token id of each, as they are written.
+            kept: gets the text and the token id of each, as they are written, each with a quote behind it.
 
         Returns:
             How many bytes they are, tokens of the answer then, and what the client gets.
@@ -75,7 +112,7 @@ class Quick:
                 break
             count += 1
             if kept is not None:
-                kept += (text, number)
+                kept += b'%b"%b"' % (text, number)
             stop += len(end_of_it)
             out += data[at:text_end] + tail if tail else data[at:stop]
             at = stop
@@ -109,14 +146,23 @@ def learned(raw: bytes, out: bytes, content: str, chat: bool) -> Quick | None:
         return None
     if out != raw and (not out.startswith(raw[:end]) or _COUNTS.search(out, end) or _IDS.search(out, end)):
         return None
+    total_first = bool(found) and found[0][0] == b"total"
+    prompt_tokens = counts[b"total"] - counts[b"completion"] if found else 0
+    pieces = _COUNTS.split(rest)  # with name and number of each count between them
+    names = [b'"%b_tokens":' % name for name, _ in found] or [b"", b""]
+    ends = [pieces[0] + names[0], pieces[3] + names[1], pieces[6]] if found else [rest, b"", b""]
+    tail = b"" if out == raw else out[end:]
+    shape = (raw[:start], lead, *ends, tail)
     return Quick(
         prefix=raw[:start],
         lead=lead,
         rest=_COUNTS.sub(rb'"\1_tokens":%d', rest.replace(b"%", b"%%")) if found else rest,
         counts=len(found),
-        total_first=bool(found) and found[0][0] == b"total",
-        prompt_tokens=counts[b"total"] - counts[b"completion"] if found else 0,
-        tail=b"" if out == raw else out[end:],
+        total_first=total_first,
+        prompt_tokens=prompt_tokens,
+        tail=tail,
+        shape=np.frombuffer(b"".join(shape), np.uint8),
+        parts=np.array([*map(len, shape), len(found), total_first, prompt_tokens, out != raw], np.int64),
     )
 
 
@@ -129,3 +175,11 @@ def spoken(text: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return found if found.isprintable() else None
+
+
+def warm() -> None:
+    """Have the compiled way ready, compiled where it was not yet."""
+    event = b'data: {"choices":[{"index":0,"text":" a","token_ids":[5]}]}\n\n'
+    quick = learned(event, event, " a", chat=False)
+    assert quick is not None
+    quick.read_chunks(b"%x\r\n%b\r\n" % (len(event), event), 0, None, is_framed=True)

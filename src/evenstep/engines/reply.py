@@ -88,12 +88,10 @@ class ReplyStream:
         self._held = b""  # the last chunk of the only choice, until the fingerprint is known
         self._bytes_per_token = bytes_per_token
         self._events = self._bytes = 0
-        self._over = False
+        self._over = self._is_between = False  # between two events, where the next one may be a usual one
         self._limit = limit
         self._quick: Quick | None = None
-        self._kept: list[bytes] | None = (
-            [] if keep else None
-        )  # text and id of events that were not read in full
+        self._kept = bytearray() if keep else None  # text and id of events that were not read in full
         self._lessons = _LESSONS if before is None and choices * prompts == 1 else 0
 
     def feed(self, data: bytes) -> bytes:
@@ -101,13 +99,31 @@ class ReplyStream:
         if self._over:
             return b""
         quick = self._quick
-        if quick is None or not self._reader.is_between or len(data) > self._limit:
+        if quick is None or not self._is_between or len(data) > self._limit:
             return self._read(data)
         counted = self._counted
         at, count, out = quick.read(data, counted[0], self._kept)
         self.produced += count - counted[0]
         counted[0] = count
         return out if at == len(data) else out + self._read(data[at:])
+
+    def feed_chunks(self, data: bytes, is_framed: bool) -> tuple[int, bytes]:
+        """HTTP chunks of the engine, as long as what is in them is usual; the rest is for `feed`, without its chunks.
+
+        Args:
+            is_framed: what the client gets is an HTTP chunk, too.
+
+        Returns:
+            Bytes that were read, and what the client gets for them.
+        """
+        quick = self._quick
+        if quick is None or not self._is_between:
+            return 0, b""
+        counted = self._counted
+        at, count, out = quick.read_chunks(data, counted[0], self._kept, is_framed)
+        self.produced += count - counted[0]
+        counted[0] = count
+        return at, out
 
     def _read(self, data: bytes) -> bytes:
         """As `feed`, every event in full."""
@@ -118,6 +134,7 @@ class ReplyStream:
             out = b"".join([self._take(raw, payload) for raw, payload in events])
         if self._reader.fault is not None and not self._over:
             out += self._fail(self._reader.fault)
+        self._is_between = self._reader.is_between and not self._over
         return out
 
     def end(self) -> bytes:
@@ -194,13 +211,14 @@ class ReplyStream:
         kept = self._kept
         if not kept:
             return
-        produced = self.produced - len(kept) // 2
-        for place in range(0, len(kept), 2):
+        texts = kept.split(b'"')
+        produced = self.produced - len(texts) // 2
+        for text, number in zip(texts[:-1:2], texts[1::2], strict=True):
             produced += 1
-            if kept[place + 1]:
-                self._ids.append(int(kept[place + 1]))
-            if kept[place]:
-                self._texts.append(kept[place].decode())
+            if number:
+                self._ids.append(int(number))
+            if text:
+                self._texts.append(text.decode())
                 self._settled, self._settled_tokens = len(self._ids), produced
         kept.clear()
 

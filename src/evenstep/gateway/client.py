@@ -71,12 +71,14 @@ class Client(asyncio.Protocol):
 
     Attributes:
         job: what takes time; None while nothing does.
+        is_framed: the answer that has begun goes out in HTTP chunks.
         paused: the client reads more slowly than we write: whoever sends has to stop reading until `Job.client_resumed`.
     """
 
     __slots__ = (
-        "_body_since_s", "_chunked", "_chunks", "_deadline", "_got", "_head", "_is_framed", "_is_head", "_keep_alive",
-        "_name", "_pieces", "_prefix", "_rest", "_searched", "_service", "_state", "_unsent", "job", "paused", "transport",
+        "_body_since_s", "_chunked", "_chunks", "_deadline", "_got", "_head", "_is_head", "_keep_alive",
+        "_name", "_pieces", "_prefix", "_rest", "_searched", "_service", "_state", "_unsent", "is_framed", "job", "paused",
+        "transport",
     )  # fmt: skip
 
     def __init__(self, service: Service) -> None:
@@ -93,7 +95,7 @@ class Client(asyncio.Protocol):
         self._body_since_s = 0.0
         self._chunked: Chunked | None = None
         self._chunks = self._keep_alive = True
-        self._is_head = self._is_framed = False
+        self._is_head = self.is_framed = False
         self._prefix = b""
         self._name = ""
         self._unsent = 0
@@ -315,9 +317,9 @@ class Client(asyncio.Protocol):
         Args:
             length: bytes of all pieces, -1 = not known.
         """
-        self._is_framed = length < 0 and self._chunks
+        self.is_framed = length < 0 and self._chunks
         self._keep_alive &= (length >= 0 or self._chunks) and not self._service.is_draining
-        framing = b"Transfer-Encoding: chunked\r\n" if self._is_framed else b""
+        framing = b"Transfer-Encoding: chunked\r\n" if self.is_framed else b""
         if length >= 0:
             framing = b"Content-Length: %d\r\n" % length
         self._service.told(status)
@@ -329,7 +331,7 @@ class Client(asyncio.Protocol):
         """A piece, in one write; `last` ends the answer."""
         if self._state == _CLOSED:
             return
-        if self._is_framed:
+        if self.is_framed:
             data = framed(data, last)
         if self._prefix:
             data, self._prefix = self._prefix + data, b""
@@ -337,6 +339,13 @@ class Client(asyncio.Protocol):
             self.transport.write(data)
         if last:
             self._answered()
+
+    def forward(self, data: bytes) -> None:
+        """A piece that is framed as `is_framed` says."""
+        if self._prefix:
+            data, self._prefix = self._prefix + data, b""
+        if self._state != _CLOSED:
+            self.transport.write(data)
 
     def abort(self) -> None:
         """Close without a word: the answer cannot be ended as it should, or nobody reads it."""

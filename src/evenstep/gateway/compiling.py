@@ -13,11 +13,12 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from evenstep import compiled, dispatch, names
+from evenstep import compiled, dispatch, engines, names
 from evenstep.dispatch.warming import warm
+from evenstep.engines.quick import warm as warm_quick
 
 _log = logging.getLogger("evenstep.gateway")
-_CODE = "import sys; from evenstep.dispatch.warming import warm; warm(*sys.argv[1:])"
+_CODE = "import sys; from evenstep.gateway.compiling import warm_all; warm_all(*sys.argv[1:])"
 
 
 async def compile_and_warm(policy: str, predictor: str) -> None:
@@ -69,7 +70,7 @@ async def _warmed(policy: str, predictor: str) -> None:
     def run() -> None:
         error: BaseException | None = None
         try:
-            warm(policy, predictor)
+            warm_all(policy, predictor)
         except Exception as found:
             error = found
         with suppress(RuntimeError):  # the loop is gone
@@ -79,12 +80,23 @@ async def _warmed(policy: str, predictor: str) -> None:
     await done
 
 
+def warm_all(policy: str, predictor: str) -> None:
+    """Load, and compile where that was not done yet, what decisions and streams need.
+
+    Raises:
+        InputError: an unknown policy, predictor or option.
+    """
+    warm_quick()
+    warm(policy, predictor)
+
+
 def is_compiled(policy: str) -> bool:
-    """Whether the kernels of a policy and of the dispatcher are on disk already, as far as their folders show."""
+    """Whether the kernels of a policy, of the dispatcher and of streams are on disk, as far as their folders show."""
     if compiled.numba is None:
         return True
     home = sys.modules[type(names.build("routing", names.parse(policy))).__module__].__file__
     kernels = [Path(path) / "ahead_kernel.py" for path in dispatch.__path__]
+    kernels += [Path(path) / "quick_kernel.py" for path in engines.__path__]
     if home is not None:
         kernels.append(Path(home).with_name(f"{Path(home).stem}_kernel.py"))
     return all(

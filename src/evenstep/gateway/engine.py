@@ -36,7 +36,7 @@ _IDLE, _WAITING, _IN_BODY, _CLOSED = range(4)
 
 
 class Leg(Protocol):
-    """One call to an engine, as its connection sees it; the four methods are called in this order, the last two once."""
+    """One call to an engine, as its connection sees it; the methods are called in this order, the last two once."""
 
     connection: EngineConnection | None
     is_off: bool  #: nobody wants its answer any more
@@ -44,6 +44,10 @@ class Leg(Protocol):
 
     def head(self, head: ResponseHead) -> None:
         """The answer begins."""
+        ...
+
+    def chunks(self, data: bytes) -> bytes:
+        """HTTP chunks of its body as they came: what it does not take of them comes as `body`, without its chunks."""
         ...
 
     def body(self, data: bytes) -> None:
@@ -159,6 +163,11 @@ class EngineConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._state == _IN_BODY:
+            chunked, leg = self._chunked, self._leg
+            if chunked is not None and leg is not None and chunked.is_between:
+                data = leg.chunks(data)
+                if not data:
+                    return
             self._body(data)
         elif self._state == _WAITING:
             self._heard, self._data = True, None

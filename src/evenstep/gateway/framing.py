@@ -30,13 +30,14 @@ class Chunked:
     """One chunked body.
 
     Attributes:
+        is_between: what comes next begins a chunk.
         over: it has ended; `rest` is what followed it.
     """
 
-    __slots__ = ("_left", "_line", "_state", "_trailers", "over", "rest")
+    __slots__ = ("_left", "_line", "_state", "_trailers", "is_between", "over", "rest")
 
     def __init__(self) -> None:
-        self.over = False
+        self.is_between, self.over = True, False
         self.rest = b""
         self._state = _AT_SIZE
         self._left = 0
@@ -50,17 +51,22 @@ class Chunked:
             HeadError: they break a rule.
         """
         out, at, size = b"", 0, len(data)
-        if self._state == _AT_SIZE and not self._line:  # the common case: whole chunks
+        if self.is_between:  # the common case: whole chunks
             while at < size:
                 stop = data.find(b"\r\n", at, at + 12)
                 length = _length(data[at:stop]) if stop > 0 else 0
                 end = stop + 2 + length
                 if not length or not data.startswith(b"\r\n", end):
-                    return out + self._each(data[at:])
+                    return out + self._all(data[at:])
                 out = out + data[stop + 2 : end] if out else data[stop + 2 : end]
                 at = end + 2
             return out
-        return self._each(data)
+        return self._all(data)
+
+    def _all(self, data: bytes) -> bytes:
+        out = self._each(data)
+        self.is_between = self._state == _AT_SIZE and not self._line
+        return out
 
     def _each(self, data: bytes) -> bytes:
         out: list[bytes] = []

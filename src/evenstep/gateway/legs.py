@@ -70,6 +70,9 @@ class Collecting:
         ):
             self._lose("status", "its answer has another content type than was asked for")
 
+    def chunks(self, data: bytes) -> bytes:
+        return data
+
     def body(self, data: bytes) -> None:
         self._size += len(data)
         if self._size > (_MOST_REFUSAL if self._refused else _MOST_ANSWER):
@@ -161,6 +164,24 @@ class Stream(Collecting):
         self.row, self.reply = row, reply
         self.counted = reply.produced  # tokens the dispatcher has heard of
         self._silence_s = attached.endpoint.settings.silence_s
+
+    def chunks(self, data: bytes) -> bytes:
+        exchange, reply = self.exchange, self.reply
+        if not exchange.has_started:
+            return data
+        client = exchange.client
+        at, out = reply.feed_chunks(data, client.is_framed)
+        if not at:
+            return data
+        now_s = time.monotonic()
+        self.connection.deadline.at = now_s + self._silence_s  # type: ignore[union-attr]  # it calls us
+        client.forward(out)
+        if client.paused:
+            self.connection.pause()  # type: ignore[union-attr]
+        news, self.counted = reply.produced - self.counted, reply.produced
+        if news > 0:
+            exchange.model.produced(self.row, news, now_s)
+        return data[at:]
 
     def body(self, data: bytes) -> None:
         if self._refused:

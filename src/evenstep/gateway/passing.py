@@ -81,6 +81,9 @@ class Passing:
         length = -1 if head.length in (CHUNKED, UNTIL_CLOSED) else head.length
         self.client.start(head.status, kind, "".join(lines).encode("latin-1"), length)
 
+    def chunks(self, data: bytes) -> bytes:
+        return data
+
     def body(self, data: bytes) -> None:
         if self._refused:
             self._size += len(data)
