@@ -112,7 +112,7 @@ class Fleet:
                 command,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
+                env={**_OURS, **(env or {})},
                 start_new_session=True,
             )
         process = Process(name, port, popen, log)
@@ -175,6 +175,8 @@ class Fleet:
                 time.sleep(0.1)
 
 
+#: Without variables of ours: a gateway refuses those it does not know.
+_OURS = {name: value for name, value in os.environ.items() if not name.startswith("EVENSTEP_")}
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
