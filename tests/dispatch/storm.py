@@ -295,8 +295,8 @@ class Storm:
         self.tell(ev.WorkerRemoved(now_s=self.now_s, worker=name, drain=drain))
 
     def calm(self) -> None:
-        """Let everything end."""
-        for _ in range(100):
+        """Let everything end: longer than an engine may ask several retries in a row to wait."""
+        for _ in range(400):
             if not self.alive and not self.leaving:
                 break
             for name in sorted(self.specs):

@@ -148,11 +148,10 @@ def test_only_workers_that_have_changed_are_looked_at_again(expects):
     )
     first = ahead.project(table, mirror).tolist()
     table.i[PRODUCED][0] = table.i[PRODUCED][1] = 1
-    mirror.f[LOAD][0], mirror.f[LOAD][1] = 11.0, 21.0
-    mirror.delivered[1] += 1
+    mirror.f[LOAD][1] = 21.0
     second = ahead.project(table, mirror).tolist()
     assert second[0] == first[0] and second[1] != first[1]
-    mirror.f[FOREIGN_LOAD][0] = 5.0
+    mirror.f[LOAD][0], mirror.f[FOREIGN_LOAD][0] = 11.0, 5.0
     assert ahead.project(table, mirror).tolist()[0] == ([16.0, 11.0, 8.25] if expects else [16.0, 17.0, 18.0])
     mirror.changes[0] += 1
     ahead.predictor.curve = ahead.predictor.predict = None

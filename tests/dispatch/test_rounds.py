@@ -1,56 +1,55 @@
-"""Steps of groups, and when a round is ripe."""
+"""When a round is ripe."""
 
 from __future__ import annotations
 
+from evenstep.dispatch.lockstep import NEW, Lockstep
 from evenstep.dispatch.rounds import Rounds
 
 
-def two_workers():
-    found = Rounds([0, 0], 1)
-    found.begins(0)
-    found.begins(1)
-    return found
-
-
-def test_a_group_s_step_is_delivered_by_all_its_workers():
-    found = two_workers()
-    assert not found.deliver(0, 1)
-    assert found.deliver(1, 1)
-    found.steps_on(0)
-    assert not found.is_complete(0)
-    assert not found.deliver(0, 2)
-    found.steps_on(1)
-    assert found.deliver(1, 2)
-
-
-def test_a_step_is_not_delivered_twice():
-    found = two_workers()
-    found.deliver(0, 1)
-    assert not found.deliver(0, 1) and not found.is_complete(0)
+def two_running():
+    """A group in which one of two requests has begun the second step."""
+    lockstep = Lockstep([0])
+    last = []
+    for _ in range(2):
+        lockstep.joins(0)
+        step = lockstep.place(0, NEW, 1, 1.0)
+        last.append(lockstep.deliver(0, NEW, step, 1.0))
+    while lockstep.is_between(0):
+        last[0] = lockstep.deliver(0, last[0], last[0] + 1, 2.0)
+    return Rounds(lockstep), lockstep, last
 
 
 def test_an_open_round_is_ripe_when_the_step_is_delivered_or_its_time_is_over():
-    found = two_workers()
+    found, lockstep, last = two_running()
     assert found.open(0, 5.0) and not found.ripe
     assert not found.open(0, 5.5)
     assert found.deadline_s(0.5) == 5.5
     assert found.gathering(5.4, 0.5) == {0} and found.gathering(5.5, 0.5) == set()
-    found.deliver(0, 1)
-    found.deliver(1, 1)
+    lockstep.deliver(0, last[1], last[1] + 1, 5.1)
+    found.stepped(0)
     assert found.ripe and found.gathering(5.1, 0.5) == set()
     found.close(set())
     assert not found.ripe and found.deadline_s(0.5) == float("inf")
 
 
-def test_a_worker_that_runs_nothing_is_not_waited_for():
-    found = two_workers()
-    found.open(0, 0.0)
-    found.deliver(0, 1)
-    found.ends(1)
+def test_a_step_that_is_delivered_makes_a_round_ripe_though_somebody_has_begun_the_next():
+    found, lockstep, last = two_running()
+    found.open(0, 5.0)
+    lockstep.deliver(0, last[0], last[0] + 1, 5.0)
+    lockstep.deliver(0, last[1], last[1] + 1, 5.1)
+    assert not lockstep.is_between(0)
+    found.stepped(0)
+    assert found.ripe and found.gathering(5.1, 0.5) == set()
+
+
+def test_a_round_opened_between_two_steps_decides_at_once():
+    found, lockstep, last = two_running()
+    lockstep.deliver(0, last[1], last[1] + 1, 5.1)
+    found.open(0, 5.2)
     assert found.ripe
 
 
 def test_an_idle_group_decides_at_once():
-    found = Rounds([0], 1)
+    found = Rounds(Lockstep([0]))
     found.open(0, 0.0)
     assert found.ripe

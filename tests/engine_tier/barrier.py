@@ -276,7 +276,7 @@ def mirrored(found: Judged) -> Mirrored:
     dispatcher = Dispatcher(
         header.policy, predictor=header.predictor, settings=header.settings, overruns=slow
     )
-    loads: list[np.ndarray] = []
+    loads: list[list[float]] = []
     seconds: list[float] = []
     ended_s: list[float] = []
 
@@ -285,7 +285,7 @@ def mirrored(found: Judged) -> Mirrored:
         if group.steps > len(loads):
             seconds.append(group.step_s)
             ended_s.append(found.unix_s + group.ended_s)
-            loads.append(group.load[[dispatcher.mirror.place[name] for name in names]])
+            loads.append([group.load[dispatcher.mirror.place[name]] for name in names])
 
     for record in records:
         if isinstance(record, Chunks):

@@ -51,6 +51,24 @@ class Admitting(Requests):
             self.rounds.open(group, self.now_s)
         self.due |= self.rounds.ripe
 
+    def stepped(self, group: int) -> None:
+        """Count the steps of a group that have ended; its rounds need not wait any longer."""
+        ended, steps = self.lockstep.ended, self.steps[group]
+        if not ended:
+            return
+        for number, at_s in enumerate(ended):
+            if number:
+                steps.begins(self.mirror)
+            steps.completed(at_s)
+        ended.clear()
+        if not self.lockstep.is_between(group):
+            steps.begins(self.mirror)
+        self.rounds.stepped(group)
+        if self.rounds.ripe:
+            self.due = True
+        elif len(self.pool):
+            self.open_rounds()
+
     def close_rounds(self) -> None:
         """Decide the rounds that need not wait any longer, if there is one."""
         rounds, gather_s = self.rounds, self.settings.gather_ms / 1000

@@ -49,7 +49,7 @@ class Ahead:
         self._due: I8 = np.zeros(0, np.int64)
         self._order: I8 = np.zeros(0, np.int64)
         self._changed = np.zeros(0, np.bool_)
-        self._seen: list[tuple[int, int, int, float]] = []  # of each worker, at the last round
+        self._seen: list[tuple[int, float, float]] = []  # of each worker, at the last round
         self._ended: list[tuple[int, int, int, int]] = []
         self._failed: Exception | None = None
         self.asked, self.accepted = 0, 0
@@ -128,10 +128,10 @@ class Ahead:
                 self._counts, self._loads, self.projections,
             )  # fmt: skip
 
-    def _look(self, rows: Rows, mirror: Mirror) -> list[tuple[int, int, int, float]]:
+    def _look(self, rows: Rows, mirror: Mirror) -> list[tuple[int, float, float]]:
         """See which workers have changed since the last projection; how all of them look now."""
         self._resize(mirror.columns.ints.shape[1], rows.ints.shape[1])
-        seen = list(zip(mirror.changes, mirror.step, mirror.delivered, mirror.f[FOREIGN_LOAD], strict=True))
+        seen = list(zip(mirror.changes, mirror.f[LOAD], mirror.f[FOREIGN_LOAD], strict=True))
         if len(seen) == len(self._seen):
             self._changed[:] = [now != last for now, last in zip(seen, self._seen, strict=True)]
         else:

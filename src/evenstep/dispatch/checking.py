@@ -41,6 +41,13 @@ def check(all_: Dispatcher) -> None:
     all_.prefixes.check(set(states), all_.waiting)
     margin = all_.settings.bypass_margin if all_.deciding.has_bypassed else 0
     all_.mirror.check(lambda place: _told(all_, states, place), margin)
+    for group in range(all_.mirror.groups):
+        lasts = [
+            rows.step[row]
+            for row, state in states.items()
+            if state is State.RUNNING and all_.mirror.group[rows.i[WORKER][row]] == group
+        ]
+        all_.lockstep.check(group, lasts)
     late = [
         row
         for row, state in states.items()

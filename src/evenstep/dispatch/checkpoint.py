@@ -19,13 +19,13 @@ _PREDICTORS = "evenstep.predict."
 #: Of a dispatcher: what is its host's, or bound anew.
 _LEFT_OUT = (
     "_do", "_log", "_parts", "_chunks", "history", "out", "_on", "_step_of", "_produced", "_load", "_step",
-    "_delivered", "_requests",
+    "_delivered", "_expected", "_seen_s", "_group",
 )  # fmt: skip
 _MODULES = {
     f"evenstep.dispatch.{name}"
     for name in (
-        "ahead", "breaker", "commands", "deciding", "door", "fallback", "fleet", "meters", "mirror", "pool", "prefill",
-        "prefixes", "rounds", "rows", "settings", "step_fit", "steps", "timers",
+        "ahead", "breaker", "commands", "deciding", "door", "fallback", "fleet", "lockstep", "meters", "mirror", "pool",
+        "prefill", "prefixes", "rounds", "rows", "settings", "step_fit", "steps", "timers",
     )
 } | {"evenstep.routing.prefix_index"}  # fmt: skip
 _NAMES = {

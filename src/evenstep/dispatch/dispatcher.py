@@ -22,6 +22,7 @@ from evenstep.dispatch.checking import check as check_all
 from evenstep.dispatch.checkpoint import dump
 from evenstep.dispatch.commands import Abort, Command, Reject, WakeAt
 from evenstep.dispatch.events import Event
+from evenstep.dispatch.lockstep import BEHIND, NEW, WIDE, Lockstep
 from evenstep.dispatch.mirror_layout import LOAD
 from evenstep.dispatch.records import Chunks, Done, Header, InParts, Record
 from evenstep.dispatch.rounds import Rounds
@@ -126,19 +127,17 @@ class Dispatcher(Admitting):
         """A chunk of the request in this row carried so many tokens, 1 or more, of all its copies together."""
         if self._log is not None:
             self._chunks.append((row, tokens, self.now_s))
-        worker, last = self._on[row], self._step_of[row]
-        is_new = last < 0
-        if is_new:
-            last = self.first_token(row, worker)
-        step = self._step[worker]
-        if last == step:  # a second time: the worker's next step
-            step = self._next_step(row, worker, is_new)
-        self._produced[row] += tokens
-        self._load[worker] += tokens
-        self._step_of[row] = step
-        self._delivered[worker] = delivered = self._delivered[worker] + 1
-        if delivered == self._requests[worker] and self.rounds.deliver(worker, step):
-            self._step_done(worker)
+        worker, step = self._on[row], self._step_of[row] + 1
+        group = self._group[worker]
+        delivered = self._delivered[group]
+        if tokens == 1 and step == self._step[group] and 0 < delivered < self._expected[group] - 1:
+            self._step_of[row] = step  # neither the first of its step nor the last
+            self._delivered[group] = delivered + 1
+            self._seen_s[group] = self.now_s
+            self._produced[row] += 1
+            self._load[worker] += 1
+        else:
+            self._deliver(row, worker, group, tokens)
 
     def flush(self) -> None:
         """Log the chunks since the last record."""
@@ -281,20 +280,20 @@ class Dispatcher(Admitting):
 
     # --- rounds --------------------------------------------------------------------------------------------------
 
-    def _next_step(self, row: int, worker: int, is_new: bool) -> int:
-        """A worker begins its next step with this request; its number."""
-        if self.rounds.steps_on(worker):
-            newcomer = self.rows.load(row) - self.rows.i[COPIES][row] if is_new else 0
-            self.steps[self.rounds.group[worker]].begins(self.mirror, worker, newcomer)
-        return self.mirror.next_step(worker, self.now_s)
-
-    def _step_done(self, worker: int) -> None:
-        """A barrier group has delivered a step."""
-        self.steps[self.rounds.group[worker]].completed(self.now_s)
-        if self.rounds.ripe:
-            self.due = True
-        elif len(self.pool):
-            self.open_rounds()
+    def _deliver(self, row: int, worker: int, group: int, tokens: int) -> None:
+        """A chunk that begins or ends a step, or is not of the one under way."""
+        lockstep, last, copies = self.lockstep, self._step_of[row], self.rows.i[COPIES][row]
+        newcomer = 0
+        if last == NEW:
+            self.first_token(row, worker)
+            newcomer = self.rows.load(row) - copies
+        step = WIDE if copies > 1 else lockstep.place(group, last, tokens, self.now_s)
+        if step >= lockstep.step[group] and lockstep.is_between(group):
+            self.steps[group].begins(self.mirror, worker, newcomer)
+        self._produced[row] += tokens
+        self._load[worker] += tokens
+        self._step_of[row] = step if copies > 1 else lockstep.deliver(group, last, step, self.now_s)
+        self.stepped(group)
 
     def _tick(self, event: ev.Tick) -> None:
         self.due, self._wake_s = False, math.inf  # whatever was asked for has come
@@ -359,10 +358,14 @@ class Dispatcher(Admitting):
     def regroup(self) -> None:
         """Places or groups changed: rounds and steps begin anew, and what policies kept is forgotten."""
         mirror = self.mirror
-        self.rounds = Rounds(mirror.group, mirror.groups)
-        for g, requests in enumerate(mirror.requests):
-            if requests:
-                self.rounds.begins(g)
+        running = [0] * mirror.groups
+        for group, requests in zip(mirror.group, mirror.requests, strict=True):
+            running[group] += requests
+        self.lockstep = Lockstep(running)
+        self.rounds = Rounds(self.lockstep)
+        for row in self.rows.by_request.values():
+            if self.rows.state(row) is State.RUNNING:
+                self.rows.step[row] = WIDE if self.rows.i[COPIES][row] > 1 else BEHIND
         members = [[g for g, q in enumerate(mirror.group) if q == group] for group in range(mirror.groups)]
         self.steps = [Steps(places) for places in members]
         self.prefixes.resize(len(mirror.workers))
@@ -424,5 +427,7 @@ class Dispatcher(Admitting):
         rows, mirror = self.rows, self.mirror
         self._generation = rows.generation
         self._step_of, self._on, self._produced = rows.step, rows.on, rows.i[PRODUCED]
-        self._load, self._step = mirror.f[LOAD], mirror.step
-        self._delivered, self._requests = mirror.delivered, mirror.requests
+        self._load, self._group = mirror.f[LOAD], mirror.group
+        steps = self.lockstep
+        self._step, self._seen_s = steps.step, steps.seen_s
+        self._delivered, self._expected = steps.delivered, steps.expected

@@ -91,14 +91,11 @@ class Mirror:
         self.place: dict[str, int] = {}
         self.group: list[int] = []
         self.groups = 0
-        # on the path of a chunk: running requests of each worker, its step, and how many delivered in it
-        self.requests: list[int] = []
-        self.step: list[int] = []
-        self.delivered: list[int] = []
+        self.requests: list[int] = []  # running ones of each worker
         self.changes: list[int] = []  # times its running requests became others, or turned out to be
-        self.began_s: list[float] = []  # when its step began, and how long the one before lasted
-        self.lasted_s: list[float] = []
-        self.left: list[tuple[int, float]] = []  # a step of each worker, and the load of who ended in it
+        self.left: list[
+            float
+        ] = []  # KV tokens of requests that were in the step and are not running any more
         self._replace(np.zeros((INTS, 0), np.int64), np.zeros((FLOATS, 0)))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -113,11 +110,9 @@ class Mirror:
     def add(self, spec: WorkerSpec, now_s: float) -> None:
         """A new worker, behind the others."""
         self.workers.append(Worker(spec, now_s))
-        for numbers in (self.requests, self.step, self.delivered, self.changes):
-            numbers.append(0)
-        self.began_s.append(now_s)
-        self.lasted_s.append(0.0)
-        self.left.append((0, 0.0))
+        self.requests.append(0)
+        self.changes.append(0)
+        self.left.append(0.0)
         self._replace(
             np.concatenate([self.columns.ints, np.zeros((INTS, 1), np.int64)], axis=1),
             np.concatenate([self.columns.floats, np.zeros((FLOATS, 1))], axis=1),
@@ -125,10 +120,7 @@ class Mirror:
 
     def remove(self, place: int) -> None:
         """Take an empty worker out; those behind it move up by one."""
-        for numbers in (
-            self.workers, self.requests, self.step, self.delivered, self.changes, self.began_s, self.lasted_s,
-            self.left,
-        ):  # fmt: skip
+        for numbers in (self.workers, self.requests, self.changes, self.left):
             del numbers[place]
         self._replace(
             np.delete(self.columns.ints, place, axis=1), np.delete(self.columns.floats, place, axis=1)
@@ -160,38 +152,10 @@ class Mirror:
         f[CAPACITY][place], f[SECONDS_PER_TOKEN][place] = worker.capacity, 1.0 / worker.spec.speed
         f[HEARD_S][place] = worker.heard_s if worker.spec.scraped and worker.is_open else math.inf
 
-    def next_step(self, place: int, now_s: float) -> int:
-        """The worker's next step begins; its number."""
-        self.step[place] += 1
-        self.delivered[place] = 0
-        self.lasted_s[place], self.began_s[place] = now_s - self.began_s[place], now_s
-        return self.step[place]
-
-    def joins(self, place: int, now_s: float) -> int:
-        """A request has its first token; the step that counts as the one it delivered last, so that this one is counted.
-
-        Where all others have delivered, its token may be late for that step or early for the next: time tells.
-        """
-        is_delivered = self.delivered[place] >= self.requests[place]
-        is_early = 2.0 * (now_s - self.began_s[place]) > self.lasted_s[place]
-        begins = is_delivered and (self.requests[place] == 0 or is_early)
+    def joins(self, place: int) -> None:
+        """A request has its first token."""
         self.requests[place] += 1
         self.changes[place] += 1
-        return self.step[place] if begins else self.step[place] - 1
-
-    def leaves(self, place: int, load: float) -> None:
-        """A request ended that had delivered this step of the worker; `load` is what it held in it."""
-        step, so_far = self.left[place]
-        self.left[place] = self.step[place], load + (so_far if step == self.step[place] else 0.0)
-
-    def left_load(self, place: int) -> float:
-        """KV tokens of requests that were in the worker's step and are not running any more."""
-        step, load = self.left[place]
-        return load if step == self.step[place] else 0.0
-
-    def forget_left(self, place: int) -> None:
-        """That step was counted."""
-        self.left[place] = -1, 0.0
 
     def peers(self, place: int) -> list[str]:
         """Names of the worker and of all that share its barrier: they are lost together."""

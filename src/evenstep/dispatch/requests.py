@@ -12,6 +12,7 @@ from collections import OrderedDict
 from evenstep.dispatch import commands as co
 from evenstep.dispatch.events import Kind
 from evenstep.dispatch.fleet import Fleet
+from evenstep.dispatch.lockstep import Lockstep
 from evenstep.dispatch.meters import Meters
 from evenstep.dispatch.mirror_layout import LOAD, RESERVED, RUNNING, SENT, SENT_LOAD
 from evenstep.dispatch.pool import Door, Pool, Waits
@@ -67,7 +68,8 @@ class Requests(ABC):
         self.prefixes = Prefixes(settings.prefix_blocks)
         self.fleet = Fleet(settings, self.timers, self.out)
         self.mirror, self.prefill, self.breaker = self.fleet.mirror, self.fleet.prefill, self.fleet.breaker
-        self.rounds, self.steps = Rounds([], 0), list[Steps]()
+        self.lockstep, self.steps = Lockstep([]), list[Steps]()
+        self.rounds = Rounds(self.lockstep)
         self.for_prefiller: OrderedDict[int, None] = OrderedDict()
         self.waiting: set[int] = set()  # rows that are on no worker
         self.tenants: dict[int, str] = {}
@@ -79,6 +81,10 @@ class Requests(ABC):
     @abstractmethod
     def open_rounds(self) -> None:
         """Something changed that a decision should see."""
+
+    @abstractmethod
+    def stepped(self, group: int) -> None:
+        """Count the steps of a group that have ended."""
 
     @abstractmethod
     def regroup(self) -> None:
@@ -183,8 +189,8 @@ class Requests(ABC):
         else:
             self.out.append(co.SendDecode(request, leg, name, row))
 
-    def first_token(self, row: int, worker: int) -> int:
-        """A request that was sent decodes now; the step that its worker had delivered it in before this chunk."""
+    def first_token(self, row: int, worker: int) -> None:
+        """A request that was sent decodes now."""
         rows, mirror, i = self.rows, self.mirror, self.rows.i
         rows.move(row, Cause.FIRST_TOKEN)
         load = rows.load(row)
@@ -192,15 +198,13 @@ class Requests(ABC):
         mirror.i[RUNNING][worker] += i[COPIES][row]
         mirror.f[SENT_LOAD][worker] -= load
         mirror.f[LOAD][worker] += load
-        if mirror.requests[worker] == 0:
-            self.rounds.begins(worker)
-        last = mirror.joins(worker, self.now_s)
+        mirror.joins(worker)
+        self.lockstep.joins(mirror.group[worker])
         if not i[PRODUCED][row]:
             rows.f[FIRST_AT][row] = self.now_s
             self.meters.ttft_s.add(self.now_s - rows.f[SINCE][row])
         self.leave_prefiller(row, told=False)
         self.answered(row, mirror.workers[worker].spec.name)
-        return last
 
     def unplace(self, row: int) -> None:
         """Take a request off its worker; its slots are free for others."""
@@ -222,21 +226,17 @@ class Requests(ABC):
         self.fill_seats(worker)
 
     def _leaves_step(self, row: int, worker: int) -> None:
-        """Its worker's step is delivered without it."""
-        mirror = self.mirror
-        was_complete = mirror.delivered[worker] == mirror.requests[worker]
+        """The next steps of its group are delivered without it."""
+        mirror, lockstep, last = self.mirror, self.lockstep, self.rows.step[row]
+        group = mirror.group[worker]
         mirror.requests[worker] -= 1
         mirror.changes[worker] += 1
-        if self.rows.step[row] == mirror.step[worker]:
-            mirror.delivered[worker] -= 1
-            mirror.leaves(worker, self.rows.load(row) - self.rows.i[COPIES][row])
-        if mirror.requests[worker] == 0:
-            self.rounds.ends(worker)
-            group = self.rounds.group[worker]
-            if self.rounds.active[group] == 0:
-                self.steps[group].stopped(mirror)
-        elif not was_complete and mirror.delivered[worker] == mirror.requests[worker]:
-            self.rounds.deliver(worker, mirror.step[worker])
+        if lockstep.was_in_step(group, last):
+            mirror.left[worker] += self.rows.load(row) - self.rows.i[COPIES][row]
+        lockstep.leave(group, last)
+        self.stepped(group)
+        if not lockstep.running[group]:
+            self.steps[group].stopped(mirror)
 
     def fill_seats(self, worker: int) -> None:
         """Free slots of a worker go to the requests that hold some of its slots already, oldest first."""
@@ -413,9 +413,7 @@ class Requests(ABC):
             return
         for row in self.rows.by_request.values():
             if self.rows.i[WORKER][row] > place:
-                step = self.rows.step[row]
                 self.rows.place(row, self.rows.i[WORKER][row] - 1)
-                self.rows.step[row] = step
         self.seating = {g - (g > place): rows for g, rows in self.seating.items()}
         self.regroup()
 

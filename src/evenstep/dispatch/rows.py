@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.dispatch.lockstep import NEW
 from evenstep.dispatch.rows_layout import (
     COPIES,
     FLOATS,
@@ -43,7 +44,7 @@ class Rows:
         self.high = 0  # rows beyond were never used
         self.generation = 0
         self.by_request: dict[int, int] = {}
-        self.step: list[int] = [-1] * room  # the worker's step it last delivered in, -1 = it has no token yet
+        self.step: list[int] = [NEW] * room  # of its group that it delivered last (`lockstep`)
         self.on: list[int] = [-1] * room  # as column WORKER, for the path of a chunk
         self._look()
 
@@ -58,14 +59,14 @@ class Rows:
         self.i[REQUEST][row] = request
         self.i[WORKER][row] = self.i[PREDICTED][row] = -1
         self.i[LEAVE][row] = NEVER
-        self.step[row] = self.on[row] = -1
+        self.step[row], self.on[row] = NEW, -1
         self.by_request[request] = row
         return row
 
     def place(self, row: int, worker: int) -> None:
         """It is on this worker now, -1 = on none."""
         self.i[WORKER][row] = self.on[row] = worker
-        self.step[row] = -1
+        self.step[row] = NEW
 
     def move(self, row: int, cause: Cause) -> None:
         """The request goes through this; see `transitions`."""
@@ -100,7 +101,7 @@ class Rows:
         self.ints = np.concatenate([self.ints, np.zeros_like(self.ints)], axis=1)
         self.floats = np.concatenate([self.floats, np.zeros_like(self.floats)], axis=1)
         self.free = list(range(2 * room - 1, room - 1, -1))
-        self.step += [-1] * room
+        self.step += [NEW] * room
         self.on += [-1] * room
         self._look()
         self.generation += 1

@@ -12,6 +12,8 @@ from evenstep.dispatch.step_fit import StepFit
 from evenstep.measure.metrics import idle_share, imbalance_envelope, spread
 from evenstep.request import F8
 
+_TOGETHER = 256  # steps whose idle time is looked at together
+
 
 class Steps:
     """One group's steps.
@@ -21,15 +23,17 @@ class Steps:
     """
 
     def __init__(self, members: list[int]) -> None:
-        self.members = np.array(members, np.int64)
+        self.members = members
         self.last_s = math.nan  # when its last step was complete; nan = nothing ran before
         self.steps = 0
         self.step_s = 0.0
-        self.load = np.zeros(len(members))  # of each worker in the last step counted, before its own tokens
+        self.load = [0.0] * len(members)  # of each worker in the last step counted, before its own tokens
         self.ended_s = math.nan  # of that step
         self._seconds = math.nan  # of a step that is complete and not counted yet
-        self.idle_share = 0.0  # of the last step
-        self.idle_device_s = 0.0
+        self._idle_share, self._idle_device_s = 0.0, 0.0  # of the steps that were looked at
+        self._new = list[
+            tuple[float, float, float, float]
+        ]()  # the others: heaviest, total, fixed part, seconds
         self.fit = StepFit()
 
     @property
@@ -38,7 +42,7 @@ class Steps:
         return self.fit.seconds_per_token > 0.0 and self.fit.overhead_s >= 0.0
 
     def completed(self, now_s: float) -> None:
-        """Every running worker has delivered a step; what it held is known when the next one begins (`begins`)."""
+        """Everybody had delivered a step by then; what it held is known when the next one begins (`begins`)."""
         self._seconds, self.last_s = now_s - self.last_s, now_s
 
     def begins(self, mirror: Mirror, worker: int = -1, newcomer: float = 0.0) -> None:
@@ -50,37 +54,60 @@ class Steps:
         seconds, self._seconds = self._seconds, math.nan
         if seconds > 0.0:  # neither the first step, nor chunks of several steps in one read
             load = self.loads_in_step(mirror)
-            load[self.members == worker] -= newcomer
+            if newcomer:
+                load[self.members.index(worker)] -= newcomer
             self._count(load, seconds)
-        for g in self.members.tolist():
-            mirror.forget_left(g)
+        for g in self.members:
+            mirror.left[g] = 0.0
 
     def stopped(self, mirror: Mirror) -> None:
         """Nothing runs any more: the time to the next step is no step."""
         self.begins(mirror)
         self.last_s = math.nan
 
-    def _count(self, load: F8, seconds: float) -> None:
+    def _count(self, load: list[float], seconds: float) -> None:
         self.steps += 1
         self.step_s, self.load, self.ended_s = seconds, load, self.last_s
-        heaviest, total = float(load.max()), float(load.sum())
+        heaviest = max(load)
         self.fit.add(heaviest, seconds)
-        if load.size == 1:  # nobody to wait for
+        if len(load) == 1:  # nobody to wait for
             return
         fixed = self.fit.overhead_s / self.fit.seconds_per_token if self.is_of_time else 0.0
-        size = np.array([float(load.size)])
-        self.idle_share = float(idle_share(np.array([heaviest]), np.array([total]), size, fixed)[0])
-        self.idle_device_s += self.idle_share * load.size * seconds
+        self._new.append((heaviest, sum(load), fixed, seconds))
+        if len(self._new) == _TOGETHER:
+            self._look()
+
+    def _look(self) -> None:
+        """See how much of the new steps was idle."""
+        if self._new:
+            size = len(self.members)
+            heaviest, total, fixed, seconds = np.array(self._new).T
+            share = idle_share(heaviest, total, np.full(len(total), float(size)), fixed)
+            self._idle_share = float(share[-1])
+            self._idle_device_s += size * float((share * seconds).sum())
+            self._new.clear()
+
+    @property
+    def idle_share(self) -> float:
+        """Of the last step."""
+        self._look()
+        return self._idle_share
+
+    @property
+    def idle_device_s(self) -> float:
+        """Of all steps and workers."""
+        self._look()
+        return self._idle_device_s
 
     def loads(self, mirror: Mirror) -> F8:
         """float64[n], KV tokens of its workers."""
-        floats = mirror.columns.floats
-        return floats[LOAD, self.members] + floats[FOREIGN_LOAD, self.members]
+        load, foreign = mirror.f[LOAD], mirror.f[FOREIGN_LOAD]
+        return np.array([load[g] + foreign[g] for g in self.members])
 
-    def loads_in_step(self, mirror: Mirror) -> F8:
-        """float64[n], KV tokens its workers held in the step they delivered last, before that step's own tokens."""
-        left = np.array([mirror.left_load(int(g)) for g in self.members])
-        return self.loads(mirror) - mirror.columns.ints[RUNNING, self.members] + left
+    def loads_in_step(self, mirror: Mirror) -> list[float]:
+        """KV tokens its workers held in the step they delivered last, before that step's own tokens."""
+        load, foreign, running, left = mirror.f[LOAD], mirror.f[FOREIGN_LOAD], mirror.i[RUNNING], mirror.left
+        return [load[g] + foreign[g] - running[g] + left[g] for g in self.members]
 
     def values(self, mirror: Mirror) -> dict[str, object]:
         """Plain numbers of the group as it stands."""
