@@ -93,6 +93,25 @@ def test_before_the_first_token_a_failure_is_retried_once_on_each_other_engine_w
     assert story.fails(second, "stall") == [Reject(1, 502, "failed")]
 
 
+def test_a_stale_connection_is_nobodys_fault_where_nobody_else_could_be_asked():
+    """Once; two workers that share a barrier are lost together."""
+    story = Story(backoff_s=9.0, breaker_failures=1)
+    for name in "ab":
+        story.worker(name, group="x")
+    first = story.sent(1)
+    assert story.fails(first, "stale") == []
+    (second,) = story.tick()
+    assert second.worker == "a"
+    assert all(worker["is_up"] for worker in story.d.snapshot()["workers"])
+    assert story.fails(second, "stale") == [Reject(1, 502, "failed")]
+
+
+def test_a_stale_connection_is_a_failure_where_somebody_else_can_be_asked():
+    story = two_workers(backoff_s=0.0)
+    story.fails(story.sent(1), "stale")
+    assert [c.worker for c in story.tick()] == ["b"]
+
+
 def test_a_barrier_group_dies_as_one_so_a_retry_goes_to_another_group():
     story = Story(backoff_s=0.0, retries=3)
     for name, group in (("a", "x"), ("b", "x"), ("c", "y")):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -109,6 +111,14 @@ def framed(data):
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
+def reset(transport):
+    """Break a connection so that the other side hears of an error, not of an end."""
+    transport.get_extra_info("socket").setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+    )
+    transport.abort()
+
+
 STALLS = "stalls"
 END = b"0\r\n\r\n"
 
@@ -147,6 +157,9 @@ class Engine:
                     continue
                 if b" /version " in head:
                     writer.write(whole(200, self.version) if self.version else whole(404, b"{}"))
+                    continue
+                if b" /metrics " in head:
+                    writer.write(whole(404, b"{}"))
                     continue
                 if b" /health " in head:
                     writer.write(whole(200, b""))

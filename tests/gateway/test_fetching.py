@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.gateway.running import engine, until, whole
+from tests.gateway.running import engine, reset, until, whole
 
 from evenstep.gateway.attached import Attached
 from evenstep.gateway.engine import Endpoint
 from evenstep.gateway.fetching import fetch
 from evenstep.gateway.sections import Engines
 from evenstep.gateway.worker import Worker
+
+
+def test_a_kept_connection_that_is_reset_at_once_is_no_answer():
+    async def story():
+        async def answers(number, head, body, writer):
+            if number == 1:
+                reset(writer.transport)
+                return False
+            writer.write(whole(200, b"ab"))
+
+        async with engine(answers) as one:
+            worker = Worker(url=one.url, name="w")
+            attached = Attached(worker, Endpoint(one.url, Engines(), asyncio.get_running_loop()))
+            assert [await fetch(attached, "/x", 5.0) for _ in range(2)] == [(200, b"ab")] * 2
+            assert len(one.asked) == 3
+
+    asyncio.run(story())
 
 
 def test_an_answer_no_answer_and_one_that_is_too_large(monkeypatch):

@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from tests.gateway.running import END, STALLS, engine, framed, raw, request, serving, until, whole
+from tests.gateway.running import END, STALLS, engine, framed, raw, request, reset, serving, until, whole
 
 CLOSE = "Connection: close\r\nContent-Type: application/json\r\n"
 BODY = {"model": "m", "input": "x"}
@@ -61,6 +61,22 @@ def test_an_engine_that_fails_is_replaced_each_one_once():
                 assert answer.startswith(b"HTTP/1.1 502 ")
                 assert b"10.0.0.1" not in answer
                 assert b"elsewhere" not in answer
+
+    asyncio.run(story())
+
+
+def test_a_kept_connection_that_is_reset_at_once_costs_nothing():
+    async def story():
+        async def answers(number, head, body, writer):
+            if number == 1:
+                reset(writer.transport)
+                return False
+            writer.write(whole(200, b"ab"))
+
+        async with engine(answers) as one, serving(one.url) as server:
+            for _ in range(2):
+                assert b"\r\n\r\nab" in await raw(server, request(BODY, "/v1/x", headers=CLOSE))
+            assert len(one.asked) == 3
 
     asyncio.run(story())
 

@@ -306,7 +306,7 @@ class Dispatcher(Admitting):
         while (found := self.timers.pop(self.now_s)) is not None:
             name, number = found
             if name == "ttl":
-                self.expire(number)
+                self.give_up(number, "expired")
             elif name == "backoff":
                 self.enqueue(number, Cause.RETRIES_PREFILL if self.fleet.is_split else Cause.RETRIES_DECODE)
             elif name == "probe":

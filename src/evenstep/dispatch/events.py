@@ -14,10 +14,11 @@ import msgspec
 from evenstep.dispatch.settings import Settings, WorkerSpec
 
 #: Why a leg failed. ``connect``: refused, reset or unreachable before anything was read. ``status``: 5xx, 3xx or an
-#: answer that is none. ``stream``: it broke off or was garbage. ``stall``: silence beyond a deadline. ``client``: the
-#: engine says that the request is wrong (4xx). ``recomputed``: the engine stopped the request so that it is continued
-#: elsewhere.
-Kind: TypeAlias = Literal["connect", "status", "stream", "stall", "client", "recomputed"]
+#: answer that is none. ``stream``: it broke off or was garbage. ``stall``: silence beyond a deadline. ``stale``: a
+#: connection that had been used before was reset at once, without a byte: it may have been closed before it was asked.
+#: ``client``: the engine says that the request is wrong (4xx). ``recomputed``: the engine stopped the request so that it
+#: is continued elsewhere.
+Kind: TypeAlias = Literal["connect", "status", "stream", "stall", "stale", "client", "recomputed"]
 
 
 def _kebab(name: str) -> str:

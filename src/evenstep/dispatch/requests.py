@@ -270,7 +270,11 @@ class Requests(ABC):
         if kind == "client":
             self.give_up(row, "client")
             return
-        if kind != "recomputed":
+        if kind == "stale" and not i[TRIES][row] and not self._has_others(row, had_tokens, without=name):
+            i[TRIES][row] = (
+                1  # once more to the same: nobody else is there, and perhaps it was not asked at all
+            )
+        elif kind != "recomputed":
             self._exclude(row, name, kind)
             if is_counted and self.breaker.failed(name, request, is_certain=kind == "connect"):
                 self.eject(name)
@@ -291,22 +295,25 @@ class Requests(ABC):
         self.meters.retries += 1
         self.rows.move(row, Cause.BACKS_OFF)
         delay_s = min(self.settings.backoff_cap_s, self.settings.backoff_s * 2.0 ** max(0, i[TRIES][row] - 1))
-        delay_s = 0.0 if kind == "recomputed" else max(delay_s, min(retry_after_s, _LONGEST_ASKED_S))
+        delay_s = (
+            0.0 if kind in ("recomputed", "stale") else max(delay_s, min(retry_after_s, _LONGEST_ASKED_S))
+        )
         self.timers.set(("backoff", row), self.now_s + delay_s)
 
     def _exclude(self, row: int, name: str, kind: Kind) -> None:
-        self.rows.i[TRIES][row] += 1
-        out = self.excluded.setdefault(row, set())
-        out.add(name)
-        place = self.mirror.place.get(name)
-        if place is not None and kind != "status":  # a barrier group dies as one: never to a peer
-            out.update(self.mirror.peers(place))
+        self.rows.i[TRIES][row] += 1  # and a barrier group dies as one: never to a peer
+        self.excluded.setdefault(row, set()).update([name] if kind == "status" else self._lost_with(name))
 
-    def _has_others(self, row: int, had_tokens: bool, is_up: bool = False) -> bool:
-        """Whether an engine is left that it has not failed on, or one of them that is not ejected."""
+    def _lost_with(self, name: str) -> list[str]:
+        place = self.mirror.place.get(name)
+        return [name] if place is None else self.mirror.peers(place)
+
+    def _has_others(self, row: int, had_tokens: bool, is_up: bool = False, without: str = "") -> bool:
+        """Whether an engine is left that it has not failed on, or one of them that is not ejected, or not lost with one."""
+        out = {*self.excluded.get(row, ()), *self._lost_with(without)}
         prefillers = [] if had_tokens or not self.fleet.is_split else list(self.prefill.prefillers.values())
         left = [w for w in (*self.mirror.workers, *prefillers) if not w.leaves and (w.is_up or not is_up)]
-        roles = {w.spec.role for w in left if w.spec.name not in self.excluded.get(row, set())}
+        roles = {w.spec.role for w in left if w.spec.name not in out}
         return "decode" in roles and (not prefillers or "prefill" in roles)
 
     def give_up(self, row: int, reason: str) -> None:
@@ -321,10 +328,6 @@ class Requests(ABC):
             self.meters.requests[str(status or 400)] += 1
             self.out.append(co.Reject(request, status, reason, retry_s))
         self.end(row, told=True)
-
-    def expire(self, row: int) -> None:
-        """Its time in a queue is over."""
-        self.give_up(row, "expired")
 
     def answered(self, row: int, name: str) -> None:
         """An engine gave the request a token, or finished it: what it failed on before is to blame for that."""

@@ -3,7 +3,8 @@
 Rules of this file. A connection carries one request at a time. It is used again only if the answer ended exactly where its
 framing said, nothing followed, and the engine did not say ``close``; bytes that nobody asked for close it. A connection that
 had nothing to do for a while and breaks at once, before it gives a byte, had been closed by the engine meanwhile: the
-request goes once more to the same engine, on a fresh one. Redirects are answers like any other; nothing here follows one.
+request goes once more to the same engine, on a fresh one. One that was used a moment ago and is reset at once may have been,
+too: its request is said to have failed as ``stale``. Redirects are answers like any other; nothing here follows one.
 """
 
 from __future__ import annotations
@@ -185,16 +186,18 @@ class EngineConnection(asyncio.Protocol):
             return
         leg, state, data = self._leg, self._state, self._data
         in_order = exc is None and state == _IN_BODY and self._chunked is None and self._left == UNTIL_CLOSED
-        is_stale = self._is_old and not self._heard and time.monotonic() - self._sent_s < _STALE_S
+        is_at_once = not self._heard and data is not None and time.monotonic() - self._sent_s < _STALE_S
         self.close()
         if leg is None:
             return
         if in_order:
             leg.ended()
-        elif is_stale and data is not None:
+        elif is_at_once and self._is_old and data is not None:
             self._endpoint.send_fresh(leg, data)
         else:
-            leg.broke("stream", "it closed the connection before its answer was complete")
+            is_reset = is_at_once and exc is not None and self._idle_s < math.inf
+            kind: Kind = "stale" if is_reset else "stream"
+            leg.broke(kind, "it closed the connection before its answer was complete")
 
     # --- reading -------------------------------------------------------------------------------------------------
 

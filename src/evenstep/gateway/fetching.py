@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
@@ -16,12 +17,17 @@ _MOST = 4 << 20
 
 
 class _Question:
-    """A leg that gathers its answer."""
+    """A leg that gathers its answer.
 
-    def __init__(self, answer: asyncio.Future[tuple[int, bytes]]) -> None:
+    Args:
+        answer: of the question.
+        ask: ask it on a fresh connection.
+    """
+
+    def __init__(self, answer: asyncio.Future[tuple[int, bytes]], ask: Callable[[_Question], None]) -> None:
         self.connection: EngineConnection | None = None
         self.is_off = self.is_head = False
-        self.answer, self._status = answer, 0
+        self.answer, self._ask, self._status = answer, ask, 0
         self._body = bytearray()
 
     def head(self, head: ResponseHead) -> None:
@@ -37,7 +43,10 @@ class _Question:
         self._tell(self._status)
 
     def broke(self, kind: Kind, why: str) -> None:
-        self._tell(0)
+        if kind == "stale":
+            self._ask(self)
+        else:
+            self._tell(0)
 
     def _tell(self, status: int) -> None:
         if not self.answer.done():
@@ -67,8 +76,11 @@ async def learn_version(attached: Attached, patience_s: float) -> None:
 async def fetch(attached: Attached, path: str, patience_s: float) -> tuple[int, bytes]:
     """Status and body of a GET; status 0 where there is no answer in time."""
     endpoint = attached.endpoint
-    question = _Question(endpoint.loop.create_future())
-    endpoint.send(question, (attached.head("GET", path, "", 0), b""), patience_s)
+    data = attached.head("GET", path, "", 0), b""
+    question = _Question(
+        endpoint.loop.create_future(), lambda asked: endpoint.send_fresh(asked, data, patience_s)
+    )
+    endpoint.send(question, data, patience_s)
     try:
         return await asyncio.wait_for(question.answer, patience_s)
     except TimeoutError:

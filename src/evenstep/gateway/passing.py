@@ -48,7 +48,7 @@ class Passing:
         self._attached: Attached | None = None
         self._more = carried(request.head.headers, carries_key, _REQUEST_FIELDS)
         self._answer: ResponseHead | None = None
-        self._refused, self._started = False, False
+        self._refused, self._started, self._is_repeated = False, False, False
         self._pieces: list[bytes] = []
         self._size = 0
 
@@ -120,8 +120,11 @@ class Passing:
         if self._started:  # what is there cannot be taken back, and its framing shows that it is not whole
             self._end("error", self._status)
             self.client.abort()
-        else:
-            self._again()
+            return
+        if kind == "stale" and not self._left and not self._is_repeated and self._attached is not None:
+            self._left.append(self._attached)  # nobody else is there, and perhaps it was not asked at all
+            self._is_repeated = True
+        self._again()
 
     # --- what the client does ------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from tests.gateway.promises import engine as e
 from tests.gateway.promises.client import RawClient, answered, ask, verdict
 from tests.gateway.promises.fleet import fleet, story
 from tests.gateway.promises.test_every_stream_ends_in_one_of_two_ways import BEFORE
+from tests.gateway.running import reset
 
 SILENCES = {
     "no byte": e.hang,
@@ -54,6 +55,27 @@ def test_an_engine_that_refuses_connections_or_drops_them_costs_nothing():
                 connection.transport.abort()
             for _ in range(8):
                 assert verdict(await answered(f.port, ask(tokens=4)), 4) == "complete"
+
+    story(one)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_kept_connection_that_is_reset_at_once_costs_nothing_where_there_is_one_engine_only(stream):
+    """It may have been closed before it was asked; a fresh one tells, and is asked once."""
+
+    async def breaks(call: e.Call) -> None:
+        reset(call.connection.transport)
+
+    async def one():
+        async with fleet(engines=1) as f:
+            f.plan.next.extend([e.well, breaks, e.well])
+            for _ in range(2):
+                assert verdict(await answered(f.port, ask(tokens=4, stream=stream)), 4) == "complete"
+            assert len(f.calls) == 3
+            assert f.calls[2].connection is not f.calls[1].connection is f.calls[0].connection
+            f.plan.next.extend([breaks, breaks])
+            assert verdict(await answered(f.port, ask(tokens=4, stream=stream)), 4) == "refused"
+            assert len(f.calls) == 5
 
     story(one)
 
