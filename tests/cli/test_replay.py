@@ -33,6 +33,18 @@ def test_a_log_that_was_tampered_with_is_a_failure(tmp_path, capsys):
     assert "first difference: decision 0" in out and "recorded: 1 waiting, sent 1 -> b" in out
 
 
+def test_a_log_whose_writer_was_killed_is_replayed_as_far_as_it_goes_and_said_to_be_cut_off(tmp_path, capsys):
+    path = tmp_path / "log.jsonl"
+    cut = Path(LOG).read_bytes()[:-30]
+    path.write_bytes(cut)
+    assert main(["replay", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "every decision is the same" in out
+    assert f"cut off       {len(cut.rpartition(bytes([10]))[2])} bytes at the end" in out
+    assert main(["replay", str(path), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cut_off"] > 0
+
+
 def test_bad_input_is_one_line(capsys):
     assert main(["replay", "nothing.evlog"]) == 2
     assert main(["replay", LOG, "--policy", "nosuch"]) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.dispatch.log_file import LogFile, part_of, read_log
+from evenstep.dispatch.log_file import LogFile, cut_off, part_of, read_log
 from evenstep.dispatch.records import Checkpoint, Done, Header
 from evenstep.errors import InputError
 
@@ -47,11 +47,41 @@ def test_old_parts_are_deleted_and_what_is_left_is_read_from_the_state_it_began_
 
 
 @pytest.mark.parametrize("name", ["log.jsonl", "log.evlog"])
-def test_damage_is_named_by_record(tmp_path, name):
+@pytest.mark.parametrize("part_bytes", [0, 200])
+def test_a_log_that_was_cut_off_anywhere_is_read_up_to_its_last_whole_record(tmp_path, name, part_bytes):
     path = tmp_path / name
-    write(path)
-    path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(InputError, match="record 21"):
+    log = write(path, part_bytes=part_bytes)
+    assert cut_off(path) == 0
+    last = part_of(path, log.part)
+    whole, sizes, count = last.read_bytes(), [0], len(list(read_log(path)))
+    for record in whole.splitlines(True) if name == "log.jsonl" else frames(whole):
+        sizes.append(sizes[-1] + len(record))
+    for size in range(sizes[1] if part_bytes == 0 else 0, len(whole)):
+        last.write_bytes(whole[:size])
+        assert cut_off(path) == size - max(end for end in sizes if end <= size)
+        begins = 2 if part_bytes else 1  # records that begin a part and stand for nothing by themselves
+        lost = sum(end > size for end in sizes[begins + 1 :])
+        assert len(list(read_log(path))) == count - lost
+
+
+def frames(data):
+    while data:
+        size = 4 + int.from_bytes(data[:4], "little")
+        yield data[:size]
+        data = data[size:]
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.evlog"])
+def test_damage_in_the_middle_is_named_by_record(tmp_path, name):
+    path = tmp_path / name
+    log = write(path, part_bytes=200)
+    first = path.read_bytes()
+    path.write_bytes(first[:-3])
+    assert log.part > 0
+    with pytest.raises(InputError, match=r"record [0-9]+: record is 'cut off'"):
+        list(read_log(path))
+    path.write_bytes(first[:-9] + b"\xff" + first[-8:])
+    with pytest.raises(InputError, match=r"record [0-9]+"):
         list(read_log(path))
 
 

@@ -36,12 +36,21 @@ def test_both_encodings_are_the_same_trace(tmp_path):
     assert one.arrival_s.tolist() == other.arrival_s.tolist() and one.notes == other.notes
 
 
-def test_a_log_that_is_cut_off_is_refused_or_read_as_far_as_it_goes(tmp_path):
-    path = framed(tmp_path / "log.evlog")
-    path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(InputError, match="cut off"):
+@pytest.mark.parametrize("name", ["log.evlog", "log.jsonl"])
+def test_a_log_that_is_cut_off_is_read_as_far_as_it_goes_and_the_rest_is_noted(tmp_path, name):
+    path = tmp_path / name
+    if name == "log.evlog":
+        framed(path)
+    else:
+        path.write_bytes(SAMPLE.read_bytes())
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
+    found = read_trace(path)
+    assert len(found) == 7
+    assert "bytes at the end, no whole record, were left out: the log's writer was killed." in found.notes[-1]
+    path.with_stem("log.1").write_bytes(whole)
+    with pytest.raises(InputError, match=r"cut off|record is"):
         read_trace(path)
-    assert len(read_trace(path, skip_bad_rows=True)) == 7
 
 
 def test_later_parts_are_read_too_and_earlier_ones_are_not(tmp_path):

@@ -67,6 +67,10 @@ def _lines(found: Replayed) -> list[str]:
         f"events        {found.events}",
         f"decisions     {found.decisions}, of them {found.fallbacks} by the fallback",
     ]
+    if found.cut_off:
+        lines.append(
+            f"cut off       {found.cut_off} bytes at the end, no whole record: its writer was killed"
+        )
     if found.difference is None:
         return [*lines, "every decision is the same"]
     return [*lines, *_told(found.difference)]

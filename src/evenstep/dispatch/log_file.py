@@ -2,6 +2,9 @@
 
 A frame is the length of a record in four bytes, lowest first, and the record. Part 0 has the name asked for; part n has
 ``.n`` before the last suffix. A part holds what its dispatcher was when it began, so a replay begins at any of them.
+
+A writer that is killed leaves a part of a record at the end of its last part. It is left out (`cut_off` says how long it
+is); anywhere else it is damage.
 """
 
 from __future__ import annotations
@@ -106,7 +109,7 @@ def parts_of(path: Path) -> tuple[Path, int]:
 
 
 def read_log(path: Path) -> Iterator[Record]:
-    """All records of a log, part by part, from its first header on; later headers and checkpoints are left out.
+    """All whole records of a log, part by part, from its first header on; later headers and checkpoints are left out.
 
     Args:
         path: of the log or of one of its parts: the parts before it, and any that are deleted, are not read.
@@ -118,8 +121,11 @@ def read_log(path: Path) -> Iterator[Record]:
     part = first
     while part == first or part_of(path, part).exists():
         place = part_of(path, part)
-        records = _records(place)
+        is_last = not part_of(path, part + 1).exists()
+        records = _records(place, is_last)
         header = next(records, None)
+        if header is None and is_last and part > first:
+            return
         if not isinstance(header, Header) or header.log != KIND:
             raise InputError(str(place), "file", "no decision log", "a log that `evenstep serve` wrote")
         if header.version != VERSION:
@@ -130,6 +136,8 @@ def read_log(path: Path) -> Iterator[Record]:
             yield header
         if part:
             checkpoint = next(records, None)
+            if checkpoint is None and is_last and part > first:
+                return
             if not isinstance(checkpoint, Checkpoint):
                 raise InputError(str(place), "checkpoint", "missing", "the state that the part began with")
             if part == first:
@@ -138,13 +146,30 @@ def read_log(path: Path) -> Iterator[Record]:
         part += 1
 
 
-def _records(path: Path) -> Iterator[Record]:
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise InputError(str(path), "file", "unreadable", "a decision log", f"{error.strerror}.") from None
-    with file:
-        pieces = file if path.suffix == ".jsonl" else _frames(file)
+def cut_off(path: Path) -> int:
+    """Bytes at the end of a log that are no whole record.
+
+    Args:
+        path: as for `read_log`.
+
+    Raises:
+        InputError: no such file.
+    """
+    path, part = parts_of(path)
+    while part_of(path, part + 1).exists():
+        part += 1
+    place = part_of(path, part)
+    with _open(place) as file:
+        if place.suffix == ".jsonl":
+            end = sum(len(line) for line in file if line.endswith(b"\n"))
+        else:
+            end = sum(_FRAME + len(piece) for piece in _frames(file, True))
+    return place.stat().st_size - end
+
+
+def _records(path: Path, may_be_cut: bool) -> Iterator[Record]:
+    with _open(path) as file:
+        pieces = (_lines if path.suffix == ".jsonl" else _frames)(file, may_be_cut)
         decode = (msgspec.json.Decoder if path.suffix == ".jsonl" else msgspec.msgpack.Decoder)(Record).decode
         read = 0
         try:
@@ -157,10 +182,28 @@ def _records(path: Path) -> Iterator[Record]:
             raise InputError(where, "record", said, "a record of a decision log") from None
 
 
-def _frames(file: IO[bytes]) -> Iterator[bytes]:
+def _open(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InputError(str(path), "file", "unreadable", "a decision log", f"{error.strerror}.") from None
+
+
+def _lines(file: IO[bytes], may_be_cut: bool) -> Iterator[bytes]:
+    for line in file:
+        if not line.endswith(b"\n"):
+            if may_be_cut:
+                return
+            raise EOFError
+        yield line
+
+
+def _frames(file: IO[bytes], may_be_cut: bool) -> Iterator[bytes]:
     while head := file.read(_FRAME):
         size = int.from_bytes(head, "little")
         piece = file.read(size)
         if len(head) < _FRAME or len(piece) < size:
+            if may_be_cut:
+                return
             raise EOFError
         yield piece

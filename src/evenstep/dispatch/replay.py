@@ -11,7 +11,7 @@ import msgspec
 from evenstep.dispatch.checkpoint import restore
 from evenstep.dispatch.dispatcher import Dispatcher
 from evenstep.dispatch.events import Reloaded
-from evenstep.dispatch.log_file import read_log
+from evenstep.dispatch.log_file import cut_off, read_log
 from evenstep.dispatch.records import Checkpoint, Chunks, Done, Header, Record, Round
 from evenstep.errors import InputError
 
@@ -41,6 +41,7 @@ class Replayed:
         policy, predictor: that decided now. is_changed: whether they were asked to be others than in the log.
         decisions: compared, all alike but for `difference`. events: handled. fallbacks: of the decisions.
         difference: None when all are alike.
+        cut_off: bytes at the end of the log that are no whole record, since its writer was killed.
     """
 
     policy: str
@@ -50,6 +51,7 @@ class Replayed:
     events: int
     fallbacks: int
     difference: Difference | None
+    cut_off: int = 0
 
 
 def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
@@ -107,6 +109,7 @@ def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
         events,
         fallbacks,
         difference,
+        cut_off(path),
     )
 
 

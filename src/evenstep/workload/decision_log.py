@@ -25,16 +25,20 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     """Read a decision log, JSON lines or msgpack: this part of it and the later ones beside it.
 
     Requests that did not arrive and end in these, or did not end as they should, are dropped, and counted. Prompt lengths
-    are those the engines counted where they did.
+    are those the engines counted where they did. A part of a record at the end is left out, and its length noted.
 
     Raises:
         InputError: a record that cannot be read, or a file without served requests.
     """
     arrived: list[tuple[int, dict[str, Any]]] = []
     done: dict[Any, dict[str, Any]] = {}
-    for part in _parts(path):
+    parts, cut = list(_parts(path)), 0
+    for part in parts:
         is_json = files.head(part).lstrip().startswith(b"{")
-        _collect(part, json_table.objects(part) if is_json else _framed(part), skip_bad_rows, arrived, done)
+        records = json_table.objects(part) if is_json else _framed(part)
+        if part == parts[-1] and (cut := _cut_off(part, is_json)):
+            records = _but_the_last(records)
+        _collect(part, records, skip_bad_rows, arrived, done)
     served = [(row, number, done[row["request"]]) for number, row in arrived if row.get("request") in done]
     fields: dict[str, Any] = {
         "now_s": [row.get("now_s", MISSING) for row, _, _ in served],
@@ -57,6 +61,8 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     notes = table.notes()
     if len(served) < len(arrived):
         notes += (f"{len(arrived) - len(served):,} requests that were not served to their end were dropped.",)
+    if cut:
+        notes += (f"{cut:,} bytes at the end, no whole record, were left out: the log's writer was killed.",)
     return Trace(
         prompt_tokens=prompt[rows], output_tokens=output[rows], arrival_s=times[rows] - times[rows[0]],
         request_class=classes[rows] if classes.any() else None, prompt_key=keys[rows] if keys.any() else None,
@@ -93,6 +99,29 @@ def _collect(
             arrived.append((number, record))
         elif record.get("event") == "done":
             done[request] = record
+
+
+def _cut_off(path: Path, is_json: bool) -> int:
+    """Bytes at the end of a part that are no whole record."""
+    data, place = files.content(path), 0
+    if is_json:
+        return len(data) - data.rfind(b"\n") - 1
+    while place + _FRAME <= len(data):
+        end = place + _FRAME + int.from_bytes(data[place : place + _FRAME], "little")
+        if end > len(data):
+            break
+        place = end
+    return len(data) - place
+
+
+def _but_the_last(
+    records: Iterator[tuple[int, dict[str, Any] | str]],
+) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    before = None
+    for record in records:
+        if before is not None:
+            yield before
+        before = record
 
 
 def _framed(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
