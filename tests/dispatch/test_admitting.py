@@ -11,6 +11,7 @@ from tests.dispatch.told import Story
 from evenstep.dispatch import deciding_kernel as kernel
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import Fail, Reject, SendDecode
+from evenstep.dispatch.mirror_layout import FLOATS, LOAD, SENT_LOAD
 from evenstep.dispatch.rows_layout import CLASS, INTS
 
 
@@ -151,3 +152,12 @@ def test_pool_bypass_in_portions_goes_on_by_itself():
     assert sent(story.tick()) == [2, 3] and sent(story.tick()) == [4]
     story.tell(ev.Tick)
     assert not story.d.due
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))
+def test_the_lightest_come_first_and_equals_stay_in_order(loads):
+    floats = np.zeros((FLOATS, len(loads)))
+    floats[LOAD], floats[SENT_LOAD] = zip(*loads, strict=True)
+    order = np.empty(len(loads), np.int64)
+    kernel.lightest_first(floats, order)
+    assert order.tolist() == np.argsort(floats[LOAD] + floats[SENT_LOAD], kind="stable").tolist()

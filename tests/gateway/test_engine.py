@@ -23,6 +23,12 @@ class Asked:
     def head(self, head):
         self.heard.append(head.status)
 
+    def chunks(self, data):
+        taken, rest = (b"", data) if not data.startswith(b"5\r\n") else (data[:10], data[10:])
+        if taken:
+            self.heard.append(("chunk", taken))
+        return rest
+
     def body(self, data):
         self.heard.append(data)
 
@@ -66,6 +72,28 @@ def test_a_connection_is_used_again_after_an_answer_that_ended_where_it_said():
             for _ in range(4):
                 assert await ask(endpoint) == [200, b"ab", "ended"]
             assert len(endpoint.connections) == 1
+
+    asyncio.run(story())
+
+
+def test_chunks_that_a_leg_does_not_take_come_as_body():
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for part in (
+                framed(b"ab"),
+                framed(b"12345") + framed(b"cd")[:4],
+                framed(b"cd")[4:],
+                framed(b"12345"),
+                END,
+            ):
+                await asyncio.sleep(0.02)  # each is one read
+                writer.write(part)
+
+        async with reaching(answers) as (_, endpoint):
+            chunk = ("chunk", framed(b"12345"))
+            heard = await ask(endpoint)
+            assert heard == [200, b"ab", chunk, b"c", b"d", chunk, "ended"]
 
     asyncio.run(story())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.gateway.running import engine, reset, until, whole
+from tests.gateway.running import END, engine, framed, reset, until, whole
 
 from evenstep.gateway.attached import Attached
 from evenstep.gateway.engine import Endpoint
@@ -26,6 +26,23 @@ def test_a_kept_connection_that_is_reset_at_once_is_no_answer():
             attached = Attached(worker, Endpoint(one.url, Engines(), asyncio.get_running_loop()))
             assert [await fetch(attached, "/x", 5.0) for _ in range(2)] == [(200, b"ab")] * 2
             assert len(one.asked) == 3
+
+    asyncio.run(story())
+
+
+def test_an_answer_in_chunks_that_come_one_by_one_is_read():
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for part in (framed(b"ab"), framed(b"cd"), END):
+                await asyncio.sleep(0.02)  # each is one read
+                writer.write(part)
+
+        async with engine(answers) as one:
+            attached = Attached(
+                Worker(url=one.url, name="w"), Endpoint(one.url, Engines(), asyncio.get_running_loop())
+            )
+            assert await fetch(attached, "/x", 5.0) == (200, b"abcd")
 
     asyncio.run(story())
 

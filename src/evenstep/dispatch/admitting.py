@@ -94,7 +94,7 @@ class Admitting(Requests):
         self._decide(self.mirror.free_slots(self.settings.bypass_margin))
 
     def _decide(self, free: I8) -> None:
-        total = int(free.sum())
+        total = sum(free.tolist())
         if not total:
             return
         settings, watch = self.settings, self.deciding.stopwatch
@@ -120,8 +120,9 @@ class Admitting(Requests):
         most = self.settings.round_slots
         if not most or total <= most:
             return total
-        floats = self.mirror.columns.floats
-        kernel.offer(free, most, np.argsort(floats[LOAD] + floats[SENT_LOAD], kind="stable"))
+        order = np.empty(free.size, np.int64)
+        kernel.lightest_first(self.mirror.columns.floats, order)
+        kernel.offer(free, most, order)
         return most
 
     def _apply(self, waiting: I8, worker: I8, free: list[int]) -> int:
@@ -130,9 +131,10 @@ class Admitting(Requests):
         Returns:
             Requests that got a slot.
         """
-        admitted = (worker != HOLD).nonzero()[0]
         sent, moved = 0, list[int]()
-        for row, g in zip(waiting[admitted].tolist(), worker[admitted].tolist(), strict=True):
+        for row, g in zip(waiting.tolist(), worker.tolist(), strict=True):
+            if g == HOLD:
+                continue
             if row in self.excluded and self.mirror.workers[g].spec.name in self.excluded[row]:
                 moved.append(row)
             else:

@@ -141,7 +141,8 @@ class Deciding:
         self.fallback.after(reason)
         if reason:
             self._tell(reason, was_off, now_s)
-        outcome = "fallback" if reason else "admitted" if bool((decision.worker != HOLD).any()) else "held"
+        is_held = decision.worker.tolist().count(HOLD) == waiting.size
+        outcome = "fallback" if reason else "held" if is_held else "admitted"
         self.meters.decisions[self.door.text, outcome] += 1
         if self.keep_round is not None:
             self.keep_round(self._record(shown.view(_NO_MEMORY), decision, reason))
@@ -150,8 +151,7 @@ class Deciding:
 
     def has_prepared(self, now_s: float) -> bool:
         """See whether predictions for the next decision take long enough to be made by themselves; they are made then."""
-        is_stale = self.mirror.state_age_s(now_s) > self.settings.stale_s
-        if self.ahead is None or self.fallback.before(is_stale):
+        if self.ahead is None or self.fallback.before(self.mirror.state_age_s(now_s) > self.settings.stale_s):
             return False
         start = self.stopwatch() if self.stopwatch else 0.0
         if not self.ahead.has_asked(self.rows, self.mirror):

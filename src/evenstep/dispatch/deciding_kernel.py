@@ -54,6 +54,17 @@ def open_groups(ints, found):
 
 
 @jit
+def lightest_first(floats, order):
+    """Workers in ascending order of what they hold and were sent, those that are equal in their own; written to int64[G]."""
+    for g in range(order.size):
+        load, place = floats[LOAD, g] + floats[SENT_LOAD, g], g
+        while place > 0 and floats[LOAD, order[place - 1]] + floats[SENT_LOAD, order[place - 1]] > load:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = g
+
+
+@jit
 def offer(free, most, order):
     """Lower int64[G] `free` so that its sum is `most`: the largest first, to one level; what is left over goes by `order`.
 

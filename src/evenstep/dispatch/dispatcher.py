@@ -118,7 +118,7 @@ class Dispatcher(Admitting):
         if self.deciding.door.binds_at_once and len(self.pool):
             self.bind_waiting()
         self._wake()
-        out = self.out[:]
+        out = self.out.copy()
         self.out.clear()
         self.history.append((event, out))
         return out
@@ -166,9 +166,9 @@ class Dispatcher(Admitting):
     def _arrived(self, event: ev.Arrived) -> None:
         if event.request in self.rows.by_request:
             raise RuntimeError(f"request {event.request} arrived twice")
-        for field in ("prompt_tokens", "copies"):
-            if getattr(event, field) < 1:
-                raise InputError(f"request {event.request}", field, getattr(event, field), "an integer >= 1")
+        if event.prompt_tokens < 1 or event.copies < 1:
+            field = "prompt_tokens" if event.prompt_tokens < 1 else "copies"
+            raise InputError(f"request {event.request}", field, getattr(event, field), "an integer >= 1")
         refusal = self._refusal(event)
         if refusal is not None:
             self.meters.requests[str(refusal[0])] += 1
@@ -178,12 +178,9 @@ class Dispatcher(Admitting):
         if generation != self._generation:
             self.bind()
         i = self.rows.i
-        for column, value in (
-            (PROMPT, event.prompt_tokens), (CAP, event.max_tokens), (KEY, event.key), (SESSION, event.session),
-            (CLASS, event.request_class), (COPIES, event.copies), (EXPECTED, event.expected_tokens),
-            (CONTINUES, event.can_continue and event.copies == 1),
-        ):  # fmt: skip
-            i[column][row] = value
+        i[PROMPT][row], i[CAP][row], i[COPIES][row] = event.prompt_tokens, event.max_tokens, event.copies
+        i[KEY][row], i[SESSION][row], i[CLASS][row] = event.key, event.session, event.request_class
+        i[EXPECTED][row], i[CONTINUES][row] = event.expected_tokens, event.can_continue and event.copies == 1
         self.rows.f[SINCE][row] = self.now_s
         self.tenants[row] = event.tenant
         self.door.enters(event.tenant)

@@ -159,7 +159,7 @@ class Packed:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Shown:
     """What a policy is shown in one decision; the `RoutingView` is made for those who want one.
 

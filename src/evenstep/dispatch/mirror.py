@@ -129,6 +129,7 @@ class Mirror:
     def _replace(self, ints: I8, floats: F8) -> None:
         self.columns = Columns(np.ascontiguousarray(ints), np.ascontiguousarray(floats))
         self.i, self.f = self.columns.i, self.columns.f
+        self._oldest_s = math.inf  # of the workers' last samples, where those matter
         self.regroup()
 
     def regroup(self) -> None:
@@ -151,6 +152,7 @@ class Mirror:
         i[FOREIGN][place], f[FOREIGN_LOAD][place] = worker.foreign, worker.foreign_load
         f[CAPACITY][place], f[SECONDS_PER_TOKEN][place] = worker.capacity, 1.0 / worker.spec.speed
         f[HEARD_S][place] = worker.heard_s if worker.spec.scraped and worker.is_open else math.inf
+        self._oldest_s = min(f[HEARD_S])
 
     def joins(self, place: int) -> None:
         """A request has its first token."""
@@ -239,8 +241,7 @@ class Mirror:
 
     def state_age_s(self, now_s: float) -> float:
         """Age of the oldest state of a worker that may be sent something; 0 when none is scraped."""
-        oldest_s = float(self.columns.floats[HEARD_S].min(initial=math.inf))
-        return now_s - oldest_s if oldest_s < math.inf else 0.0
+        return now_s - self._oldest_s if self._oldest_s < math.inf else 0.0
 
     def check(self, told: Callable[[int], tuple[Any, ...]], margin: int) -> None:
         """See that the columns are the sums over requests, and that no worker is over its slots.

@@ -28,6 +28,8 @@ from evenstep.dispatch.transitions import Cause, State, after
 from evenstep.request import F8, I8
 
 _STATES = tuple(State)
+_FRESH: I8 = np.zeros(INTS, np.int64)
+_FRESH[[WORKER, PREDICTED, LEAVE]] = -1, -1, NEVER
 
 
 class Rows:
@@ -54,11 +56,9 @@ class Rows:
             self._grow()
         row = self.free.pop()
         self.high = max(self.high, row + 1)
-        self.ints[:, row] = 0
+        self.ints[:, row] = _FRESH
         self.floats[:, row] = 0.0
         self.i[REQUEST][row] = request
-        self.i[WORKER][row] = self.i[PREDICTED][row] = -1
-        self.i[LEAVE][row] = NEVER
         self.step[row], self.on[row] = NEW, -1
         self.by_request[request] = row
         return row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 
 
 class Timers:
@@ -37,9 +38,13 @@ class Timers:
     @property
     def next_s(self) -> float:
         """The earliest deadline; inf when there is none."""
-        while self._heap and self._is_old():
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else float("inf")
+        heap, due = self._heap, self._due
+        while heap:
+            at_s, _, name = heap[0]
+            if due.get(name) == at_s:
+                return at_s
+            heapq.heappop(heap)
+        return math.inf
 
     def __len__(self) -> int:
         return len(self._due)

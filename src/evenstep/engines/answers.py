@@ -10,8 +10,7 @@ from evenstep.engines.chunks import Usage
 from evenstep.errors import EngineError
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """An answer that did not stream.
 
     Args:
@@ -54,6 +53,7 @@ class _Body(msgspec.Struct):
 
 
 _BODY = msgspec.json.Decoder(_Body)
+_GAVE_UP = {"abort", "error"}
 
 
 def read_answer(body: bytes, finish_reasons: bool = True) -> Answer:
@@ -69,12 +69,14 @@ def read_answer(body: bytes, finish_reasons: bool = True) -> Answer:
     read = _read(body)
     if not read.choices:
         raise EngineError("engine: its answer has no choices.")
-    again = any("recomputed" in (c.stop_reason, c.finish_reason) for c in read.choices)
-    for choice in () if again else read.choices:
-        if choice.finish_reason in {"abort", "error"} or (finish_reasons and not choice.finish_reason):
-            raise EngineError(
-                f"engine: a choice has finish_reason {choice.finish_reason!r}; expected its end."
-            )
+    again, bad = False, None
+    for choice in read.choices:
+        reason = choice.finish_reason
+        again |= reason == "recomputed" or choice.stop_reason == "recomputed"
+        if reason in _GAVE_UP or (finish_reasons and not reason):
+            bad = choice
+    if bad is not None and not again:
+        raise EngineError(f"engine: a choice has finish_reason {bad.finish_reason!r}; expected its end.")
     prompt, produced, cached = _counts(read.usage)
     return Answer(prompt, produced, cached, again)
 

@@ -18,6 +18,7 @@ ROUTING_FIELDS = (
     "bootstrap_room",
 )
 
+_ROUTING = frozenset(ROUTING_FIELDS)
 _PREFILL = b'{"do_remote_decode":true,"do_remote_prefill":false%s}'
 
 
@@ -32,7 +33,9 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
     Returns:
         The body and what it asks the engine to tell. The same bytes where nothing has to change.
     """
-    changes: dict[str, bytes | None] = {name: None for name in ROUTING_FIELDS if name in request.fields}
+    changes: dict[str, bytes | None] = {}
+    if not _ROUTING.isdisjoint(request.fields):
+        changes |= {name: None for name in ROUTING_FIELDS if name in request.fields}
     asked = request.asked
     if request.stream and dialect.counts:
         asked = Asked(asked.usage or dialect.usage_needs_final, True, asked.token_ids or token_ids)

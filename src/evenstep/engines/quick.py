@@ -27,7 +27,7 @@ _COUNTS = re.compile(rb'"(total|completion)_tokens":(\d+)')
 _LONGEST = 32 * 1024
 _SPACE: NDArray[np.uint8] = np.zeros(8 * _LONGEST, np.uint8)
 _HALF = _SPACE.size // 2
-_BYTES = memoryview(_SPACE)
+_BYTES = _SPACE.data
 _IS_COMPILED = compiled.numba is not None
 
 

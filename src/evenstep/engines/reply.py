@@ -92,6 +92,8 @@ class ReplyStream:
         self._limit = limit
         self._quick: Quick | None = None
         self._kept = bytearray() if keep else None  # text and id of events that were not read in full
+        #: what waits to be read: such texts and ids, or ids and text of an event; tokens of the answer behind each
+        self._later: list[tuple[bytes | list[int], str, int]] = []
         self._lessons = _LESSONS if before is None and choices * prompts == 1 else 0
 
     def feed(self, data: bytes) -> bytes:
@@ -177,7 +179,7 @@ class ReplyStream:
             return self._fail(EngineError(str(error)))
 
     def _take_chunk(self, raw: bytes, data: bytes) -> bytes:
-        self._settle()
+        self._put_off()
         chunk = read_chunk(data)
         if chunk.error is not None or chunk.object == "error":
             self.error_body = data
@@ -207,20 +209,30 @@ class ReplyStream:
             self._quick = learned(raw, out, content, self._chat)
 
     def _settle(self) -> None:
-        """Reads what was kept of events that were not read in full."""
-        kept = self._kept
-        if not kept:
-            return
-        texts = kept.split(b'"')
-        produced = self.produced - len(texts) // 2
-        for text, number in zip(texts[:-1:2], texts[1::2], strict=True):
-            produced += 1
-            if number:
-                self._ids.append(int(number))
-            if text:
-                self._texts.append(text.decode())
-                self._settled, self._settled_tokens = len(self._ids), produced
-        kept.clear()
+        """Reads what was put off: a stream that ends as it should never needs it."""
+        self._put_off()
+        for kept, content, produced in self._later:
+            if isinstance(kept, list):
+                self._note(kept, content, produced)
+                continue
+            texts = kept.split(b'"')
+            produced -= len(texts) // 2
+            for text, number in zip(texts[:-1:2], texts[1::2], strict=True):
+                produced += 1
+                self._note([int(number)] if number else [], text.decode(), produced)
+        self._later.clear()
+
+    def _put_off(self) -> None:
+        """What was kept so far comes before what follows."""
+        if self._kept:
+            self._later.append((bytes(self._kept), "", self.produced))
+            self._kept.clear()
+
+    def _note(self, ids: list[int], content: str, produced: int) -> None:
+        self._ids += ids
+        if content:
+            self._texts.append(content)
+            self._settled, self._settled_tokens = len(self._ids), produced
 
     def _count(self, chunk: Chunk, choices: list[Choice]) -> bool:
         """Counts a chunk; False where it must not go on."""
@@ -278,13 +290,12 @@ class ReplyStream:
         if not self._prompt_ids:
             told = chunk.prompt_token_ids if self._chat else choice.prompt_token_ids
             self._prompt_ids = bytes(told) if is_given(told) else b""
-        if choice.token_ids:
-            self._ids += choice.token_ids
         if choice.delta is not None and choice.delta.others:
             self._plain = False
-        if content := choice.content:
-            self._texts.append(content)
-            self._settled, self._settled_tokens = len(self._ids), self.produced
+        if self._later:
+            self._later.append((choice.token_ids or [], choice.content, self.produced))
+        else:
+            self._note(choice.token_ids or [], choice.content, self.produced)
 
     def _cleaned(self, data: bytes, chunk: Chunk, choices: list[Choice]) -> bytes:
         """The chunk as the client would have got it; empty where it would have got none."""

@@ -20,6 +20,7 @@ SESSION_HEADERS = ("x-evenstep-session", "x-session-id")
 Kind = Literal["chat", "completions", "other"]
 _PATHS: dict[str, Kind] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
 _WHERE = "request"
+_MOST = 2**31
 _FIRST = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
 
 
@@ -80,7 +81,9 @@ _NO_OPTIONS = _StreamOptions()
 
 def kind_of(method: str, target: str) -> Kind:
     """Whether a request generates tokens, and how; everything else is passed on and not counted."""
-    return _PATHS.get(target.partition("?")[0], "other") if method == "POST" else "other"
+    if method != "POST":
+        return "other"
+    return _PATHS.get(target) or _PATHS.get(target.partition("?")[0], "other")
 
 
 def read_request(
@@ -201,7 +204,7 @@ def _given(body: bytes, fields: Mapping[str, splice.Span]) -> _Given:
 def _count(name: str, found: int | None, default: int, least: int) -> int:
     if found is None:
         return default
-    if not least <= found < 2**31:
+    if not least <= found < _MOST:
         raise InputError(_WHERE, name, found, f"an integer >= {least}")
     return found
 

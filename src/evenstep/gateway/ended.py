@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 #: How a request ended. ``complete``: with all its tokens. ``error``: with an error, before or after its first token.
 #: ``cancelled``: its client left. ``refused``: turned away before any engine was asked.
 Outcome: TypeAlias = Literal["complete", "error", "cancelled", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True, gc=False):
     """One request.
 
     Args:

@@ -33,6 +33,9 @@ class _Question:
     def head(self, head: ResponseHead) -> None:
         self._status = head.status
 
+    def chunks(self, data: bytes) -> bytes:
+        return data
+
     def body(self, data: bytes) -> None:
         self._body += data
         if len(self._body) > _MOST and self.connection is not None:
