@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from evenstep.routing.best import Best
 from evenstep.routing.doors import difference, through_kernel
 from evenstep.routing.view import RoutingPolicy, RoutingView, broken_rule
 
@@ -55,6 +57,11 @@ def moment(load: list[float], free: list[int], waiting: list[float], **more: Any
         mean_wait_s=fields.get("mean_wait_s", 1.0),
         **arrays,
     )
+
+
+def seen(view: RoutingView) -> RoutingView:
+    """The view for a policy like `best` that has seen nothing yet."""
+    return replace(view, memory=np.zeros(Best.memory_size, np.int64))
 
 
 def routed(policy: RoutingPolicy, view: RoutingView) -> list[int]:

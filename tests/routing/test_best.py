@@ -7,20 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.routing._routed import moment
+from tests.routing._routed import moment, seen
 
 from evenstep import names
 from evenstep.errors import InputError
 from evenstep.experiments.contenders import contender
 from evenstep.predict.memorised import Memorised
 from evenstep.routing.best import Best
-from evenstep.routing.best_moment import ARRIVED
-from evenstep.routing.view import HOLD, RoutingView
-
-
-def seen(view: RoutingView) -> RoutingView:
-    """The view for a policy that has seen nothing yet."""
-    return replace(view, memory=np.zeros(Best.memory_size, np.int64))
+from evenstep.routing.best_moment import ARRIVED, OWED
+from evenstep.routing.best_shares import COUNTERS, SLACK
+from evenstep.routing.view import HOLD
 
 
 def flat(load: list[float], steps: int = 3) -> list[list[float]]:
@@ -58,8 +54,12 @@ def test_the_level_falls_while_the_pool_holds_smaller_requests_than_arrive():
     load = [4000.0] + [5000.0] * 7
     sizes = [float(s) for s in range(100, 1100, 50)]
     view = moment(load, [1] + [0] * 7, sizes, projections=flat(load), waited_s=[9.0] * 20, running=[5] * 8)
-    arrived = np.array([np.float64(0.0).view(np.int64), 1000, 1000 * 11 * 4096, 1000 * 2000, 0, 1000])
-    rarely = np.array([np.float64(0.0).view(np.int64), 1000, 1000 * 6 * 4096, 1000 * 64, 0, 1000])
+    arrived = np.array(
+        [np.float64(0.0).view(np.int64), 1000, 1000 * 11 * 4096, 1000 * 2000, 0, 1000, *[0] * COUNTERS]
+    )
+    rarely = np.array(
+        [np.float64(0.0).view(np.int64), 1000, 1000 * 6 * 4096, 1000 * 64, 0, 1000, *[0] * COUNTERS]
+    )
     policy = Best(horizon=2, steer=1.0, age_limit=0.0)
     large, small = (
         sizes[int(np.argmax(policy.route(replace(view, memory=kept)).worker == 0))]
@@ -88,30 +88,50 @@ def test_a_slower_worker_is_given_less():
     assert Best(horizon=2).route(seen(view)).worker.tolist() == [3, 2]
 
 
-def test_classes_share_the_slots_while_more_wait_than_fit():
+def test_classes_share_the_slots_by_weight_over_time_while_more_wait_than_fit():
     load = [1000.0] * 4
-    classes = [0] * 18 + [1] * 6
+    classes = np.array([0] * 18 + [1] * 6)
     view = seen(moment(
-        load, [1] * 4, [100.0 + i for i in range(24)], projections=flat(load), waiting_class=classes, waited_s=[1.0] * 24
+        load, [1] * 4, [100.0 + i for i in range(24)], projections=flat(load), waiting_class=classes.tolist(),
+        waited_s=[1.0] * 24,
     ))  # fmt: skip
-    even, weighted = Counter[int](), Counter[int]()
-    for decision in range(100):
-        for policy, count in ((Best(horizon=2), even), (Best(horizon=2, class_weights=(1.0, 3.0)), weighted)):
-            sent = policy.route(replace(view, decision=decision)).worker
-            count.update(np.array(classes)[sent != HOLD].tolist())
-    assert even == {0: 200, 1: 200}
-    assert weighted == {0: 100, 1: 300}
+    for weights, expected in (((1.0,), (200, 200)), ((1.0, 3.0), (100, 300))):
+        policy, count, memory = Best(horizon=2, class_weights=weights), Counter[int](), view.memory
+        for decision in range(100):
+            answer = policy.route(replace(view, decision=decision, memory=memory))
+            assert answer.memory is not None
+            memory = answer.memory
+            count.update(classes[answer.worker != HOLD].tolist())
+        assert abs(count[0] - expected[0]) <= 2 * SLACK and count.total() == 400
 
 
-def test_a_class_that_needs_little_leaves_the_rest_to_the_others():
+def test_without_weights_classes_are_not_told_apart():
+    load = [1000.0] * 4
+    view = seen(
+        moment(load, [1] * 4, [100.0 + i for i in range(8)], projections=flat(load), waited_s=[1.0] * 8)
+    )
+    one = Best(horizon=2).route(view)
+    other = Best(horizon=2).route(replace(view, waiting_class=np.arange(8)))
+    assert one.worker.tolist() == other.worker.tolist()
+    assert one.memory is not None and other.memory is not None
+    assert one.memory.tolist() == other.memory.tolist()
+
+
+def test_a_class_that_needs_little_is_served_soon_whatever_its_size():
+    """One large request of class 7 never fits; it is put off for as long as the slack allows, not longer."""
     load = [1000.0] * 4
     view = seen(moment(
-        load, [1] * 4, [100.0 + i for i in range(12)], projections=flat(load), waiting_class=[0] * 11 + [7],
+        load, [1] * 4, [100.0] * 11 + [4000.0], projections=flat(load), waiting_class=[0] * 11 + [7],
         waited_s=[1.0] * 12,
     ))  # fmt: skip
-    sent = Best(horizon=2).route(view).worker
-    assert (sent != HOLD).sum() == 4
-    assert sent[11] != HOLD
+    policy, memory = Best(horizon=2, class_weights=(1.0,)), view.memory
+    for decision in range(SLACK + 1):
+        answer = policy.route(replace(view, decision=decision, memory=memory))
+        assert answer.memory is not None
+        assert (answer.worker != HOLD).sum() == 4
+        assert (answer.worker[11] != HOLD) == (decision == SLACK)
+        memory = answer.memory
+    assert memory[OWED + 7] == 0
 
 
 def test_cached_tokens_are_weighed_against_balance():

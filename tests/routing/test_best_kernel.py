@@ -11,6 +11,7 @@ from tests.routing._routed import assert_doors_agree
 from tests.strategies import routing_views
 
 from evenstep.routing.best import Best
+from evenstep.routing.best_moment import OWED
 from evenstep.routing.view import RoutingView
 
 
@@ -41,7 +42,14 @@ def kept(draw: st.DrawFn, view: RoutingView) -> RoutingView:
         memory[0] = np.float64(view.now_s - draw(st.sampled_from([0.0, 0.5, 3.0]))).view(np.int64)
         count = draw(st.integers(1, 5000))
         octave, size = draw(st.integers(0, 60_000)), draw(st.integers(1, 4000))
-        memory[1:] = count, octave * count, size * count, draw(st.integers(-(4 << 20), 4 << 20)), 2 * count
+        memory[1:OWED] = (
+            count,
+            octave * count,
+            size * count,
+            draw(st.integers(-(4 << 20), 4 << 20)),
+            2 * count,
+        )
+        memory[OWED : OWED + 4] = draw(st.lists(st.integers(-(9 << 20), 9 << 20), min_size=4, max_size=4))
     return replace(view, memory=memory)
 
 

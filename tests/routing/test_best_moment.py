@@ -7,11 +7,12 @@ import math
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.routing._routed import moment
+from tests.routing._routed import moment, seen
 
 from evenstep.routing.best import Best
-from evenstep.routing.best_moment import levels, moment_of, octaves, quotas, speeds
+from evenstep.routing.best_moment import levels, moment_of, octaves, speeds, tries
 from evenstep.routing.bf_io_moment import Moment
+from evenstep.routing.view import RoutingView
 
 
 @given(st.floats(1.0, 1e9), st.floats(1.0, 1e9))
@@ -21,39 +22,31 @@ def test_octaves_rise_with_the_size_and_stay_near_its_logarithm(a: float, b: flo
     assert octaves(a) / 4096 <= math.log2(a) + 0.001
 
 
-def test_the_level_is_where_workers_without_a_slot_will_stand():
-    group = np.array([0, 0, 0, 1, 1])
-    load, rise = np.array([10.0, 20.0, 30.0, 5.0, 7.0]), np.array([1.0, 2.0, 4.0, 9.0, 9.0])
-    assert levels(group, load, rise, np.array([1, 0, 0, 1, 2])).tolist() == [28.0, 28.0, 28.0, 6.0, 6.0]
+def test_the_level_is_where_workers_without_a_slot_will_stand_while_they_are_at_least_half():
+    load, rise, speed = [10.0, 20.0, 30.0, 5.0, 7.0], np.array([1.0, 2.0, 4.0, 9.0, 9.0]), np.ones(5)
+    view = moment(load, [1, 0, 0, 1, 2], [6.0], group=[0, 0, 0, 1, 1])
+    found = levels(Moment.of(view, 0, 1.0, 0.0, 0, 0.0), np.array(load), rise, speed, 4.0)
+    assert found.tolist() == [28.0, 28.0, 28.0, 21.0, 21.0]
+
+
+def test_the_more_requests_leave_at_once_the_less_lies_ahead():
+    def leaves(tokens: float) -> RoutingView:
+        ahead = [[100.0, 102.0 - tokens], [100.0, 102.0 - tokens]]
+        return moment([100.0, 100.0], [1, 0], [100.0], projections=ahead, growth=[0, 1], running=[2, 2])
+
+    weights = [moment_of(Best(horizon=1), seen(leaves(t)))[0].weight[1] for t in (0.0, 10.0, 60.0, 100.0)]
+    assert weights[:2] == [0.88, 0.88]
+    assert weights[2] > weights[3] == 1.0 / (1.0 + 100.0 / 60.0 / 2.0)
+
+
+def test_many_slots_at_once_have_more_tries_each():
+    assert [tries(16, count) for count in (1, 4, 8, 40, 64, 1000)] == [16, 64, 256, 6400, 16384, 256000]
 
 
 def test_equal_workers_have_speed_one_and_others_their_share_of_the_mean():
     view = moment([1.0, 1.0], [1, 1], [1.0])
     assert speeds(view).tolist() == [1.0, 1.0]
     assert speeds(moment([1.0, 1.0], [1, 1], [1.0], seconds_per_token=[1.0, 3.0])).tolist() == [0.5, 1.5]
-
-
-@given(
-    st.lists(st.integers(0, 4), min_size=1, max_size=30),
-    st.integers(1, 30),
-    st.lists(st.floats(0.1, 10.0), max_size=5).map(tuple),
-    st.integers(0, 50),
-)
-def test_quotas_use_every_slot_and_give_no_backlogged_class_less_than_its_share(
-    classes: list[int], free: int, weights: tuple[float, ...], decision: int
-) -> None:
-    W, count = len(classes), min(free, len(classes))
-    view = moment([0.0], [free], [1.0] * W, waiting_class=classes)
-    kind, quota = quotas(weights, view, Moment.of(view, 0, 1.0, 0.0, 0, 0.0))
-    assert quota.sum() == count
-    assert quota.min() >= 0
-    if quota.size > 1:
-        demand = np.bincount(kind)
-        named = list(dict.fromkeys(classes))
-        weight = np.array([weights[c] if c < len(weights) else 1.0 for c in named])
-        share = count * weight / weight.sum()
-        assert (quota + 1 > np.minimum(share, demand) - 1e-9).all()
-        assert (quota < demand + 1).all() or quota.size == 1
 
 
 def test_nothing_is_looked_at_where_nothing_is_admitted():

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.errors import InputError
-from evenstep.routing.best_moment import moment_of
+from evenstep.routing.best_moment import MEMORY, OWED, moment_of, tries
+from evenstep.routing.best_shares import pay
 from evenstep.routing.bf_io_reference import decide
 from evenstep.routing.view import RoutingDecision, RoutingView
 
@@ -32,12 +33,13 @@ class Best:
 
     Args:
         horizon: H, decode steps looked ahead; loads are expected ones where the predictor has a survival curve.
-        discount: weight of a step relative to the one before it.
+        discount: weight of a step relative to the one before it; less where a worker is corrected sooner.
         pull: weight of the targets: of a load off its target by one mean request, in requests over the envelope a step.
         correction: mean requests that are expected to leave before a worker counts as corrected.
         steer: mean requests by which the level falls when the pool's requests are half as large as those that arrive.
         starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first.
-        moves: candidate moves each search may try, for every request that is admitted.
+        moves: candidate moves each search may try, for every request that is admitted, where few are; more where many
+            are admitted at once (see `best_moment.tries`).
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         age_limit: a request that has waited longer than this multiple of the usual wait is admitted before all others;
             0 = off.
@@ -47,7 +49,9 @@ class Best:
         affinity: what a cached token is worth, in tokens of load over one step; 0 looks at no caches. (Prefilling a token
             of a large model takes as long as some thousand resident tokens add to a step.)
         class_weights: share of the slots of classes 0, 1, ... while more wait than fit, relative to each other; classes
-            beyond have 1. A class that does not use its share leaves it to the others.
+            beyond have 1. A class that does not use its share leaves it to the others. Shares hold over time: within what
+            `best_shares` allows a class may be ahead or behind, so that the request that fits best can be taken now.
+            Empty: classes are not told apart.
 
     Raises:
         InputError: a value out of range.
@@ -66,14 +70,14 @@ class Best:
     window: int = 0
     age_limit: float = 16.0
     ageing: float = 0.01
-    headroom: float = 8.0
+    headroom: float = 20.0
     affinity: float = 100.0
     class_weights: tuple[float, ...] = ()
 
     #: Projections are expected loads; cached tokens are looked at; what it keeps is described in `best_moment`.
     expects_loads: ClassVar[bool] = True
     reads_cached: ClassVar[bool] = True
-    memory_size: ClassVar[int] = 6
+    memory_size: ClassVar[int] = MEMORY
     #: Who predicts when nobody is named: a live router's knowledge.
     usual_predictor: ClassVar[str] = "memorised"
 
@@ -93,7 +97,9 @@ class Best:
     def route(self, view: RoutingView) -> RoutingDecision:
         """Plain reference of `best_kernel.route_into`, equal in bits."""
         moment, memory = moment_of(self, view)
-        return RoutingDecision(decide(moment, self.starts, self.moves * moment.count, 1), memory)
+        worker = decide(moment, self.starts, tries(self.moves, moment.count), 1)
+        pay(self.class_weights, view, moment, worker, memory[OWED:])
+        return RoutingDecision(worker, memory)
 
 
 policy = Best

@@ -14,16 +14,20 @@ from evenstep.routing.best_moment import (
     ARRIVED,
     CHOICE,
     CLOCK_BITS,
+    CORRECTED,
     KEPT,
     LOOKED_AT,
+    MANY,
     MOST_OFFSET,
     MOST_SEEN,
     OCTAVES,
     OFFSET,
+    OWED,
     SEEN,
     TOKENS,
+    UNKNOWN,
 )
-from evenstep.routing.best_quota_kernel import set_quotas
+from evenstep.routing.best_shares_kernel import pay, set_quotas
 from evenstep.routing.bf_io_plan_kernel import (
     GROWTH,
     HIT,
@@ -65,7 +69,7 @@ SPEED_OF, STAYS, RISE, LEVEL = 0, 1, 2, 3
 def scratch(workers, waiting, horizon, parameters):
     """Working space: (int64, float64) words for G workers, W waiting requests and H steps ahead."""
     n = horizon + 1
-    return 12 * waiting + 7 * workers, 5 * waiting + 16 * workers + 9 * workers * n + 10 * n
+    return 12 * waiting + 7 * workers + 4, 5 * waiting + 16 * workers + 9 * workers * n + 10 * n
 
 
 @borrowing
@@ -98,6 +102,17 @@ def usual_wait_s(mean_wait_s, considered, running, memory):
     """Mean wait of those that found the fleet full, seconds; 0 or inf while there is none to go by."""
     admitted = memory[ARRIVED] - considered
     return mean_wait_s * (admitted / (admitted - running)) if admitted > running else np.inf
+
+
+@borrowing
+def leaving(request, workers_i, projections, steps):
+    """Mean requests that are expected to leave a worker within a step."""
+    if steps.shape[1] < 2:
+        return 0.0
+    gained, left = steps[GROWTH, 1] - steps[GROWTH, 0], 0.0
+    for g in range(projections.shape[0]):
+        left += max(0.0, projections[g, 0] + workers_i[RUNNING, g] * gained - projections[g, 1])
+    return left / (request * projections.shape[0])
 
 
 @borrowing
@@ -157,7 +172,9 @@ def steered(first, considered, count, running, steer, waiting_f, memory):
 
 
 @borrowing
-def look_at_workers(request, correction, numbers, workers_i, workers_f, projections, steps, about, groups):
+def look_at_workers(
+    request, newcomer, correction, numbers, workers_i, workers_f, projections, steps, about, groups
+):
     """Speeds are set; how long each worker stays as it is, how far it rises meanwhile, and the level of its group."""
     G, n = workers_i.shape[1], steps.shape[1]
     for g in range(G):
@@ -173,18 +190,17 @@ def look_at_workers(request, correction, numbers, workers_i, workers_f, projecti
             rise += stays * (full * steps[GROWTH, h])
         about[STAYS, g], about[RISE, g] = total, rise / total * about[SPEED_OF, g]
     for q in range(groups.shape[1]):
-        closed, members, standing, mean = 0, 0, 0.0, 0.0
+        members, closed, standing, filled = 0, 0, 0.0, 0.0
         for g in range(G):
             if numbers[g] == q:
-                load = about[SPEED_OF, g] * (
-                    projections[g, 0] + (workers_f[QUEUED_LOAD, g] + workers_i[QUEUED, g] * steps[GROWTH, 0])
-                )
+                queued, free = workers_i[QUEUED, g], max(workers_i[FREE_SLOTS, g], 0)
+                load = projections[g, 0] + (workers_f[QUEUED_LOAD, g] + queued * steps[GROWTH, 0])
                 members += 1
-                mean += load
-                if workers_i[FREE_SLOTS, g] <= 0:
+                filled += about[SPEED_OF, g] * (load + free * newcomer) + about[RISE, g]
+                if free == 0:
                     closed += 1
-                    standing += load + about[RISE, g]
-        level = standing / closed if closed > 0 else mean / members
+                    standing += about[SPEED_OF, g] * load + about[RISE, g]
+        level = standing / closed if 2 * closed >= members else filled / members
         for g in range(G):
             if numbers[g] == q:
                 about[LEVEL, g] = level
@@ -214,7 +230,7 @@ def draw(
         tokens[PULL, o] = pull * about[STAYS, g] / request
         tokens[HIT, o] = hit
         there = workers_i[RUNNING, g] + workers_i[QUEUED, g]
-        if there > 0 and workers_f[KV_FREE, g] < np.inf:
+        if workers_f[KV_FREE, g] < np.inf:
             kept = max(headroom * produced, (there + 1) * steps[GROWTH, steps.shape[1] - 1])
             tokens[KV, o] = max(0.0, tokens[KV, o] - kept)
 
@@ -266,6 +282,10 @@ def route_into(
     produced = 0.0
     if running > 0:
         produced = max(0.0, load / running - memory[TOKENS] / memory[SEEN])
+    gone = memory[ARRIVED] - W - running
+    if gone < running or running == 0:
+        share = gone / running if running > 0 else 0.0
+        produced = max(produced, (1.0 - share) * (UNKNOWN * request))
 
     usual_s = usual_wait_s(mean_wait_s, W, running, memory)
     forced = 0
@@ -274,6 +294,8 @@ def route_into(
         forced = count_overdue(first, min(U, max(1, free // 4)), now_s, limit_s, waiting_f)
 
     set_steps(full, growth, parameters[DISCOUNT])
+    left = leaving(request, workers_i, projections, full)
+    set_steps(full, growth, min(parameters[DISCOUNT], 1.0 / (1.0 + left / CORRECTED)))
     look_seldom(full, projections, steps, ahead)
     set_speeds(workers_f, about)
     set_workers(
@@ -281,7 +303,16 @@ def route_into(
         steps, places, tokens, loads, groups, envelopes,
     )  # fmt: skip
     look_at_workers(
-        request, parameters[CORRECTION], scratch_i, workers_i, workers_f, projections, full, about, groups
+        request,
+        request * (U / free),
+        parameters[CORRECTION],
+        scratch_i,
+        workers_i,
+        workers_f,
+        projections,
+        full,
+        about,
+        groups,
     )
     offset = steered(first, W, U, running, parameters[STEER], waiting_f, memory) * request
     hit = parameters[AFFINITY] if cached.shape[0] > 0 else 0.0
@@ -292,14 +323,16 @@ def route_into(
     set_requests(waiting_f, first, N, requests, ranks)
     set_worth(first, parameters[AGEING], now_s, usual_s, request, waiting_f, steps, requests, ranks)
     ends_known = set_ends(steps, requests)
-    spare = scratch_i[a + 2 * W : a + 4 * W]
-    classes = set_quotas(
-        first, W, U, seed, decision, parameters[CLASSES:], waiting_i, ranks, scratch_i[a : a + W], spare,
-        scratch_f[b : b + 2 * W],
+    ints, floats = scratch_i[a + 2 * W + 2 : a + 4 * W + 2], scratch_f[b : b + 2 * W]
+    kinds = set_quotas(
+        first, W, U, running, parameters[CLASSES:], memory[OWED:], waiting_i, ranks, scratch_i[a : a + W + 1],
+        ints, floats,
     )  # fmt: skip
-    quota = scratch_i[a : a + 2 * classes].reshape(2, classes)
+    quota = scratch_i[a : a + 2 * kinds].reshape(2, kinds)
+    moves = int(parameters[MOVES]) * U * max(min(U, MANY) // 4, 1)
     solve(
-        int(parameters[STARTS]), int(parameters[MOVES]) * U, 1, forced, ends_known or classes > 1 or hit > 0.0,
+        int(parameters[STARTS]), moves, 1, forced, ends_known or kinds > 1 or hit > 0.0,
         steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,
     )  # fmt: skip
+    pay(first, W, U, parameters[CLASSES:], waiting_i, worker, memory[OWED:])
     return np.nan

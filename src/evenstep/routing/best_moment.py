@@ -3,26 +3,30 @@
 What it keeps between decisions, int64 words: `CLOCK_BITS` of the last decision's time (a float64's bits); of the requests
 that arrived, the latest some thousand, `SEEN` how many, `OCTAVES` and `TOKENS` the sums of their sizes, in 1/4096 of an
 octave and in tokens; `OFFSET`, what the level has been steered by, in 2^-20 of a mean request; `ARRIVED`, how many arrived
-in all.
+in all; from `OWED` on, the slots that classes are owed (see `best_shares`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenstep import streams
 from evenstep.request import F8, I8
+from evenstep.routing.best_shares import COUNTERS, quotas
 from evenstep.routing.bf_io_moment import Moment, in_order, overdue
 from evenstep.routing.view import RoutingView
 
 if TYPE_CHECKING:
     from evenstep.routing.best import Best
 
-CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED = range(6)
+CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, OWED = range(7)
+#: Words that are kept.
+MEMORY = OWED + COUNTERS
 #: Steps ahead at which loads are compared, each standing for those around it: expected loads are smooth.
 LOOKED_AT = (0, 1, 2, 4, 6, 9, 13, 18, 25, 34, 46, 62, 84, 113, 152, 205)
 #: Arrivals after which their sums are halved.
@@ -31,6 +35,12 @@ MOST_SEEN = 4096
 KEPT = 1.0 / 3.0
 #: Most mean requests that are kept.
 MOST_OFFSET = 4 << 20
+#: Where so many requests leave a worker in a step, what is one step ahead counts half.
+CORRECTED = 2.0
+#: What requests are thought to produce while none has left, in mean requests.
+UNKNOWN = 0.25
+#: More slots than this at once do not add to the tries for each.
+MANY = 64
 #: A pool is worth steering when it has more than so many requests for every slot.
 CHOICE = 2
 
@@ -47,11 +57,14 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     speed = speeds(view)
     load = speed[:, None] * moment.load
     usual_s = usual_wait_s(view, memory, moment, running)
+    discount = min(policy.discount, 1.0 / (1.0 + leaving(view, moment, request) / CORRECTED))
+    moment = replace(moment, weight=powers(discount, moment.weight.size))
     weight, rise = until_corrected(policy, view, moment, request)
     rise = rise * speed
     offset = steered(policy, memory, moment, running) * request
-    kind, quota = quotas(policy.class_weights, view, moment)
-    target = levels(moment.group, load[:, 0], rise, moment.free_slots) - rise - offset
+    kind, quota = quotas(policy.class_weights, view, moment, memory[OWED:])
+    newcomer = request * (moment.count / int(view.free_slots[view.free_slots > 0].sum()))
+    target = levels(moment, moment.load[:, 0], rise, speed, newcomer) - rise - offset
     steps = [h for h in LOOKED_AT if h < moment.weight.size]
     weights = gathered(moment.weight, steps)
     known = np.searchsorted(steps, moment.stays, side="left")
@@ -62,9 +75,33 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
         forced=overdue(view, moment.count, policy.age_limit * usual_s) if policy.age_limit > 0 else 0,
         worth=ages_worth(policy, view, moment, usual_s, in_order(weights.tolist()) * request),
         reward=0.0, speed=speed, target=target, pull=policy.pull * weight / request,
-        kv_free=memory_left(policy, view, moment, memory), kind=kind, quota=quota,
+        kv_free=memory_left(policy, view, moment, memory, request), kind=kind, quota=quota,
         bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),
     ), memory  # fmt: skip
+
+
+def tries(moves: int, count: int) -> int:
+    """Moves a search may try: each slot has as many partners to swap with as there are slots."""
+    return moves * count * max(min(count, MANY) // 4, 1)
+
+
+def powers(base: float, count: int) -> F8:
+    """float64[count]: 1, base, base^2, ..."""
+    return np.array(list(accumulate([1.0] + [base] * (count - 1), mul)))
+
+
+def leaving(view: RoutingView, moment: Moment, request: float) -> float:
+    """Mean requests that are expected to leave a worker within a step."""
+    if moment.growth.size < 2:
+        return 0.0
+    gained = float(moment.growth[1] - moment.growth[0])
+    left = [
+        max(0.0, float(now) + int(running) * gained - float(then))
+        for now, then, running in zip(
+            view.projections[:, 0], view.projections[:, 1], view.running, strict=True
+        )
+    ]
+    return in_order(left) / (request * len(left))
 
 
 def octaves(tokens: float) -> int:
@@ -157,19 +194,21 @@ def until_corrected(policy: Best, view: RoutingView, moment: Moment, request: fl
     return weights, rises
 
 
-def levels(group: I8, load: F8, rise: F8, free_slots: I8) -> F8:
-    """float64[G], the level of each worker's group: where workers without a free slot will stand, on average.
+def levels(moment: Moment, load: F8, rise: F8, speed: F8, newcomer: float) -> F8:
+    """float64[G], the level of each worker's group: where its workers will stand, on average.
 
-    Where every worker has a free slot it is the mean load.
+    Those without a free slot tell it by themselves while they are at least half of the group. Where they are few, chance
+    would speak, so the others count as well, with a `newcomer` (tokens) in each of their free slots.
     """
-    level = np.zeros(group.size)
-    for q in range(int(group.max()) + 1):
-        members = np.flatnonzero(group == q)
-        closed = [g for g in members.tolist() if free_slots[g] <= 0]
-        if closed:
-            level[members] = in_order([float(load[g] + rise[g]) for g in closed]) / len(closed)
+    level = np.zeros(moment.group.size)
+    filled = (load + np.maximum(moment.free_slots, 0) * newcomer) * speed + rise
+    for q in range(int(moment.group.max()) + 1):
+        members = np.flatnonzero(moment.group == q)
+        closed = [float(speed[g] * load[g] + rise[g]) for g in members.tolist() if moment.free_slots[g] <= 0]
+        if 2 * len(closed) >= members.size:
+            level[members] = in_order(closed) / len(closed)
         else:
-            level[members] = in_order(load[members].tolist()) / members.size
+            level[members] = in_order(filled[members].tolist()) / members.size
     return level
 
 
@@ -187,56 +226,25 @@ def steered(policy: Best, memory: I8, moment: Moment, running: int) -> float:
     return gap * policy.steer + int(memory[OFFSET]) / 1048576.0
 
 
-def memory_left(policy: Best, view: RoutingView, moment: Moment, memory: I8) -> F8:
+def memory_left(policy: Best, view: RoutingView, moment: Moment, memory: I8, request: float) -> F8:
     """float64[G], KV tokens that may be admitted, with headroom for what runs to grow; inf where only slots limit.
 
     Kept free: `headroom` times what a running request has produced on average, or what all of them gain over the
-    horizon if that is more; nothing on a worker that runs nothing.
+    horizon if that is more. Until as many have left as run, nobody knows how long they are; then `UNKNOWN` of a mean
+    request counts as produced.
     """
     running = int(view.running.sum())
+    gone = int(memory[ARRIVED]) - moment.size.size - running
     produced = 0.0
     if running > 0:
         produced = max(0.0, in_order(view.load.tolist()) / running - int(memory[TOKENS]) / int(memory[SEEN]))
+    if gone < running or running == 0:
+        share = gone / running if running > 0 else 0.0
+        produced = max(produced, (1.0 - share) * (UNKNOWN * request))
     left = np.array(view.kv_free)
     for g in range(left.size):
-        there = int(view.running[g] + view.queued[g])
-        if there > 0 and left[g] < np.inf:
+        if left[g] < np.inf:
+            there = int(view.running[g] + view.queued[g])
             kept = max(policy.headroom * produced, (there + 1) * moment.growth[-1])
             left[g] = max(0.0, left[g] - kept)
     return left
-
-
-def quotas(weights: tuple[float, ...], view: RoutingView, moment: Moment) -> tuple[I8, I8]:
-    """Class of each request, numbered from 0 in order of age, and how many of each are admitted.
-
-    Slots are shared by weight; what a class does not need goes to the others (water filling). Parts of a slot are rounded
-    by one draw a decision, which over many decisions is exact.
-
-    Returns:
-        int64[W] and int64[classes].
-    """
-    found: dict[int, int] = {}
-    kind = np.array(
-        [found.setdefault(c, len(found)) for c in view.waiting_class[: moment.size.size].tolist()], np.int64
-    )
-    if len(found) == 1 or moment.count == moment.size.size:
-        return np.zeros(kind.size, np.int64), np.array([moment.count])
-    demand = np.bincount(kind).tolist()
-    weight = [weights[c] if 0 <= c < len(weights) else 1.0 for c in found]
-    ideal, left = [-1.0] * len(found), float(moment.count)
-    while True:
-        total = in_order([w for w, given in zip(weight, ideal, strict=True) if given < 0])
-        share = left
-        for c, w in enumerate(weight):
-            if ideal[c] < 0 and demand[c] <= share * w / total:
-                ideal[c] = float(demand[c])
-                left -= demand[c]
-        if left == share:
-            break
-    u = streams.uniform(view.seed, "best", view.decision)
-    quota, upto, given = np.zeros(len(found), np.int64), 0.0, 0
-    for c, w in enumerate(weight):
-        upto += ideal[c] if ideal[c] >= 0 else left * w / total
-        edge = moment.count if c == len(weight) - 1 else min(max(int(upto + u), given), moment.count)
-        quota[c], given = edge - given, edge
-    return kind, quota
