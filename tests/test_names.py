@@ -148,6 +148,13 @@ def test_build_refuses_a_value_that_does_not_fit(mine, option):
         names.build("routing", {"name": mine, **option})
 
 
+def test_several_values_have_slashes_between_them():
+    assert names.build("routing", names.parse("best:class-weights=1/0.5")).class_weights == (1.0, 0.5)
+    assert names.build("routing", {"name": "best", "class_weights": (2.0,)}).class_weights == (2.0,)
+    with pytest.raises(InputError, match="class_weights is '1/x'; expected"):
+        names.build("routing", names.parse("best:class-weights=1/x"))
+
+
 def test_what_is_no_dataclass_takes_no_options(mine):
     assert type(names.build("routing", {"name": f"{mine}:Other"})).__name__ == "Other"
     with pytest.raises(InputError, match="expected no options"):

@@ -18,7 +18,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 from evenstep.config import expectation
 from evenstep.errors import EvenstepError, InputError, nearest
@@ -116,7 +116,10 @@ def build(room: str, spec: Mapping[str, Any]) -> Any:
 
 
 def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
-    """An instance of a dataclass from options by field name, converted and checked (see `build`)."""
+    """An instance of a dataclass from options by field name, converted and checked (see `build`).
+
+    Several values of one field are written with slashes between them: ``class_weights=1/2/4``.
+    """
     import msgspec
 
     if not dataclasses.is_dataclass(kind):
@@ -133,11 +136,16 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
     if unknown:
         hint = nearest(unknown[0], fields) or f"{where} takes none."
         raise InputError(where, "option", ", ".join(unknown), "a known option", hint)
+    hints = get_type_hints(kind)
+    listed = {
+        key: value.split("/") if isinstance(value, str) and get_origin(hints[key]) is tuple else value
+        for key, value in options.items()
+    }
     try:
         with _made(kind, where):
-            return msgspec.convert(dict(options), kind, strict=False)
+            return msgspec.convert(listed, kind, strict=False)
     except msgspec.ValidationError as error:
-        field = str(error).partition(" - at `$")[2].strip("`.")
+        field = str(error).partition(" - at `$")[2].strip("`.").partition("[")[0]
         hint = get_type_hints(kind).get(field)
         expected = expectation(str(error), hint)
         raise InputError(where, field or "options", options.get(field, dict(options)), expected) from None

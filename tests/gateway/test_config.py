@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from evenstep import names
 from evenstep.dispatch.settings import TenantLimits
 from evenstep.errors import InputError
 from evenstep.gateway.config import GatewayConfig, check_files, checked, is_loopback
@@ -25,6 +26,17 @@ def test_every_worker_gets_the_slots_that_the_config_says_unless_it_says_its_own
 def test_two_workers_of_one_name_are_refused():
     with pytest.raises(InputError, match=r"workers: name is 'a:1'; expected each worker once"):
         checked(GatewayConfig(workers=[Worker("http://a:1"), Worker("http://a:1/")]))
+
+
+def test_a_policy_that_shares_by_weight_is_told_the_weights_of_the_classes():
+    classes = {"fast": RequestClass(weight=4.0), "slow": RequestClass(weight=0.5)}
+    assert GatewayConfig(policy="best", classes=classes).weighed_policy() == "best:class_weights=1/4/0.5"
+    own = "best:horizon=9,class_weights=1/1/1"
+    assert GatewayConfig(policy=own, classes=classes).weighed_policy() == own
+    assert GatewayConfig(policy="best:horizon=9").weighed_policy() == "best:horizon=9"
+    told = GatewayConfig(policy="best:horizon=9", classes=classes).weighed_policy()
+    assert names.build("routing", names.parse(told)).class_weights == (1.0, 4.0, 0.5)
+    assert GatewayConfig(policy="br-0", classes=classes).weighed_policy() == "br-0"
 
 
 def test_dispatchers_are_told_the_limits_of_tenants():

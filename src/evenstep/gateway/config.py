@@ -95,6 +95,17 @@ class GatewayConfig:
                 found[worker.name] = dataclasses.replace(worker, slots=slots)
         return list(found.values())
 
+    def weighed_policy(self) -> str:
+        """The policy, told the weights of the classes where there are classes, it shares by weight, and none are named."""
+        spec = names.parse(self.policy)
+        shares = hasattr(names.find("routing", spec["name"]), "class_weights")
+        if not (shares and self.classes) or "class_weights" in spec:
+            return self.policy
+        weights = "/".join(
+            f"{weight:g}" for weight in (1.0, *(kind.weight for kind in self.classes.values()))
+        )
+        return f"{self.policy}{',' if ':' in self.policy else ':'}class_weights={weights}"
+
     def settings(self) -> Settings:
         """What dispatchers are told.
 

@@ -139,11 +139,11 @@ class Gateway:
             InputError: it cannot; nothing has changed then.
         """
         callers, settings = Callers(config), config.settings()
-        Dispatcher(config.policy, predictor=config.predictor, settings=settings)
+        Dispatcher(config.weighed_policy(), predictor=config.predictor, settings=settings)
         self._config = self.pools.config = config
         self.front.go_by(config, callers)
         for pool in self.pools.all:
-            pool.reload(config.policy, config.predictor, settings)
+            pool.reload(config.weighed_policy(), config.predictor, settings)
         self.pools.ask_again()
         _log.info("reloaded", extra={"policy": config.policy})
 

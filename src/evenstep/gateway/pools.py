@@ -264,7 +264,7 @@ class Pools:
             config.decisions.path, name, bool(self._pools), config.decisions.part_bytes, config.decisions.keep
         )
         pool = self._pools[name] = ServedModel(
-            name, config.policy, config.predictor, config.settings(), loop=self.loop, probe=self._probe,
+            name, config.weighed_policy(), config.predictor, config.settings(), loop=self.loop, probe=self._probe,
             removed=self.gone, tokenizer=config.tokenizers.get(name, ""), log=log,
         )  # fmt: skip
         return pool

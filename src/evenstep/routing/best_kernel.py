@@ -329,7 +329,7 @@ def route_into(
         ints, floats,
     )  # fmt: skip
     quota = scratch_i[a : a + 2 * kinds].reshape(2, kinds)
-    moves = int(parameters[MOVES]) * U * max(min(U, MANY) // 4, 1)
+    moves = int(parameters[MOVES]) * U * max(min(U, MANY) // 16, 1)
     solve(
         int(parameters[STARTS]), moves, 1, forced, ends_known or kinds > 1 or hit > 0.0,
         steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,

@@ -40,7 +40,7 @@ CORRECTED = 2.0
 #: What requests are thought to produce while none has left, in mean requests.
 UNKNOWN = 0.25
 #: More slots than this at once do not add to the tries for each.
-MANY = 64
+MANY = 32
 #: A pool is worth steering when it has more than so many requests for every slot.
 CHOICE = 2
 
@@ -82,7 +82,7 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
 
 def tries(moves: int, count: int) -> int:
     """Moves a search may try: each slot has as many partners to swap with as there are slots."""
-    return moves * count * max(min(count, MANY) // 4, 1)
+    return moves * count * max(min(count, MANY) // 16, 1)
 
 
 def powers(base: float, count: int) -> F8:
