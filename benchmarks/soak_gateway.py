@@ -40,8 +40,9 @@ from evenstep.request import Trace
 STARTS = "import sys; from evenstep.cli.main import main; sys.exit(main())"
 ENGINES, SLOTS, USERS = 4, 8, 40
 LEAVES = 0.125
-#: Different prompts: what a gateway remembers of prompts is full after a tenth of the run, and what still grows is a leak.
-PROMPTS = 3000
+#: Different prompts. A gateway remembers the latest 32 outputs of each: with so few of them that is full after a tenth of
+#: 100,000 requests, and what still grows is a leak.
+PROMPTS = 300
 FAULTS = (
     "die:after_tokens=3,share=0.01,count=0",
     "status:status=503,share=0.01,count=0",

@@ -12,6 +12,7 @@ from evenstep.dispatch import deciding_kernel as kernel
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import Fail, Reject, SendDecode
 from evenstep.dispatch.mirror_layout import FLOATS, LOAD, SENT_LOAD
+from evenstep.dispatch.records import Round
 from evenstep.dispatch.rows_layout import CLASS, INTS
 
 
@@ -38,6 +39,23 @@ def test_a_round_looks_at_the_oldest_only():
         story.arrives(request)
     assert [sent(story.tick()) for _ in range(3)] == [[0, 1], [2, 3], [4]]
     assert not story.d.due
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [({}, 16), ({"window_per_slot": 5}, 50), ({"pool_window": 12}, 12), ({"window_per_slot": 0}, 60),
+     ({"window_per_slot": 0, "pool_window": 0}, 60), ({"pool_window": 0, "window_per_slot": 4}, 40)],
+)  # fmt: skip
+def test_a_small_fleet_looks_at_as_many_as_its_slots_call_for(settings, shown):
+    log = []
+    story = Story("fcfs", log=log.append, **settings)
+    for name in "ab":
+        story.worker(name, slots=5)
+    for request in range(60):
+        story.arrives(request)
+    story.tick()
+    (found,) = [record for record in log if isinstance(record, Round)]
+    assert found.waiting == shown
 
 
 def test_a_class_does_not_keep_another_one_out_of_the_window():

@@ -27,9 +27,8 @@ from evenstep.dispatch.records import Checkpoint, Chunks, Done, Header, Round
 from evenstep.measure.metrics import idle_share
 from evenstep.plugins.vllm.steps import GroupSteps, read_steps
 
-#: Our policy. `window` is half of the group's slots: who is passed over is soon among the oldest, so that nobody runs beside
-#: long requests alone; without it steps are as long as theirs now and then, and one token in twenty waits for that.
-OURS = "best:window=8"
+#: Our policy, as a gateway has it when nobody says anything else.
+OURS = "best"
 #: Seconds before and after a round in which the group has nothing to do: engines and client need not agree about the time.
 ASIDE_S = 0.5
 #: Sequences a rank runs at a time.

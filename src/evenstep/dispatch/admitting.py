@@ -3,10 +3,14 @@
 A round must not keep the host from its reads, whatever the size of fleet and pool: it looks at the oldest `pool_window`
 requests, offers `round_slots` slots at most, and what is left is decided in the next round, right after the next reads.
 Where many predictions are due they are made first, and the decision follows after the next reads as well.
+
+A small fleet looks at fewer (`window_per_slot`): a policy that balances likes what fits, and with the whole of a long pool
+before it takes that first, until only the large are left and run all together.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -22,6 +26,7 @@ from evenstep.routing.view import HOLD, KV_FREE
 _AGAIN_S = (
     0.05  # a policy that holds requests though slots are free is asked again after this long at the latest
 )
+_FEWEST = 16  # requests that a round looks at however few slots there are
 
 
 class Admitting(Requests):
@@ -97,9 +102,9 @@ class Admitting(Requests):
         total = sum(free.tolist())
         if not total:
             return
-        settings, watch = self.settings, self.deciding.stopwatch
+        watch = self.deciding.stopwatch
         offered = self._offered(free, total)
-        waiting = self.pool.rows(settings.pool_window)
+        waiting = self.pool.rows(self._window())
         worker = self.deciding.decide(waiting, free, self.now_s)
         start = watch() if watch else 0.0
         sent = self._apply(waiting, worker, free.tolist())
@@ -114,6 +119,14 @@ class Admitting(Requests):
             self.rounds.ripe = self.due = True
         elif self.mirror.open_groups():
             self.timers.set(("again", 0), self.now_s + _AGAIN_S)
+
+    def _window(self) -> int:
+        """Requests that a round looks at; 0 = all."""
+        most, per_slot = self.settings.pool_window, self.settings.window_per_slot
+        if not per_slot:
+            return most
+        slots = sum(worker.spec.slots for worker in self.mirror.workers)
+        return min(most or sys.maxsize, max(_FEWEST, per_slot * slots))
 
     def _offered(self, free: I8, total: int) -> int:
         """Take slots out of `free` that this round does not offer; how many are left."""

@@ -73,6 +73,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         stale_s: age of a worker's state from which rounds fall back to least load.
         budget_ms: longest a policy may take for one decision.
         pool_window: waiting requests a round looks at: the oldest, no class keeping another one out; 0 = all.
+        window_per_slot: so many of them at most for each slot of the fleet, but not fewer than 16, so that nobody is passed
+            over until only the like are left; 0 = no such bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
         good_rounds: rounds without fault after which the policy is asked again.
         retries: other engines a request is tried on.
@@ -95,6 +97,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stale_s: float = 2.0
     budget_ms: float = 20.0
     pool_window: int = 1024
+    window_per_slot: int = 1
     round_slots: int = 32
     good_rounds: int = 100
     retries: int = 3
@@ -112,6 +115,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for field, low in (
             ("gather_ms", 0), ("stale_s", 0), ("backoff_s", 0), ("backoff_cap_s", 0), ("cooldown_s", 0),
             ("cooldown_cap_s", 0), ("retries", 0), ("bypass_margin", 0), ("pool_window", 0), ("round_slots", 0),
+            ("window_per_slot", 0),
         ):  # fmt: skip
             if not low <= getattr(self, field) < math.inf:
                 raise InputError("dispatch", field, getattr(self, field), f"a number >= {low}")
