@@ -33,8 +33,8 @@ def mean(rounds: list[Judged], what: str) -> float:
     return float(np.mean([getattr(found, what) for found in rounds]))
 
 
-# Two rounds a policy spread by some percent, most of all join-shortest-queue's, whose ties are chance: on one idle machine the gain
-# was 7.9 %, on a busy one 13 %. The figure is that of benchmarks/bench_real_barrier.py; this only tells that there is one.
+# Two rounds a policy spread by some percent, most of all join-shortest-queue's, whose ties are chance: in single rounds the gain
+# was 8 to 13 %. The figure is that of benchmarks/bench_real_barrier.py; this only tells that there is one.
 @pytest.mark.parametrize("other", ["jsq", "round-robin"])
 def test_our_policy_makes_more_tokens_a_second_on_a_skewed_load(rounds, other):
     assert mean(of(rounds, OURS), "tokens_per_s") >= 1.05 * mean(of(rounds, other), "tokens_per_s")

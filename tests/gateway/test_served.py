@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from tests.gateway.running import (
     DONE,
     END,
     EVENTS,
+    QUICK,
     STALLS,
     chunk,
     engine,
@@ -109,19 +111,26 @@ def test_a_worker_that_fails_again_and_again_is_left_alone_until_it_answers_a_pr
         async def fails(number, head, body, writer):
             return False if broken else await one_token(number, head, body, writer)
 
-        async with engine(fails) as one, engine(one_token) as two, serving(one.url, two.url) as server:
+        slowly = replace(QUICK, cooldown_s=1.0)
+        async with (
+            engine(fails) as one,
+            engine(one_token) as two,
+            serving(one.url, two.url, dispatch=slowly) as server,
+        ):
             (pool,) = server.gateway.pools.all
 
             def is_up():
                 return [worker.is_up for worker in pool.dispatcher.mirror.workers]
 
-            for _ in range(12):
+            for _ in range(200):
                 assert b"[DONE]" in await raw(server, request(BODY, headers=CLOSE))
+                if not all(is_up()):
+                    break
             assert not all(is_up())
             asked = len(one.asked)
             broken = False
             await until(lambda: all(is_up()))
-            for _ in range(4):
+            for _ in range(50):
                 await raw(server, request(BODY, headers=CLOSE))
             assert len(one.asked) > asked
 

@@ -26,7 +26,7 @@ from evenstep.routing.view import HOLD, KV_FREE
 _AGAIN_S = (
     0.05  # a policy that holds requests though slots are free is asked again after this long at the latest
 )
-_FEWEST = 16  # requests that a round looks at however few slots there are
+_FEWEST = 8  # requests that a round looks at however few slots there are
 
 
 class Admitting(Requests):
@@ -126,7 +126,7 @@ class Admitting(Requests):
         if not per_slot:
             return most
         slots = sum(worker.spec.slots for worker in self.mirror.workers)
-        return min(most or sys.maxsize, max(_FEWEST, per_slot * slots))
+        return min(most or sys.maxsize, max(_FEWEST, int(per_slot * slots)))
 
     def _offered(self, free: I8, total: int) -> int:
         """Take slots out of `free` that this round does not offer; how many are left."""

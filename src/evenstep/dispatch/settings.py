@@ -73,7 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         stale_s: age of a worker's state from which rounds fall back to least load.
         budget_ms: longest a policy may take for one decision.
         pool_window: waiting requests a round looks at: the oldest, no class keeping another one out; 0 = all.
-        window_per_slot: so many of them at most for each slot of the fleet, but not fewer than 16, so that nobody is passed
+        window_per_slot: so many of them at most for each slot of the fleet, but not fewer than 8, so that nobody is passed
             over until only the like are left; 0 = no such bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
         good_rounds: rounds without fault after which the policy is asked again.
@@ -97,7 +97,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stale_s: float = 2.0
     budget_ms: float = 20.0
     pool_window: int = 1024
-    window_per_slot: int = 1
+    window_per_slot: float = 0.75
     round_slots: int = 32
     good_rounds: int = 100
     retries: int = 3

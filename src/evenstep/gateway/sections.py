@@ -137,7 +137,7 @@ class Dispatch:
         bypass_margin: requests a worker may be sent beyond its slots, for a policy with bypass=True.
         prefix_blocks: prompt blocks remembered for each worker, for policies that look at prefix caches.
         pool_window: waiting requests a round looks at: the oldest, no class keeping another one out; 0 = all.
-        window_per_slot: so many of them at most for each slot of the fleet, but not fewer than 16, so that nobody is passed
+        window_per_slot: so many of them at most for each slot of the fleet, but not fewer than 8, so that nobody is passed
             over until only the like are left; 0 = no such bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
         seed: key of every random draw.
@@ -159,7 +159,7 @@ class Dispatch:
     bypass_margin: int = 2
     prefix_blocks: int = 16_384
     pool_window: int = 1024
-    window_per_slot: int = 1
+    window_per_slot: float = 0.75
     round_slots: int = 32
     seed: int = 0
 
