@@ -27,7 +27,7 @@ def svg(rows: list[tuple[str, float, bool]]) -> str:
     for i, (name, value, oracle) in enumerate(rows):
         y = 10 + ROW * i
         colour = "#c28a00" if oracle else "#0072b2"
-        label = name + (" *" if oracle else "")
+        label = name.removesuffix(",predictor=oracle") + (" *" if oracle else "")
         parts += [
             f'<text x="{LEFT - 10}" y="{y + 20}" text-anchor="end">{label}</text>',
             f'<rect x="{LEFT}" y="{y + 4}" width="{value * scale:.1f}" height="{ROW - 10}" rx="2" fill="{colour}"/>',
