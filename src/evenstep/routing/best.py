@@ -45,7 +45,7 @@ class Best:
             0 = off.
         ageing: what it is worth to admit a request that has waited as long as usual, in mean requests over the envelope
             at every step; it rises with the square of the wait. 0 = nothing.
-        headroom: where KV memory limits: what is kept free on a worker that runs something, in mean outputs so far.
+        headroom: where KV memory limits: what is kept free on every worker, in mean outputs so far.
         affinity: what a cached token is worth, in tokens of load over one step; 0 looks at no caches. (Prefilling a token
             of a large model takes as long as some thousand resident tokens add to a step.)
         class_weights: share of the slots of classes 0, 1, ... while more wait than fit, relative to each other; classes
