@@ -25,7 +25,7 @@ def breakages():
             d.mirror.i[0].__setitem__(0, 2),
         ),
         "the pool": lambda d, row: d.pool.remove(d.pool.oldest()),
-        "waiting": lambda d, row: d.waiting.add(row),
+        "waiting": lambda d, row: setattr(d.tenants[row], "waiting", 7),
         "present": lambda d, row: d.door.enters("nobody"),
         "used twice": lambda d, row: d.rows.free.append(row),
         "waited longer": lambda d, row: (

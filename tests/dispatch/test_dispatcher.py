@@ -214,3 +214,23 @@ def test_the_last_events_and_their_commands_can_be_read():
     story.worker("a")
     story.sent(1)
     assert [type(event).__name__ for event, _ in story.d.history][-2:] == ["Arrived", "Tick"]
+
+
+def test_an_answer_that_came_whole_counts_but_is_no_step_of_its_group():
+    story = Story()
+    story.worker("a", slots=2)
+    streamed, whole = story.sent(1), story.sent(2)
+    story.chunk(streamed.row)
+    steps = story.d.steps[0].steps
+    story.tell(ev.Finished, request=2, leg=whole.leg, prompt_tokens=12, output_tokens=7, at=3.0)
+    meters = story.d.meters
+    assert (meters.output_tokens, meters.requests["200"], meters.tpot_s.count) == (7, 1, 0)
+    assert meters.ttft_s.sum == 3.0 and story.d.steps[0].steps == steps
+    assert story.d.snapshot()["workers"][0]["worker_kv_tokens"] == 11.0
+
+
+def test_a_tick_that_is_due_is_asked_for_once():
+    story = Story()
+    story.worker("a", slots=4)
+    asked = [story.d.handle(ev.Arrived(now_s=0.0, request=n, prompt_tokens=5)) for n in (1, 2)]
+    assert asked == [[WakeAt(0.0)], []]

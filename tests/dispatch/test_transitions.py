@@ -17,7 +17,7 @@ def test_whatever_is_not_listed_raises():
     for state in State:
         for cause in Cause:
             if (state, cause) in TABLE:
-                assert after(state, cause) is TABLE[state, cause]
+                assert after(state, cause) == TABLE[state, cause]
             else:
                 with pytest.raises(RuntimeError, match=cause.name):
                     after(state, cause)

@@ -23,7 +23,7 @@ from evenstep.dispatch.checkpoint import dump
 from evenstep.dispatch.commands import Abort, Command, Reject, WakeAt
 from evenstep.dispatch.events import Event
 from evenstep.dispatch.lockstep import BEHIND, NEW, WIDE, Lockstep
-from evenstep.dispatch.mirror_layout import LOAD
+from evenstep.dispatch.mirror_layout import LOAD, SENT_LOAD
 from evenstep.dispatch.records import Chunks, Done, Header, InParts, Record
 from evenstep.dispatch.rounds import Rounds
 from evenstep.dispatch.rows_layout import (
@@ -43,6 +43,7 @@ from evenstep.dispatch.rows_layout import (
     REQUEST,
     SESSION,
     SINCE,
+    STATE,
     WORKER,
 )  # fmt: skip
 from evenstep.dispatch.settings import Settings
@@ -104,16 +105,18 @@ class Dispatcher(Admitting):
         Raises:
             InputError: a new policy, predictor or worker that is none; a request of no tokens. Nothing has changed then.
         """
+        now_s = event.now_s
         if self._log is not None:
             self.flush()
             if (
-                event.now_s < self.now_s
+                now_s < self.now_s
             ):  # the log has the time it happens at, also where that came by `now_s` alone
                 event = msgspec.structs.replace(event, now_s=self.now_s)
             if self._parts is not None and self._parts.is_full:
                 self._parts.begin_part(dump(self))
             self._log(event)
-        self.now_s = self._logged_s = max(self.now_s, event.now_s)
+            self._logged_s = max(self.now_s, now_s)
+        self.now_s = max(self.now_s, now_s)
         self._do[type(event)](event)
         if self.deciding.door.binds_at_once and len(self.pool):
             self.bind_waiting()
@@ -174,18 +177,18 @@ class Dispatcher(Admitting):
             self.meters.requests[str(refusal[0])] += 1
             self.out.append(Reject(event.request, *refusal))
             return
-        row, generation = self.rows.take(event.request), self.rows.generation
-        if generation != self._generation:
+        rows = self.rows
+        row = rows.take(event.request)
+        if rows.generation != self._generation:
             self.bind()
-        i = self.rows.i
+        i = rows.i
         i[PROMPT][row], i[CAP][row], i[COPIES][row] = event.prompt_tokens, event.max_tokens, event.copies
         i[KEY][row], i[SESSION][row], i[CLASS][row] = event.key, event.session, event.request_class
         i[EXPECTED][row], i[CONTINUES][row] = event.expected_tokens, event.can_continue and event.copies == 1
-        self.rows.f[SINCE][row] = self.now_s
-        self.tenants[row] = event.tenant
-        self.door.enters(event.tenant)
-        self.waiting.add(row)
-        self.prefixes.add(row, event.blocks)
+        rows.f[SINCE][row] = self.now_s
+        self.tenants[row] = self.door.enters(event.tenant)
+        if event.blocks:
+            self.prefixes.add(row, event.blocks)
         self.enqueue(row, Cause.ARRIVES_FOR_PREFILL if self.fleet.is_split else Cause.ARRIVES_FOR_DECODE)
 
     def _refusal(self, event: ev.Arrived) -> tuple[int, str, int] | None:
@@ -233,9 +236,14 @@ class Dispatcher(Admitting):
             return
         if event.prompt_tokens > 0:
             self.correct(row, event.prompt_tokens)
-        name = self.mirror.workers[self.rows.i[WORKER][row]].spec.name
-        if self.rows.state(row) is State.SENT:
-            self.answered(row, name)
+        i = self.rows.i
+        if i[STATE][row] == State.SENT:
+            worker = i[WORKER][row]
+            self.answered(row, self.mirror.workers[worker].spec.name)
+            if event.output_tokens > 0:  # it came whole: no step of its group had a token of it
+                i[PRODUCED][row] += event.output_tokens
+                self.mirror.f[SENT_LOAD][worker] += event.output_tokens
+                self.meters.ttft_s.add(self.now_s - self.rows.f[SINCE][row])
         self.completed(row)
         self.end(row, told=False)
 
@@ -243,14 +251,15 @@ class Dispatcher(Admitting):
         """See `Requests`: the predictor learns, and times are noted."""
         i, meters = self.rows.i, self.meters
         meters.requests["200"] += 1
-        tokens = self.rows.age(row)
-        meters.output_tokens += i[PRODUCED][row]
+        produced = i[PRODUCED][row]
+        tokens = produced // i[COPIES][row]
+        meters.output_tokens += produced
         if self._log is not None:
-            self._log(Done(i[REQUEST][row], i[PROMPT][row], i[PRODUCED][row]))
+            self._log(Done(i[REQUEST][row], i[PROMPT][row], produced))
         if not tokens:
             return
         self.deciding.ended(i[REQUEST][row], i[PROMPT][row], tokens, i[KEY][row])
-        if tokens > 1:
+        if tokens > 1 and i[STATE][row] == State.RUNNING:
             meters.tpot_s.add((self.now_s - self.rows.f[FIRST_AT][row]) / (tokens - 1))
         if i[PREDICTED][row] >= 0 and i[LEAVE][row] < NEVER:
             meters.prediction_error.add(abs(i[LEAVE][row] - tokens))
@@ -313,7 +322,9 @@ class Dispatcher(Admitting):
                 self.rounds.ripe = True
 
     def _wake(self) -> None:
-        """Ask for the next tick, if it is another one than was asked for."""
+        """Ask for the next tick, if it is another one than was asked for, and that is not due already."""
+        if self._wake_s <= self.now_s:
+            return
         at_s = min(self.timers.next_s, self.rounds.deadline_s(self.settings.gather_ms / 1000))
         at_s = self.now_s if self.due else max(at_s, self.now_s)
         if at_s != self._wake_s and at_s < math.inf:

@@ -89,11 +89,13 @@ class Finished(Base, frozen=True):
 
     Args:
         prompt_tokens: as the engine counted, where it had not told before; 0 = it did not say.
+        output_tokens: of an answer that came whole, of all its copies together; 0 for one whose chunks were told.
     """
 
     request: int
     leg: int
     prompt_tokens: int = 0
+    output_tokens: int = 0
 
 
 class Failed(Base, frozen=True):

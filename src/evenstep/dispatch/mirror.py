@@ -96,6 +96,7 @@ class Mirror:
         self.left: list[
             float
         ] = []  # KV tokens of requests that were in the step and are not running any more
+        self._open: list[int] | None = None  # what `open_groups` found, until slots change
         self._replace(np.zeros((INTS, 0), np.int64), np.zeros((FLOATS, 0)))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -144,10 +145,12 @@ class Mirror:
             self.changed(g)
         self.groups = len(named)
         self._groups = np.zeros((2, len(self.workers)), np.int64)
+        self._open = None
 
     def changed(self, place: int) -> None:
         """Something about the worker changed that says how much it may be sent."""
         worker, i, f = self.workers[place], self.i, self.f
+        self._open = None
         i[FREE_AT_MOST][place] = worker.spec.slots - worker.foreign if worker.is_open else _CLOSED
         i[FOREIGN][place], f[FOREIGN_LOAD][place] = worker.foreign, worker.foreign_load
         f[CAPACITY][place], f[SECONDS_PER_TOKEN][place] = worker.capacity, 1.0 / worker.spec.speed
@@ -184,15 +187,26 @@ class Mirror:
 
     def open_groups(self) -> list[int]:
         """Barrier groups with a free slot."""
-        return self._groups[0, : kernel.open_groups(self.columns.ints, self._groups)].tolist()
+        found = self._open
+        if found is None:
+            count = kernel.open_groups(self.columns.ints, self._groups)
+            found = self._open = self._groups[0, :count].tolist()
+        return found
+
+    def reserve(self, place: int, slots: int) -> None:
+        """A request that wants several slots holds so many more of a worker's."""
+        self.i[RESERVED][place] += slots
+        self._open = None
 
     def takes(self, place: int, requests: int) -> None:
         """Requests are sent to a worker."""
+        self._open = None
         self.i[SENT][place] += requests
         self.workers[place].came += requests
 
     def lets_go(self, place: int, column: int, requests: int) -> None:
         """Requests of this column, SENT or RUNNING, are off their worker."""
+        self._open = None
         self.i[column][place] -= requests
         self.workers[place].went += requests
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,6 +45,9 @@ class Pool:
         self._here.insert(place, row)
 
     def remove(self, row: int) -> None:
+        if self._here and self._here[0] == row:  # most leave in their order
+            del self._order[0], self._here[0]
+            return
         entry = self._entry(row)
         place = bisect_left(self._order, entry)
         if place == len(self._order) or self._order[place] != entry:
@@ -88,13 +91,24 @@ class Waits:
         return self._sum / self._count if self._count else 0.0
 
 
+@dataclass(slots=True)
+class Present:
+    """What a tenant has here: requests, and those of them that are on no worker."""
+
+    tenant: str
+    requests: int = 0
+    waiting: int = 0
+
+
+_NOBODY = Present("")
+
+
 class Door:
     """Who may come in: a bounded pool, and what each tenant may have."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.waiting: Counter[str] = Counter()
-        self.present: Counter[str] = Counter()
+        self.present: dict[str, Present] = {}
         self._tokens: dict[
             str, tuple[float, float]
         ] = {}  # tenant -> requests it may send at once, as of when
@@ -112,8 +126,9 @@ class Door:
         limits = self._limits(tenant)
         if limits is None:
             return None
-        if (limits.concurrent and self.present[tenant] >= limits.concurrent) or (
-            limits.waiting and self.waiting[tenant] >= limits.waiting
+        here = self.present.get(tenant, _NOBODY)
+        if (limits.concurrent and here.requests >= limits.concurrent) or (
+            limits.waiting and here.waiting >= limits.waiting
         ):
             return 429, "tenant-limit", _whole(mean_wait_s)
         if limits.per_s:
@@ -125,20 +140,24 @@ class Door:
             self._tokens[tenant] = ready - 1.0, now_s
         return None
 
-    def enters(self, tenant: str) -> None:
-        self.present[tenant] += 1
-        self.waits(tenant, 1)
+    def enters(self, tenant: str) -> Present:
+        """A request of this tenant is there now, and waits."""
+        here = self.present.get(tenant)
+        if here is None:
+            here = self.present[tenant] = Present(tenant)
+        here.requests += 1
+        here.waiting += 1
+        return here
 
-    def leaves(self, tenant: str) -> None:
-        self.present[tenant] -= 1
-        if not self.present[tenant]:
-            del self.present[tenant], self.waiting[tenant]
-
-    def waits(self, tenant: str, more: int) -> None:
-        self.waiting[tenant] += more
+    def leaves(self, here: Present) -> None:
+        """One that waits no longer is over."""
+        here.requests -= 1
+        if not here.requests:
+            del self.present[here.tenant]
 
     def _limits(self, tenant: str) -> TenantLimits | None:
-        return self.settings.tenants.get(tenant) or self.settings.tenants.get("*")
+        tenants = self.settings.tenants
+        return tenants.get(tenant) or tenants.get("*") if tenants else None
 
 
 def _whole(seconds: float) -> int:

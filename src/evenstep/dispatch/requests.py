@@ -14,8 +14,8 @@ from evenstep.dispatch.events import Kind
 from evenstep.dispatch.fleet import Fleet
 from evenstep.dispatch.lockstep import Lockstep
 from evenstep.dispatch.meters import Meters
-from evenstep.dispatch.mirror_layout import LOAD, RESERVED, RUNNING, SENT, SENT_LOAD
-from evenstep.dispatch.pool import Door, Pool, Waits
+from evenstep.dispatch.mirror_layout import LOAD, RUNNING, SENT, SENT_LOAD
+from evenstep.dispatch.pool import Door, Pool, Present, Waits
 from evenstep.dispatch.prefixes import Prefixes
 from evenstep.dispatch.rounds import Rounds
 from evenstep.dispatch.rows import Rows
@@ -36,6 +36,7 @@ from evenstep.dispatch.rows_layout import (
     SEATED,
     SENT_AT,
     SINCE,
+    STATE,
     TRIES,
     WORKER,
 )  # fmt: skip
@@ -45,6 +46,7 @@ from evenstep.dispatch.timers import Timers
 from evenstep.dispatch.transitions import Cause, State
 
 _PLACED = (State.SENT, State.RUNNING)
+_CALLED = (State.PREFILLING, *_PLACED)  # an engine works on it
 _LONGEST_ASKED_S = 5.0  # of what an engine may ask a retry to wait
 
 
@@ -71,8 +73,7 @@ class Requests(ABC):
         self.lockstep, self.steps = Lockstep([]), list[Steps]()
         self.rounds = Rounds(self.lockstep)
         self.for_prefiller: OrderedDict[int, None] = OrderedDict()
-        self.waiting: set[int] = set()  # rows that are on no worker
-        self.tenants: dict[int, str] = {}
+        self.tenants: dict[int, Present] = {}
         self.excluded: dict[int, set[str]] = {}  # row -> engines it failed on, and those lost with them
         self.prefiller_of: dict[int, str] = {}
         self.seating: dict[int, list[int]] = {}  # worker -> rows that hold some of the slots they want
@@ -98,12 +99,13 @@ class Requests(ABC):
 
     def enqueue(self, row: int, cause: Cause) -> None:
         """Into the queue that the cause leads to, for two probes at most where all left are ejected."""
-        self.rows.move(row, cause)
-        self.rows.f[QUEUED_AT][row] = self.now_s
-        is_last = row in self.excluded and not self._has_others(row, self.rows.i[PRODUCED][row] > 0, True)
-        ttl_s = min(self.settings.ttl_s, 2.0 * self.settings.cooldown_s if is_last else math.inf)
-        self.timers.set(("ttl", row), self.now_s + ttl_s)
-        if self.rows.state(row) is State.FOR_PREFILLER:
+        rows, now_s, ttl_s = self.rows, self.now_s, self.settings.ttl_s
+        rows.move(row, cause)
+        rows.f[QUEUED_AT][row] = now_s
+        if row in self.excluded and not self._has_others(row, rows.i[PRODUCED][row] > 0, True):
+            ttl_s = min(ttl_s, 2.0 * self.settings.cooldown_s)
+        self.timers.set(("ttl", row), now_s + ttl_s)
+        if rows.i[STATE][row] == State.FOR_PREFILLER:
             self.for_prefiller[row] = None
             self.feed_prefillers()
         else:
@@ -124,7 +126,8 @@ class Requests(ABC):
             name, i = found.spec.name, self.rows.i
             i[CHARGED][row] = self.prefill.charge(name, row, i[PROMPT][row])
             self.prefiller_of[row] = name
-            self.out.append(co.SendPrefill(i[REQUEST][row], self.new_leg(row), name))
+            self.legs = i[LEG][row] = leg = self.legs + 1
+            self.out.append(co.SendPrefill(i[REQUEST][row], leg, name))
 
     def correct(self, row: int, prompt_tokens: int) -> None:
         """The prompt has so many tokens after all."""
@@ -149,45 +152,45 @@ class Requests(ABC):
         taken = min(wanted, free)
         if taken <= 0:
             return 0
-        if wanted == 1 and rows.state(row) is State.POOLED:  # nearly always
-            self.pool.remove(row)
-            rows.place(row, worker)
-            rows.i[SEATED][row] = 1
-            self.mirror.i[RESERVED][worker] += 1
-            self.send(row, worker)
-            return 1
         rows.i[SEATED][row] += taken
-        self.mirror.i[RESERVED][worker] += taken
-        if rows.state(row) is State.POOLED:
+        is_seating = rows.i[STATE][row] == State.SEATING
+        if not is_seating:
             self.pool.remove(row)
             rows.place(row, worker)
-            if taken < wanted:
-                rows.move(row, Cause.SEATED_IN_PART)
-                self.seating.setdefault(worker, []).append(row)
         if taken == wanted:
+            if is_seating:
+                self._no_longer_seating(row, worker)
+                self.mirror.reserve(worker, taken - rows.i[SEATED][row])
             self.send(row, worker)
+            return taken
+        self.mirror.reserve(worker, taken)
+        if not is_seating:
+            rows.move(row, Cause.SEATED_IN_PART)
+            self.seating.setdefault(worker, []).append(row)
         return taken
 
     def send(self, row: int, worker: int) -> None:
-        """A request that holds its slots goes to its worker."""
-        rows, mirror, i = self.rows, self.mirror, self.rows.i
-        if rows.state(row) is State.SEATING:
-            self._no_longer_seating(row, worker)
+        """A request for which there are slots enough goes to its worker."""
+        rows, mirror, i, now_s = self.rows, self.mirror, self.rows.i, self.now_s
         rows.move(row, Cause.DECODE_SENT)
         self.timers.clear(("ttl", row))
-        copies, produced = i[COPIES][row], i[PRODUCED][row]
-        mirror.i[RESERVED][worker] -= copies
-        mirror.takes(worker, copies)
-        mirror.f[SENT_LOAD][worker] += i[PROMPT][row] + produced
-        i[LEAVE][row], i[PREDICTED][row], i[BASE][row] = NEVER, -1, produced
-        wait_s, rows.f[SENT_AT][row] = self.now_s - rows.f[QUEUED_AT][row], self.now_s
-        self.waits_s(row, wait_s)
-        name, request, leg = mirror.workers[worker].spec.name, i[REQUEST][row], self.new_leg(row)
-        self.prefixes.sent(row, worker, i[PROMPT][row])
+        produced, prompt = i[PRODUCED][row], i[PROMPT][row]
+        mirror.takes(worker, i[COPIES][row])
+        mirror.f[SENT_LOAD][worker] += prompt + produced
+        if i[PREDICTED][row] >= 0 or produced:  # it was on another worker before
+            i[LEAVE][row], i[PREDICTED][row], i[BASE][row] = NEVER, -1, produced
+        rows.f[SENT_AT][row] = now_s
+        wait_s = now_s - rows.f[QUEUED_AT][row]
+        self.waits.add(wait_s)
+        self.meters.pool_wait_s.add(wait_s)
+        self.tenants[row].waiting -= 1
+        self.legs = i[LEG][row] = leg = self.legs + 1
+        name = mirror.workers[worker].spec.name
+        self.prefixes.sent(row, worker, prompt)
         if produced:
-            self.out.append(co.Continue(request, leg, name, row, produced))
+            self.out.append(co.Continue(i[REQUEST][row], leg, name, row, produced))
         else:
-            self.out.append(co.SendDecode(request, leg, name, row))
+            self.out.append(co.SendDecode(i[REQUEST][row], leg, name, row))
 
     def first_token(self, row: int, worker: int) -> None:
         """A request that was sent decodes now."""
@@ -212,7 +215,7 @@ class Requests(ABC):
         worker, copies, load = i[WORKER][row], i[COPIES][row], rows.load(row)
         state = rows.state(row)
         if state is State.SEATING:
-            mirror.i[RESERVED][worker] -= i[SEATED][row]
+            mirror.reserve(worker, -i[SEATED][row])
             self._no_longer_seating(row, worker)
         elif state is State.SENT:
             mirror.lets_go(worker, SENT, copies)
@@ -223,7 +226,8 @@ class Requests(ABC):
             self._leaves_step(row, worker)
         rows.place(row, -1)
         i[SEATED][row] = 0
-        self.fill_seats(worker)
+        if self.seating:
+            self.fill_seats(worker)
 
     def _leaves_step(self, row: int, worker: int) -> None:
         """The next steps of its group are delivered without it."""
@@ -247,7 +251,7 @@ class Requests(ABC):
         """A worker gets nothing new: who holds some of its slots goes back to the pool."""
         for row in list(self.seating.get(worker, ())):
             self._no_longer_seating(row, worker)
-            self.mirror.i[RESERVED][worker] -= self.rows.i[SEATED][row]
+            self.mirror.reserve(worker, -self.rows.i[SEATED][row])
             self.rows.i[SEATED][row] = 0
             self.rows.place(row, -1)
             self.rows.move(row, Cause.RETRIES_DECODE)
@@ -358,29 +362,30 @@ class Requests(ABC):
         Args:
             told: whether a prefiller that keeps its KV is to be told.
         """
-        rows, state = self.rows, self.rows.state(row)
-        request, worker = rows.i[REQUEST][row], rows.i[WORKER][row]
-        name = self.mirror.workers[worker].spec.name if worker >= 0 else ""
-        if state is State.POOLED:
-            self.pool.remove(row)
-        elif state is State.FOR_PREFILLER:
-            del self.for_prefiller[row]
-        elif worker >= 0:
+        rows, state = self.rows, self.rows.i[STATE][row]
+        request, worker, here = rows.i[REQUEST][row], rows.i[WORKER][row], self.tenants.pop(row)
+        if worker >= 0:
             self.unplace(row)
-        self.timers.clear(("ttl", row))
-        self.timers.clear(("backoff", row))
-        if row in self.waiting:
-            self.waiting.discard(row)
-            self.door.waits(self.tenants[row], -1)
-        self.door.leaves(self.tenants.pop(row))
-        self.excluded.pop(row, None)
-        self.breaker.forget(request)
+        if state not in _PLACED:
+            here.waiting -= 1
+            self.timers.clear(("ttl", row))
+            self.timers.clear(("backoff", row))
+            if state == State.POOLED:
+                self.pool.remove(row)
+            elif state == State.FOR_PREFILLER:
+                del self.for_prefiller[row]
+        self.door.leaves(here)
+        if row in self.excluded:
+            del self.excluded[row]
+            self.breaker.forget(request)
         self.prefixes.forget(row)
-        is_prefilling = state is State.PREFILLING  # then the call itself is closed
         rows.give_back(row)
-        self.leave_prefiller(row, told=told and not is_prefilling, request=request)
-        if name:
-            self.forget_if_empty(name)
+        if row in self.prefiller_of:  # while it is prefilling the call itself is closed
+            self.leave_prefiller(row, told=told and state != State.PREFILLING, request=request)
+        if worker >= 0:
+            found = self.mirror.workers[worker]
+            if found.leaves:
+                self.forget_if_empty(found.spec.name)
             self.open_rounds()
 
     def leave_prefiller(self, row: int, told: bool, request: int = -1) -> None:
@@ -422,29 +427,17 @@ class Requests(ABC):
 
     # --- small things --------------------------------------------------------------------------------------------
 
-    def new_leg(self, row: int) -> int:
-        """Number of the request's next upstream call."""
-        self.legs += 1
-        self.rows.i[LEG][row] = self.legs
-        return self.legs
-
     def row_of(self, request: int, leg: int) -> int:
         """Row of a request whose own leg this is; -1, and counted, where it is not."""
         row = self.rows.by_request.get(request, -1)
-        if row >= 0 and self.rows.i[LEG][row] == leg and self.rows.state(row) in (State.PREFILLING, *_PLACED):
-            return row
+        if row >= 0:
+            i = self.rows.i
+            if i[LEG][row] == leg and i[STATE][row] in _CALLED:
+                return row
         self.meters.late += 1
         return -1
 
-    def waits_s(self, row: int, wait_s: float) -> None:
-        """A request's wait is over."""
-        self.waits.add(wait_s)
-        self.meters.pool_wait_s.add(wait_s)
-        self.waiting.discard(row)
-        self.door.waits(self.tenants[row], -1)
-
     def waiting_again(self, row: int) -> None:
         """A request that was sent waits once more."""
-        self.waiting.add(row)
-        self.door.waits(self.tenants[row], 1)
+        self.tenants[row].waiting += 1
         self.prefixes.waits_again(row)

@@ -55,7 +55,8 @@ class Rows:
         if not self.free:
             self._grow()
         row = self.free.pop()
-        self.high = max(self.high, row + 1)
+        if row >= self.high:
+            self.high = row + 1
         self.ints[:, row] = _FRESH
         self.floats[:, row] = 0.0
         self.i[REQUEST][row] = request
@@ -70,7 +71,8 @@ class Rows:
 
     def move(self, row: int, cause: Cause) -> None:
         """The request goes through this; see `transitions`."""
-        self.i[STATE][row] = after(self.i[STATE][row], cause)
+        states = self._states
+        states[row] = after(states[row], cause)
 
     def give_back(self, row: int) -> None:
         """The request ended."""
@@ -87,10 +89,10 @@ class Rows:
         return self.i[PRODUCED][row] // self.i[COPIES][row]
 
     def state(self, row: int) -> State:
-        return _STATES[self.i[STATE][row]]
+        return _STATES[self._states[row]]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("i", "f")}
+        return {name: value for name, value in vars(self).items() if name not in ("i", "f", "_states")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -109,3 +111,4 @@ class Rows:
     def _look(self) -> None:
         self.i: list[memoryview[int]] = [memoryview(column).cast("B").cast("q") for column in self.ints]  # type: ignore[assignment]
         self.f: list[memoryview[float]] = [memoryview(column).cast("B").cast("d") for column in self.floats]  # type: ignore[assignment]
+        self._states = self.i[STATE]

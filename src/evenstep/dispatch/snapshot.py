@@ -19,7 +19,7 @@ def snapshot(all_: Dispatcher) -> dict[str, Any]:
         "pool_oldest_seconds": _oldest_s(all_),
         "waiting_for_prefill": len(all_.for_prefiller),
         "requests_present": len(all_.rows.by_request),
-        "tenants": dict(all_.door.present),
+        "tenants": {name: here.requests for name, here in all_.door.present.items()},
         "policy": all_.deciding.door.text,
         "predictor": all_.deciding.predictor_text,
         "policy_has_kernel": all_.deciding.door.has_kernel,

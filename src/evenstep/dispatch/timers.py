@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 
 
 class Timers:
     """Named deadlines; a name has one at most."""
 
     def __init__(self) -> None:
+        #: Deadlines that were set in their order, as nearly all are, and the others: both may hold some that moved since.
+        self._line: deque[tuple[float, int, tuple[str, int]]] = deque()
         self._heap: list[tuple[float, int, tuple[str, int]]] = []
         self._due: dict[tuple[str, int], float] = {}
         self._number = 0
@@ -18,8 +21,13 @@ class Timers:
         """The name's deadline is now this one."""
         self._due[name] = at_s
         self._number += 1
-        heapq.heappush(self._heap, (at_s, self._number, name))
-        if len(self._heap) > 64 + 4 * len(self._due):
+        line = self._line
+        if not line or at_s >= line[-1][0]:
+            line.append((at_s, self._number, name))
+        else:
+            heapq.heappush(self._heap, (at_s, self._number, name))
+        if len(line) + len(self._heap) > 64 + 4 * len(self._due):
+            self._line = deque(entry for entry in line if self._due.get(entry[2]) == entry[0])
             self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
 
@@ -28,27 +36,28 @@ class Timers:
 
     def pop(self, now_s: float) -> tuple[str, int] | None:
         """A name whose deadline is over, earliest first; its deadline is cleared."""
-        while self._heap and (self._heap[0][0] <= now_s or self._is_old()):
-            at_s, _, name = heapq.heappop(self._heap)
-            if self._due.get(name) == at_s:
-                del self._due[name]
-                return name
-        return None
+        found = self._first()
+        if found is None or found[0] > now_s:
+            return None
+        del self._due[found[2]]
+        return found[2]
 
     @property
     def next_s(self) -> float:
         """The earliest deadline; inf when there is none."""
-        heap, due = self._heap, self._due
-        while heap:
-            at_s, _, name = heap[0]
-            if due.get(name) == at_s:
-                return at_s
-            heapq.heappop(heap)
-        return math.inf
+        found = self._first()
+        return math.inf if found is None else found[0]
 
     def __len__(self) -> int:
         return len(self._due)
 
-    def _is_old(self) -> bool:
-        at_s, _, name = self._heap[0]
-        return self._due.get(name) != at_s
+    def _first(self) -> tuple[float, int, tuple[str, int]] | None:
+        """The earliest deadline that holds; those in front of it that do not are thrown away."""
+        line, heap, due = self._line, self._heap, self._due
+        while line and due.get(line[0][2]) != line[0][0]:
+            line.popleft()
+        if not heap:
+            return line[0] if line else None
+        while heap and due.get(heap[0][2]) != heap[0][0]:
+            heapq.heappop(heap)
+        return min(line[0], heap[0]) if line and heap else heap[0] if heap else line[0] if line else None

@@ -210,9 +210,9 @@ class Exchange:
         """An answer that does not stream is there, whole."""
         self._leg = None
         self.client.reply(200, body)
-        if answer.produced > 0:
-            self.model.produced(leg.row, answer.produced, self.model.now_s())
-        self.model.finished(self, leg.number, self._counted_now(answer.prompt_tokens))
+        self.model.finished(
+            self, leg.number, self._counted_now(answer.prompt_tokens), max(0, answer.produced)
+        )
         if self.story is not None:
             self.story.started()
             self.story.output_tokens = max(0, answer.produced)

@@ -125,15 +125,18 @@ class ServedModel:
         if dispatcher.due and not self._is_ticking:
             self._tick_soon()
 
-    def finished(self, exchange: Exchange, leg: int, prompt_tokens: int = 0) -> None:
+    def finished(self, exchange: Exchange, leg: int, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
         """Its answer is complete and out.
 
         Args:
             prompt_tokens: where the engine told them only now.
+            output_tokens: where the answer came whole.
         """
-        self.tell(
-            ev.Finished(now_s=time.monotonic(), request=exchange.number, leg=leg, prompt_tokens=prompt_tokens)
-        )
+        event = ev.Finished(
+            now_s=time.monotonic(), request=exchange.number, leg=leg, prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+        )  # fmt: skip
+        self.tell(event)
         self.over(exchange)
 
     def over(self, exchange: Exchange) -> None:
