@@ -20,7 +20,7 @@ class Asked:
         self.connection, self.is_off, self.is_head = None, False, False
         self.heard, self.over = [], asyncio.Event()
 
-    def head(self, head):
+    def head(self, head, length):
         self.heard.append(head.status)
 
     def chunks(self, data):

@@ -33,6 +33,8 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
     Returns:
         The body and what it asks the engine to tell. The same bytes where nothing has to change.
     """
+    if not request.stream and _ROUTING.isdisjoint(request.fields):
+        return request.body, request.asked
     changes: dict[str, bytes | None] = {}
     if not _ROUTING.isdisjoint(request.fields):
         changes |= {name: None for name in ROUTING_FIELDS if name in request.fields}

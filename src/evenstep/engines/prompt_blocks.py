@@ -12,7 +12,7 @@ from evenstep.engines.requests import GenerationRequest
 
 #: Members beside the prompt that change what an engine computes for it, in a fixed order.
 _SEED = ("model", "tools", "documents", "chat_template", "chat_template_kwargs", "cache_salt")
-_LONG_END = 8 * 1024  # bytes at each end of a long prompt that its key is made of
+_LONG_END = 1024  # bytes at each end of a long prompt that its key is made of
 
 
 def prompt_blocks(
@@ -45,7 +45,7 @@ def prompt_blocks(
 def prompt_key(request: GenerationRequest, key: bytes) -> int:
     """One id of the whole prompt, for `request.Request.prompt_key`; never 0.
 
-    A prompt of more than 16 KiB goes by its length and its first and last 8 KiB: all of it would take as long as
+    A prompt of more than 2 KiB goes by its length and its first and last 1 KiB: all of it would take as long as
     everything else that is done for it.
     """
     prompt = request.prompt

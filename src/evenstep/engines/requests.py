@@ -93,6 +93,7 @@ def read_request(
     *,
     max_slots: int = 128,
     session_headers: Sequence[str] = SESSION_HEADERS,
+    session: str = "",
 ) -> GenerationRequest:
     """Read a request for tokens.
 
@@ -102,6 +103,7 @@ def read_request(
         headers: the client's, names in lower case.
         max_slots: slots one request may take.
         session_headers: see `SESSION_HEADERS`.
+        session: what names its session, where that is known already.
 
     Raises:
         InputError: not UTF-8, not a JSON object, a key twice, or a field that is missing or of no use.
@@ -113,21 +115,102 @@ def read_request(
             body.decode()
         except UnicodeDecodeError as error:
             raise InputError(_WHERE, "body", f"byte {error.start}", "UTF-8") from None
+    if headers:
+        session = next((headers[name] for name in session_headers if headers.get(name)), session)
+    frame, prompt = _framed(body, kind == "chat")
+    prompts, prompt_tokens = _messages(prompt) if kind == "chat" else _prompts(prompt)
+    slots = frame.best_of * prompts
+    if slots > max_slots:
+        raise InputError(_WHERE, "n", slots, f"at most {max_slots} sequences in one request")
+    more = len(prompt) - frame.prompt_bytes
+    fields = frame.fields if not more else frame.fields_with(more)
+    return GenerationRequest(
+        kind, body, fields, frame.model, frame.stream, prompts, frame.n, slots, frame.max_tokens, frame.min_tokens, prompt,
+        prompt_tokens, frame.user, session, frame.asked,
+    )  # fmt: skip
+
+
+class _Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What a body says beside its prompt; fields as in `GenerationRequest`.
+
+    Args:
+        start, prompt_bytes: where its prompt lay when it was read, and how long it was.
+    """
+
+    fields: Mapping[str, splice.Span]
+    model: str
+    stream: bool
+    n: int
+    best_of: int
+    max_tokens: int
+    min_tokens: int
+    user: str
+    asked: Asked
+    start: int
+    prompt_bytes: int
+
+    def fields_with(self, more: int) -> dict[str, splice.Span]:
+        """Where each member lies when the prompt is so many bytes longer."""
+        start = self.start
+        return {
+            name: (key + more, value + more, stop + more) if key > start
+            else (key, value, stop + more if value == start else stop)
+            for name, (key, value, stop) in self.fields.items()
+        }  # fmt: skip
+
+
+class _Chat(msgspec.Struct, gc=False):
+    messages: msgspec.Raw = msgspec.Raw()
+
+
+class _Completion(msgspec.Struct, gc=False):
+    prompt: msgspec.Raw = msgspec.Raw()
+
+
+_MESSAGES, _PROMPT = msgspec.json.Decoder(_Chat), msgspec.json.Decoder(_Completion)
+_FRAMES: dict[tuple[bytes, bytes], _Frame] = {}
+_MOST_FRAMES, _LONGEST_FRAME = 1024, 1024
+
+
+def _framed(body: bytes, chat: bool) -> tuple[_Frame, bytes]:
+    """What a body says, and its prompt. Clients write the same around prompt after prompt, so that is read only once.
+
+    Two bodies that have the same bytes in front of their prompts and the same behind them differ in their prompts alone:
+    each is one JSON value, and begins where the first of them was seen to begin.
+    """
+    name = b'"messages":' if chat else b'"prompt":'
+    try:
+        prompt = bytes(_MESSAGES.decode(body).messages if chat else _PROMPT.decode(body).prompt)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _frame(body, chat)  # it says what is wrong
+    start = body.find(name) + len(name)
+    if body[start : start + 1] == b" ":
+        start += 1
+    if not prompt or not body.startswith(prompt, start):
+        return _frame(body, chat)
+    key = body[:start], body[start + len(prompt) :]
+    found = _FRAMES.get(key)
+    if found is not None:
+        return found, prompt
+    found, prompt = _frame(body, chat)
+    if found.start == start and len(key[0]) + len(key[1]) <= _LONGEST_FRAME:
+        if len(_FRAMES) >= _MOST_FRAMES:
+            _FRAMES.clear()
+        _FRAMES[key] = found
+    return found, prompt
+
+
+def _frame(body: bytes, chat: bool) -> tuple[_Frame, bytes]:
+    """Read all of a body."""
     fields = splice.members(body, _WHERE)
     given = _given(body, fields)
     if not given.model:
         raise InputError(_WHERE, "model", "missing", "the name of a model")
-    chat = kind == "chat"
     span = fields.get("messages" if chat else "prompt", (0, 0, 0))
-    prompt = body[span[1] : span[2]]
-    prompts, prompt_tokens = _messages(prompt) if chat else _prompts(prompt)
     n = _count("n", given.n, 1, least=1)
     best_of = n if chat else _count("best_of", given.best_of, n, least=1)
     if best_of < n:
         raise InputError(_WHERE, "best_of", best_of, f"an integer >= n, {n}")
-    slots = best_of * prompts
-    if slots > max_slots:
-        raise InputError(_WHERE, "n", slots, f"at most {max_slots} sequences in one request")
     if chat:
         max_tokens = _count("max_tokens", given.max_tokens, -1, least=1)
         max_tokens = _count("max_completion_tokens", given.max_completion_tokens, max_tokens, least=1)
@@ -135,26 +218,20 @@ def read_request(
         max_tokens = _count("max_tokens", given.max_tokens, DEFAULT_COMPLETION_TOKENS, least=0)
     options = given.stream_options or _NO_OPTIONS
     usage = bool(options.include_usage)
-    session = ""
-    if headers:
-        session = next((headers[name] for name in session_headers if headers.get(name)), "")
-    return GenerationRequest(
-        kind=kind,
-        body=body,
+    frame = _Frame(
         fields=fields,
         model=given.model,
         stream=bool(given.stream),
-        prompts=prompts,
         n=n,
-        slots=slots,
+        best_of=best_of,
         max_tokens=max_tokens,
         min_tokens=_count("min_tokens", given.min_tokens, 0, least=0),
-        prompt=prompt,
-        prompt_tokens=prompt_tokens,
         user=given.user or "",
-        session=session,
         asked=Asked(usage, usage and bool(options.continuous_usage_stats), bool(given.return_token_ids)),
+        start=span[1],
+        prompt_bytes=span[2] - span[1],
     )
+    return frame, body[span[1] : span[2]]
 
 
 class _Given(msgspec.Struct, gc=False):

@@ -60,6 +60,11 @@ class Callers:
             first = next((numbers[name] for name in key.classes[:1] if name != "*"), 0)
             self._keys[digest[:_FRONT]] = digest, Caller(key.tenant, allowed, first)
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether one needs a key."""
+        return bool(self._keys)
+
     def find(self, authorization: bytes) -> Caller | Refusal:
         """The caller of a request, or why it is turned away.
 

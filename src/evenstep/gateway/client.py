@@ -16,10 +16,12 @@ from typing import Protocol, cast
 
 from evenstep.engines import refusals
 from evenstep.engines.refusals import Refusal
+from evenstep.gateway.asking import Asking
 from evenstep.gateway.config import Limits
 from evenstep.gateway.deadline import NEVER, Deadline
 from evenstep.gateway.framing import Chunked, framed
-from evenstep.gateway.head import CHUNKED, HeadError, RequestHead, end_of_head, read_request_head
+from evenstep.gateway.head import CHUNKED, HeadError, end_of_head
+from evenstep.gateway.heads import Heads
 
 _log = logging.getLogger("evenstep.gateway")
 JSON = b"application/json"
@@ -29,14 +31,14 @@ _LINGER_S = 2.0  # for a client that is refused to read why
 _ANY = 1 << 62
 _GRACE_S = 2.0  # before a slow body is looked at
 _IN_HEAD, _IN_BODY, _BUSY, _LINGERING, _CLOSED = range(5)
-_PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
+_FIRST_LINES = {one.value: b"HTTP/1.1 %d %b\r\n" % (one, one.phrase.encode()) for one in HTTPStatus}
 
 
 @dataclass(slots=True)
 class Received:
     """A request, whole."""
 
-    head: RequestHead
+    asking: Asking
     body: bytes
     name: str  #: its request id
 
@@ -53,12 +55,13 @@ class Service(Protocol):
     """Who answers; sets `Client.job` where the answer takes time."""
 
     limits: Limits
+    heads: Heads[Asking]
     clients: set[Client]
     is_draining: bool
 
     def serve(self, request: Received, client: Client) -> None: ...
 
-    def name_of(self, head: RequestHead) -> str: ...
+    def new_name(self) -> str: ...
 
     def told(self, status: int) -> None: ...
 
@@ -76,7 +79,7 @@ class Client(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_body_since_s", "_chunked", "_chunks", "_deadline", "_got", "_head", "_is_head", "_keep_alive",
+        "_asking", "_body_since_s", "_chunked", "_chunks", "_deadline", "_got", "_is_head", "_keep_alive", "_length",
         "_name", "_pieces", "_prefix", "_rest", "_searched", "_service", "_state", "_unsent", "is_framed", "job", "paused",
         "transport",
     )  # fmt: skip
@@ -89,7 +92,7 @@ class Client(asyncio.Protocol):
         self._state = _IN_HEAD
         self._rest = bytearray()
         self._searched = 0
-        self._head = cast(RequestHead, None)
+        self._asking, self._length = cast(Asking, None), 0
         self._pieces: list[bytes] = []
         self._got = 0
         self._body_since_s = 0.0
@@ -187,26 +190,29 @@ class Client(asyncio.Protocol):
         Args:
             more: what came behind it.
         """
-        limits = self._service.limits
+        service = self._service
+        limits = service.limits
         try:
-            self._head = found = read_request_head(head)
+            asking, length = service.heads.read(head)
         except HeadError as error:
             self._refuse(error)
             return
+        found = asking.head
+        self._asking, self._length = asking, length
         self._keep_alive, self._chunks, self._is_head = found.keep_alive, found.chunks, found.method == "HEAD"
-        self._name = self._service.name_of(found)
-        if found.length > limits.body_bytes:
+        self._name = asking.name or service.new_name()
+        if length > limits.body_bytes:
             self.refuse(refusals.too_large(limits.body_bytes), close=True)
             return
-        if found.length == len(more):
+        if length == len(more):
             self._serve(more)
             return
-        if found.length == 0:
+        if length == 0:
             self._rest += more
             self._serve(b"")
             return
         self._state, self._got = _IN_BODY, 0
-        self._chunked = Chunked() if found.length == CHUNKED else None
+        self._chunked = Chunked() if length == CHUNKED else None
         if found.expects and not more:
             self.transport.write(_CONTINUE)
         self._body_since_s = time.monotonic()
@@ -223,7 +229,7 @@ class Client(asyncio.Protocol):
             is_whole = chunked.over
             self._rest += chunked.rest
         else:
-            left = self._head.length - self._got
+            left = self._length - self._got
             is_whole = len(data) >= left
             if len(data) > left:
                 self._rest += data[left:]
@@ -248,7 +254,7 @@ class Client(asyncio.Protocol):
         self._state = _BUSY
         self._deadline.at = NEVER
         try:
-            self._service.serve(Received(self._head, body, self._name), self)
+            self._service.serve(Received(self._asking, body, self._name), self)
         except Exception:  # a bug of ours costs this request, and says so
             _log.exception("a request could not be served", extra={"request": self._name})
             if self.job is not None:
@@ -358,10 +364,8 @@ class Client(asyncio.Protocol):
             self.transport.close()
 
     def _first_lines(self, status: int) -> bytes:
-        phrase = _PHRASES.get(status, b"Unknown")
-        if not self._name:
-            return b"HTTP/1.1 %d %b\r\n" % (status, phrase)
-        return b"HTTP/1.1 %d %b\r\nX-Request-Id: %b\r\n" % (status, phrase, self._name.encode("ascii"))
+        first = _FIRST_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status
+        return b"%bX-Request-Id: %b\r\n" % (first, self._name.encode("ascii")) if self._name else first
 
     def _answered(self) -> None:
         self.job = None

@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
+
+from evenstep.gateway.asking import Asking
 
 #: How a request ended. ``complete``: with all its tokens. ``error``: with an error, before or after its first token.
 #: ``cancelled``: its client left. ``refused``: turned away before any engine was asked.
@@ -76,14 +78,22 @@ class Story:
 
     Args:
         sinks: take what it ended as.
-        request_id, path, model, tenant, request_class, traceparent: see `Ended`.
+        name: its id.
+        asking: its head, and what follows from it.
+        arrived_s: when it came.
+        model: served model; empty where that is not known.
         prompt_tokens: as estimated; corrected by whoever knows.
+        request_class: number of its class, where it is one of tokens.
     """
 
     __slots__ = (
+        "_arrived_s",
+        "_asking",
+        "_class",
         "_continued",
-        "_fields",
         "_first_s",
+        "_model",
+        "_name",
         "_sent_s",
         "_sinks",
         "_tries",
@@ -93,34 +103,37 @@ class Story:
     )  # fmt: skip
 
     def __init__(
-        self, sinks: tuple[Sink, ...], *, request_id: str, path: str, model: str = "", tenant: str = "",
-        request_class: int = 0, traceparent: str = "", prompt_tokens: int = 0,
-    ) -> None:  # fmt: skip
-        self.prompt_tokens, self.output_tokens = prompt_tokens, 0
-        self._sinks = sinks
-        self._fields: dict[str, Any] = {
-            "request_id": request_id, "path": path, "model": model, "tenant": tenant, "request_class": request_class,
-            "traceparent": traceparent, "arrived_s": time.monotonic(),
-        }  # fmt: skip
-        self._sent_s = self._first_s = math.nan
+        self,
+        sinks: tuple[Sink, ...],
+        name: str,
+        asking: Asking,
+        arrived_s: float,
+        model: str = "",
+        prompt_tokens: int = 0,
+        request_class: int = 0,
+    ) -> None:
+        self._sinks, self._name, self._asking, self._model = sinks, name, asking, model
+        self.prompt_tokens, self.output_tokens, self._class = prompt_tokens, 0, request_class
+        self._arrived_s, self._sent_s, self._first_s = arrived_s, math.nan, math.nan
         self._worker, self._tries, self._continued = "", 0, False
 
     def sent(self, worker: str) -> None:
         """A leg goes to a worker."""
-        self._continued |= not math.isnan(self._first_s)
+        self._continued |= self._first_s == self._first_s  # not nan: its first token was there
         self._worker, self._tries, self._sent_s = worker, self._tries + 1, time.monotonic()
 
     def started(self) -> None:
         """The first token is there."""
-        if math.isnan(self._first_s):
+        if self._first_s != self._first_s:  # nan: it was not there before
             self._first_s = time.monotonic()
 
     def ended(self, outcome: Outcome, status: int) -> None:
         """It is over."""
+        asking, caller = self._asking, self._asking.caller
         one = Ended(
-            **self._fields, outcome=outcome, status=status, worker=self._worker, prompt_tokens=self.prompt_tokens,
-            output_tokens=self.output_tokens, tries=self._tries, continued=self._continued, sent_s=self._sent_s,
-            first_s=self._first_s, ended_s=time.monotonic(),
+            self._name, outcome, status, asking.head.path, self._model, caller.tenant if caller else "", self._class,
+            self._worker, self.prompt_tokens, self.output_tokens, self._tries, self._continued, self._arrived_s,
+            self._sent_s, self._first_s, time.monotonic(), asking.traceparent,
         )  # fmt: skip
         for sink in self._sinks:
             sink(one)

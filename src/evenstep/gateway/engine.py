@@ -26,14 +26,22 @@ from evenstep.gateway.head import (
     UNTIL_CLOSED,
     HeadError,
     ResponseHead,
-    end_of_head,
     read_response_head,
 )
+from evenstep.gateway.heads import Heads
 
 _MOST_HEAD = 64 * 1024
 _STALE_S = 1.0  # a connection that was closed meanwhile shows it sooner, and had nothing to do for longer
 _DRAIN_S = 1.0  # for the end of a body whose stream is complete
 _IDLE, _WAITING, _IN_BODY, _CLOSED = range(4)
+
+
+def _read_head(head: bytes) -> tuple[ResponseHead, int, bool]:
+    found = read_response_head(head)
+    return found, found.length, found.status == 200
+
+
+_HEADS = Heads(_read_head)
 
 
 class Leg(Protocol):
@@ -43,8 +51,8 @@ class Leg(Protocol):
     is_off: bool  #: nobody wants its answer any more
     is_head: bool  #: it is a HEAD request
 
-    def head(self, head: ResponseHead) -> None:
-        """The answer begins."""
+    def head(self, head: ResponseHead, length: int) -> None:
+        """The answer begins; `length` bytes follow, or `CHUNKED` or `UNTIL_CLOSED`."""
         ...
 
     def chunks(self, data: bytes) -> bytes:
@@ -108,19 +116,19 @@ class EngineConnection(asyncio.Protocol):
 
     # --- what a leg calls ----------------------------------------------------------------------------------------
 
-    def send(self, leg: Leg, data: tuple[bytes, bytes], until_s: float) -> None:
+    def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
         """Send a request.
 
         Args:
             leg: takes the answer.
             data: head and body.
-            until_s: monotonic seconds at which silence is too long.
+            patience_s: longest wait for a sign of life.
         """
         self._leg, leg.connection, self._data = leg, self, data
         self._state, self._heard = _WAITING, False
         now_s = time.monotonic()
         self._is_old, self._sent_s = now_s - self._idle_s > _STALE_S, now_s
-        self.deadline.set(until_s)
+        self.deadline.set(now_s + patience_s)
         head, body = data
         if len(body) < 65536:
             self._transport.write(head + body)
@@ -203,8 +211,8 @@ class EngineConnection(asyncio.Protocol):
 
     def _head(self, data: bytes) -> None:
         data = self._rest + data
-        end = end_of_head(data)
-        if end < 0:
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
             self._rest = data
             if len(data) > _MOST_HEAD:
                 self._break("status", "its head is too large")
@@ -212,7 +220,11 @@ class EngineConnection(asyncio.Protocol):
         leg = self._leg
         assert leg is not None
         try:
-            head = read_response_head(data[:end], leg.is_head)
+            if leg.is_head:
+                head = read_response_head(data[:end], to_head=True)
+                length = head.length
+            else:
+                head, length = _HEADS.read(data[:end])
         except HeadError as error:
             self._break("status", error.message)
             return
@@ -224,10 +236,10 @@ class EngineConnection(asyncio.Protocol):
             elif rest:
                 self._head(rest)
             return
-        self._keep, self._left = head.keep_alive, head.length
-        self._chunked = Chunked() if head.length == CHUNKED else None
+        self._keep, self._left = head.keep_alive, length
+        self._chunked = Chunked() if length == CHUNKED else None
         self._state = _IN_BODY
-        leg.head(head)
+        leg.head(head, length)
         if self._state == _IN_BODY and (rest or not self._left):
             self._body(rest)
 
@@ -262,8 +274,8 @@ class EngineConnection(asyncio.Protocol):
         else:
             self._drop_leg()
             self._state, self._chunked = _IDLE, None
-            self._idle_s = time.monotonic()
-            self._endpoint.keep(self)
+            self._idle_s = now_s = time.monotonic()
+            self._endpoint.keep(self, now_s)
         if leg is not None:
             leg.ended()
 
@@ -321,7 +333,7 @@ class Endpoint:
         """
         leg.is_off = False
         if self._idle:
-            self._idle.pop().send(leg, data, time.monotonic() + patience_s)
+            self._idle.pop().send(leg, data, patience_s)
         else:
             self.send_fresh(leg, data, patience_s)
 
@@ -347,17 +359,17 @@ class Endpoint:
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if leg.is_off:
-            self.keep(made)
+            self.keep(made, time.monotonic())
         else:
-            made.send(leg, data, time.monotonic() + patience_s)
+            made.send(leg, data, patience_s)
 
-    def keep(self, connection: EngineConnection) -> None:
+    def keep(self, connection: EngineConnection, now_s: float) -> None:
         """A connection has nothing to do."""
         if len(self._idle) >= self.settings.connections:
             connection.close()
             return
         self._idle.append(connection)
-        connection.deadline.set(time.monotonic() + self.settings.idle_s)
+        connection.deadline.set(now_s + self.settings.idle_s)
 
     def forget(self, connection: EngineConnection) -> None:
         """A connection is closed."""

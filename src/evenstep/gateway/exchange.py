@@ -54,30 +54,17 @@ class Exchange:
         story: what is noted of it for those who listen; None while nobody does.
     """
 
-    __slots__ = (
-        "_asked",
-        "_before",
-        "_body",
-        "_can_break",
-        "_handover",
-        "_leg",
-        "_more",
-        "_said",
-        "_stalled",
-        "carries_key",
-        "client",
-        "has_started",
-        "held",
-        "is_counted",
-        "model",
-        "name",
-        "number",
-        "refusal",
-        "request",
-        "size",
-        "story",
-        "why",
-    )  # fmt: skip
+    number = size = 0
+    refusal: Refusal | None = None
+    has_started = is_counted = False
+    held = b""
+    why = ""
+    story: Story | None = None
+    _leg: Collecting | None = None
+    _before: SoFar | None = None
+    _handover = _body = b""
+    _asked = Asked()
+    _stalled = False
 
     def __init__(
         self,
@@ -89,21 +76,8 @@ class Exchange:
         carries_key: bool,
     ) -> None:
         self.model, self.client, self.request, self.name = model, client, request, name
-        self.number = self.size = 0
-        self.carries_key = carries_key
-        self.refusal: Refusal | None = None
-        self.has_started = False
-        self.held = b""
-        self.is_counted = False
-        self.why = ""
-        self.story: Story | None = None
-        self._more = more
+        self.carries_key, self._more = carries_key, more
         self._can_break = request.stream and can_break(request)
-        self._leg: Collecting | None = None
-        self._before: SoFar | None = None
-        self._handover = b""
-        self._body, self._asked = b"", Asked()
-        self._stalled = False
 
     @property
     def can_continue(self) -> bool:

@@ -30,7 +30,7 @@ class _Question:
         self.answer, self._ask, self._status = answer, ask, 0
         self._body = bytearray()
 
-    def head(self, head: ResponseHead) -> None:
+    def head(self, head: ResponseHead, length: int) -> None:
         self._status = head.status
 
     def chunks(self, data: bytes) -> bytes:

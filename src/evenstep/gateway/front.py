@@ -16,22 +16,15 @@ from evenstep.dispatch.events import Arrived
 from evenstep.engines import refusals
 from evenstep.engines.prompt_blocks import name_key, prompt_blocks, prompt_key
 from evenstep.engines.refusals import Refusal
-from evenstep.engines.requests import Kind, kind_of, read_request
+from evenstep.engines.requests import Kind, read_request
 from evenstep.errors import InputError
-from evenstep.gateway.attached import carried
-from evenstep.gateway.callers import (
-    CLASS_HEADER,
-    EXPECTED_HEADER,
-    TASK_HEADER,
-    Caller,
-    Callers,
-    class_of,
-    expected_tokens,
-)
+from evenstep.gateway.asking import Asking, asking_of
+from evenstep.gateway.callers import Callers
 from evenstep.gateway.client import Client, Received
 from evenstep.gateway.ended import Sink, Story
 from evenstep.gateway.exchange import Exchange
-from evenstep.gateway.head import RequestHead
+from evenstep.gateway.head import read_request_head
+from evenstep.gateway.heads import Heads
 from evenstep.gateway.models import page
 from evenstep.gateway.passing import Passing
 from evenstep.gateway.pools import Pools
@@ -40,7 +33,6 @@ from evenstep.gateway.sections import Limits
 if TYPE_CHECKING:
     from evenstep.gateway.config import GatewayConfig
 
-_NAME = re.compile(r"[A-Za-z0-9._\-]{1,128}")
 _PASSED = re.compile(r"/(?:v1/.+|tokenize|detokenize|pooling|classify|score|rerank|v2/rerank)")
 #: Paths that change one engine alone; for its operator, not for clients.
 _NOT_PASSED = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter"}
@@ -61,6 +53,7 @@ class Front:
         salt: prompts and names are hashed under it.
 
     Attributes:
+        heads: what clients' heads say, under this config.
         clients: open connections.
         codes: answers by status.
         passing: requests under way that are no generations.
@@ -87,16 +80,12 @@ class Front:
         """Go by another config from now on."""
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(config.session_headers)
-        self._has_keys = bool(config.keys)
-        self._known: dict[str, Caller] = {}  # by what they showed, once it was found right
+        self.heads = Heads(self._read_head)  # what follows from a head may be something else now
 
     # --- what connections ask ------------------------------------------------------------------------------------
 
-    def name_of(self, head: RequestHead) -> str:
-        """The request's id: the client's own, where it is plain text, else a new one."""
-        given = head.headers.get("x-request-id")
-        if given is not None and _NAME.fullmatch(given):
-            return given
+    def new_name(self) -> str:
+        """The id of a request whose client gave it none."""
         return "%s-%x" % (self._front, next(self._numbers))  # noqa: UP031  # twice as fast as an f-string's :x
 
     def told(self, status: int) -> None:
@@ -105,87 +94,68 @@ class Front:
 
     def serve(self, request: Received, client: Client) -> None:
         """Answer a request, now or as time goes on."""
-        head = request.head
-        kind = kind_of(head.method, head.target)
-        if kind == "other" and head.path in _HEALTH:
-            self._health(head.path, client)
-            return
-        shown = head.headers.get("authorization", "")
-        caller = self._known.get(shown)
-        if caller is None:
-            caller = self._callers.find(shown.encode("latin-1"))
-            if isinstance(caller, Refusal):
-                self._turn_away(request, client, caller)
-                return
-            if self._has_keys:
-                self._known[shown] = caller
-        if kind == "other":
-            self._other(request, client, caller)
+        asking = request.asking
+        if asking.kind == "other" and asking.head.path in _HEALTH:
+            self._health(asking.head.path, client)
+        elif asking.refusal is not None and (asking.kind != "other" or asking.caller is None):
+            self._turn_away(request, client, asking.refusal)
+        elif asking.kind == "other":
+            self._other(request, client)
         else:
-            self._generate(kind, request, client, caller)
+            self._generate(asking.kind, request, client)
+
+    def _read_head(self, head: bytes) -> tuple[Asking, int, bool]:
+        """For `Heads`; of heads with a wrong key nothing is kept."""
+        found = read_request_head(head)
+        asking = asking_of(found, self._callers, self._session_headers)
+        return asking, found.length, asking.caller is not None
 
     # --- generations ---------------------------------------------------------------------------------------------
 
-    def _generate(self, kind: Kind, received: Received, client: Client, caller: Caller) -> None:
-        headers = received.head.headers
-        number, expected = caller.default_class, 0
-        if CLASS_HEADER in headers:
-            number = class_of(caller, headers[CLASS_HEADER])
-            if isinstance(number, Refusal):
-                self._turn_away(received, client, number, caller)
-                return
-        if EXPECTED_HEADER in headers:
-            expected = expected_tokens(headers[EXPECTED_HEADER])
-            if isinstance(expected, Refusal):
-                self._turn_away(received, client, expected, caller)
-                return
+    def _generate(self, kind: Kind, received: Received, client: Client) -> None:
+        asking = received.asking
+        caller = asking.caller
+        assert caller is not None
         try:
-            request = read_request(kind, received.body, headers, session_headers=self._session_headers)
+            request = read_request(kind, received.body, session=asking.session)
         except InputError as error:
-            self._turn_away(received, client, refusals.bad_request(error), caller)
+            self._turn_away(received, client, refusals.bad_request(error))
             return
         pool = self.pools.pool_of(request.model)
         if pool is None:
-            self._turn_away(received, client, self._unknown(request.model), caller)
+            self._turn_away(received, client, self._unknown(request.model))
             return
-        carries_key = not self._has_keys and "authorization" in headers
-        exchange = Exchange(pool, client, request, received.name, carried(headers, carries_key), carries_key)
+        now_s = time.monotonic()
+        exchange = Exchange(pool, client, request, received.name, asking.carried, asking.carries_key)
         estimate = pool.estimate(exchange)
         if self.sinks:
-            exchange.story = self._story(received, caller, request.model, number, estimate)
-        salt, session = self._salt, request.session or headers.get(TASK_HEADER, "") or request.user
+            exchange.story = Story(
+                self.sinks, received.name, asking, now_s, request.model, estimate, asking.number
+            )
+        salt = self._salt
+        session = request.session or asking.task or request.user
         event = Arrived(
-            now_s=time.monotonic(),
+            now_s=now_s,
             request=pool.number(exchange),
             prompt_tokens=estimate,
             tenant=caller.tenant,
-            request_class=number,
+            request_class=asking.number,
             key=prompt_key(request, salt),
-            session=name_key(session, salt),
+            session=name_key(session, salt) if session else 0,
             max_tokens=max(0, request.max_tokens),
-            expected_tokens=expected,
+            expected_tokens=asking.expected,
             copies=request.slots,
             can_continue=exchange.can_continue,
             blocks=tuple(prompt_blocks(request, salt)) if pool.reads_cached else (),
         )
         pool.tell(event)
 
-    def _story(
-        self, received: Received, caller: Caller | None, model: str = "", number: int = 0, tokens: int = 0
-    ) -> Story:
-        head = received.head
-        return Story(
-            self.sinks, request_id=received.name, path=head.path, model=model, tenant=caller.tenant if caller else "",
-            request_class=number, traceparent=head.headers.get("traceparent", ""), prompt_tokens=tokens,
-        )  # fmt: skip
-
-    def _turn_away(
-        self, received: Received, client: Client, refusal: Refusal, caller: Caller | None = None
-    ) -> None:
+    def _turn_away(self, received: Received, client: Client, refusal: Refusal) -> None:
         """Refuse a request that no pool has seen."""
         client.refuse(refusal)
         if self.sinks:
-            self._story(received, caller).ended("refused", refusal.status)
+            story = Story(self.sinks, received.name, received.asking, time.monotonic())
+            story.ended("refused", refusal.status)
 
     def _unknown(self, model: str) -> Refusal:
         is_early = self.why_not_ready or self.pools.unknown or not self.pools.all
@@ -212,38 +182,41 @@ class Front:
             )
         return ""
 
-    def _other(self, request: Received, client: Client, caller: Caller) -> None:
-        head, path = request.head, request.head.path
+    def _other(self, request: Received, client: Client) -> None:
+        head = request.asking.head
+        path = head.path
         if path == "/v1/models" and head.method in ("GET", "HEAD"):
             client.reply(200, page(self.pools.listed().values()))
         elif path.startswith("/v1/models/") and head.method in ("GET", "HEAD"):
             name = unquote(path.removeprefix("/v1/models/"))
             card = self.pools.listed().get(name)
             if card is None:
-                self._turn_away(request, client, refusals.unknown_model(name), caller)
+                self._turn_away(request, client, refusals.unknown_model(name))
             else:
                 client.reply(200, card.text)
         elif _PASSED.fullmatch(path) is None or path in _NOT_PASSED:
-            self._turn_away(request, client, refusals.unknown_path(head.method, path), caller)
+            self._turn_away(request, client, refusals.unknown_path(head.method, path))
         else:
-            self._pass(request, client, caller)
+            self._pass(request, client)
 
-    def _pass(self, request: Received, client: Client, caller: Caller) -> None:
+    def _pass(self, request: Received, client: Client) -> None:
         model = _model_of(request)
         if model:
             pool = self.pools.pool_of(model)
             if pool is None:
-                self._turn_away(request, client, self._unknown(model), caller)
+                self._turn_away(request, client, self._unknown(model))
                 return
             pools = [pool]
         else:
             pools = self.pools.all
         engines = [one for pool in pools for one in pool.by_work()]
         if not engines or self.is_draining:
-            self._turn_away(request, client, refusals.overloaded(1.0), caller)
+            self._turn_away(request, client, refusals.overloaded(1.0))
             return
-        story = self._story(request, caller, model) if self.sinks else None
-        passing = Passing(client, request, engines, not self._has_keys, self.passing.discard, story)
+        story = None
+        if self.sinks:
+            story = Story(self.sinks, request.name, request.asking, time.monotonic(), model)
+        passing = Passing(client, request, engines, not self._callers.has_keys, self.passing.discard, story)
         self.passing.add(passing)
         client.job = passing
         passing.send()
@@ -251,7 +224,7 @@ class Front:
 
 def _model_of(request: Received) -> str:
     """The model that a body names; empty where it is no JSON object or names none."""
-    if "json" not in request.head.headers.get("content-type", ""):
+    if "json" not in request.asking.head.headers.get("content-type", ""):
         return ""
     try:
         return msgspec.json.decode(request.body, type=_Named).model or ""

@@ -23,7 +23,6 @@ _HOST = re.compile(rb"[A-Za-z0-9.\-_~%!$&'()*+,;=]*(?::\d{0,5})?|\[[0-9A-Fa-f:.]
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 #: Lines of a head at most.
 MAX_FIELDS = 128
-_REMEMBERED = 2048  # bytes of a head that is remembered
 CHUNKED = -1
 UNTIL_CLOSED = -2
 
@@ -49,7 +48,7 @@ class RequestHead:
         method, target: as they came.
         path: the target without its query.
         headers: by name in lower case; values of one name are joined by a comma.
-        length: bytes of the body, or `CHUNKED`.
+        length: bytes of the body, or `CHUNKED`; of a head that is remembered (`heads`), of the first that came.
         keep_alive: whether the connection may be used again.
         chunks: whether the client knows chunked bodies (HTTP/1.1).
         expects: it waits for a 100 before it sends its body.
@@ -74,12 +73,16 @@ class ResponseHead:
         headers: as in `RequestHead`.
         length: bytes of the body, `CHUNKED` or `UNTIL_CLOSED`.
         keep_alive: whether the connection may be used again.
+        kind: its content type without parameters, in lower case.
+        is_plain: it is not compressed.
     """
 
     status: int
     headers: dict[str, str]
     length: int
     keep_alive: bool
+    kind: str
+    is_plain: bool
 
     @property
     def retry_after_s(self) -> float:
@@ -138,10 +141,6 @@ def read_request_head(head: bytes) -> RequestHead:
     Raises:
         HeadError: it breaks a rule.
     """
-    return _request_again(head) if len(head) <= _REMEMBERED else _request(head)
-
-
-def _request(head: bytes) -> RequestHead:
     if _REQUEST.fullmatch(head) is None:
         raise HeadError(_what_is_wrong(head))
     fields = _Fields()
@@ -189,10 +188,6 @@ def read_response_head(head: bytes, to_head: bool = False) -> ResponseHead:
     Raises:
         HeadError: it breaks a rule.
     """
-    return _response_again(head, to_head) if len(head) <= _REMEMBERED else _response(head, to_head)
-
-
-def _response(head: bytes, to_head: bool) -> ResponseHead:
     if _RESPONSE.fullmatch(head) is None:
         raise HeadError(_what_is_wrong(head))
     fields = _Fields()
@@ -210,11 +205,9 @@ def _response(head: bytes, to_head: bool) -> ResponseHead:
         length = 0
     connection = fields.found.get("connection", "").lower()
     keep_alive = "close" not in connection if version_1_1 else "keep-alive" in connection
-    return ResponseHead(status, fields.found, length, keep_alive and length != UNTIL_CLOSED)
-
-
-#: Clients and engines say the same again and again: small heads that were right are not read twice.
-_request_again, _response_again = lru_cache(maxsize=512)(_request), lru_cache(maxsize=512)(_response)
+    kind = fields.found.get("content-type", "").partition(";")[0].strip().lower()
+    is_plain = fields.found.get("content-encoding", "identity") == "identity"
+    return ResponseHead(status, fields.found, length, keep_alive and length != UNTIL_CLOSED, kind, is_plain)
 
 
 def _bounded(fields: _Fields) -> None:

@@ -7,7 +7,6 @@ refused. What reaches the client and when is the exchange's business.
 from __future__ import annotations
 
 import time
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from evenstep.dispatch.events import Kind
@@ -29,12 +28,6 @@ _NOT_THE_CLIENTS = {408, 421, 425, 429}
 _ABOUT_KEYS = {401, 403}
 
 
-@lru_cache(maxsize=64)
-def kind_of(content_type: str) -> str:
-    """A content type without its parameters."""
-    return content_type.partition(";")[0].strip().lower()
-
-
 class Collecting:
     """A call whose answer counts as a whole.
 
@@ -45,15 +38,15 @@ class Collecting:
     """
 
     kind = "application/json"
+    connection: EngineConnection | None = None
+    is_off = is_head = False
+    _answer: ResponseHead | None = None
+    _refused = False
+    _size = 0
 
     def __init__(self, exchange: Exchange, number: int, attached: Attached) -> None:
         self.exchange, self.number, self.attached = exchange, number, attached
-        self.connection: EngineConnection | None = None
-        self.is_off = self.is_head = False
-        self._answer: ResponseHead | None = None
-        self._refused = False
         self._pieces: list[bytes] = []
-        self._size = 0
 
     def abort(self) -> None:
         """Nobody wants it any more: the engine stops."""
@@ -61,13 +54,11 @@ class Collecting:
         if self.connection is not None:
             self.connection.close()
 
-    def head(self, head: ResponseHead) -> None:
-        self._answer, headers = head, head.headers
-        self._refused = head.status != 200
-        if not self._refused and (
-            kind_of(headers.get("content-type", "")) != self.kind
-            or headers.get("content-encoding", "identity") != "identity"
-        ):
+    def head(self, head: ResponseHead, length: int) -> None:
+        self._answer = head
+        if head.status != 200:
+            self._refused = True
+        elif head.kind != self.kind or not head.is_plain:
             self._lose("status", "its answer has another content type than was asked for")
 
     def chunks(self, data: bytes) -> bytes:
@@ -87,7 +78,8 @@ class Collecting:
         if self._refused:
             self._judge()
         else:
-            self.whole(b"".join(self._pieces))
+            pieces = self._pieces
+            self.whole(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def broke(self, kind: Kind, why: str) -> None:
         self._lose("status" if self._refused else kind, why)
@@ -132,8 +124,8 @@ class Whole(Collecting):
     """
 
     def __init__(self, exchange: Exchange, number: int, attached: Attached, row: int) -> None:
-        super().__init__(exchange, number, attached)
-        self.row = row
+        self.exchange, self.number, self.attached, self.row = exchange, number, attached, row
+        self._pieces = []
 
     def whole(self, body: bytes) -> None:
         try:

@@ -43,10 +43,10 @@ class Passing:
         self.client, self._request, self._over, self._story = client, request, over, story
         self.connection: EngineConnection | None = None
         self.is_off = False
-        self.is_head = request.head.method == "HEAD"
+        self.is_head = request.asking.head.method == "HEAD"
         self._left = list(engines)
         self._attached: Attached | None = None
-        self._more = carried(request.head.headers, carries_key, _REQUEST_FIELDS)
+        self._more = carried(request.asking.head.headers, carries_key, _REQUEST_FIELDS)
         self._answer: ResponseHead | None = None
         self._refused, self._started, self._is_repeated = False, False, False
         self._pieces: list[bytes] = []
@@ -65,21 +65,21 @@ class Passing:
         self._pieces.clear()
         if self._story is not None:
             self._story.sent(attached.name)
-        head, body = self._request.head, self._request.body
+        head, body = self._request.asking.head, self._request.body
         data = attached.head(head.method, head.target, self._request.name, len(body), self._more), body
         attached.endpoint.send(self, data, attached.endpoint.settings.answer_s)
 
     # --- what the engine's connection says -----------------------------------------------------------------------
 
-    def head(self, head: ResponseHead) -> None:
+    def head(self, head: ResponseHead, length: int) -> None:
         self._answer = head
         self._refused = head.status >= 300
         if self._refused or self.is_head:
             return
         kind = head.headers.get("content-type", "application/octet-stream").encode("latin-1")
         lines = [f"{name}: {head.headers[name]}\r\n" for name in _ANSWER_FIELDS if name in head.headers]
-        length = -1 if head.length in (CHUNKED, UNTIL_CLOSED) else head.length
-        self.client.start(head.status, kind, "".join(lines).encode("latin-1"), length)
+        told = -1 if length in (CHUNKED, UNTIL_CLOSED) else length
+        self.client.start(head.status, kind, "".join(lines).encode("latin-1"), told)
 
     def chunks(self, data: bytes) -> bytes:
         return data

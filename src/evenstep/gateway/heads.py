@@ -1,0 +1,65 @@
+"""Heads that were read before: clients and engines say the same again and again, but for the length of what follows.
+
+What a head says is a function of its bytes, and reading one strictly costs more than all else that is done for a request.
+So what was made of one is remembered by its bytes without its line ``Content-Length: digits``. A head whose length is
+written in any other way is remembered as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+_LINES = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
+_WIDTH = len(_LINES[0])
+_DIGITS = 18  # at most, as in `head`
+_MOST = 512
+_LONGEST = 2048  # bytes of a head that is remembered
+
+T = TypeVar("T")
+
+
+class Heads(Generic[T]):
+    """What was made of heads.
+
+    Args:
+        make: reads a head, up to and including its empty line: what it says but for its length, the length of what follows,
+            and whether that is to be remembered. It raises where a head breaks a rule, so that none of these is remembered.
+    """
+
+    def __init__(self, make: Callable[[bytes], tuple[T, int, bool]]) -> None:
+        self._make = make
+        self._without: dict[bytes, T] = {}  # by the head without the line of its length
+        self._whole: dict[bytes, tuple[T, int]] = {}
+
+    def read(self, head: bytes) -> tuple[T, int]:
+        """What a head says, and the length of what follows it."""
+        at = head.find(_LINES[0])
+        if at < 0:
+            at = head.find(_LINES[1])
+        if at >= 0:
+            stop = head.find(b"\r\n", at + _WIDTH)
+            digits = head[at + _WIDTH : stop]
+            if digits.isdigit() and len(digits) <= _DIGITS:
+                key = head[:at] + head[stop:]
+                found = self._without.get(key)
+                if found is not None:
+                    return found, int(digits)
+                made, length, is_kept = self._make(head)
+                if is_kept and length >= 0:
+                    _remember(self._without, key, made)
+                return made, length
+        known = self._whole.get(head)
+        if known is not None:
+            return known
+        made, length, is_kept = self._make(head)
+        if is_kept:
+            _remember(self._whole, head, (made, length))
+        return made, length
+
+
+def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:
+    if len(key) <= _LONGEST:
+        if len(known) >= _MOST:
+            known.clear()
+        known[key] = made
