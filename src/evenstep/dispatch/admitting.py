@@ -50,11 +50,13 @@ class Admitting(Requests):
 
     def open_rounds(self) -> None:
         """Something changed that a decision should see: the groups with free slots gather for it."""
-        if not len(self.pool) or self.deciding.door.binds_at_once:
+        if self.pool.is_empty or self.deciding.door.binds_at_once:
             return
+        rounds = self.rounds
         for group in self.mirror.open_groups():
-            self.rounds.open(group, self.now_s)
-        self.due |= self.rounds.ripe
+            if not rounds.ripe or group not in rounds.opened_s:
+                rounds.open(group, self.now_s)
+        self.due |= rounds.ripe
 
     def stepped(self, group: int) -> None:
         """Count the steps of a group that have ended; its rounds need not wait any longer."""

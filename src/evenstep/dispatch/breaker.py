@@ -55,7 +55,9 @@ class Breaker:
     def answered(self, name: str, request: int) -> list[str]:
         """A request got a token from this engine; the engines that should be ejected, since it was not the prompt."""
         self.circuits[name].failures = 0
-        blamed = self._doubted.pop(request, []) if self._doubted else []
+        if not self._doubted:
+            return []
+        blamed = self._doubted.pop(request, [])
         return [other for other in blamed if other != name and other in self.circuits and self._count(other)]
 
     def forget(self, request: int) -> None:

@@ -120,7 +120,8 @@ class Dispatcher(Admitting):
         self._do[type(event)](event)
         if self.deciding.door.binds_at_once and len(self.pool):
             self.bind_waiting()
-        self._wake()
+        if self._wake_s > self.now_s and (self.due or self.rounds.opened_s or self.timers.is_new):
+            self._wake()
         out = self.out.copy()
         self.out.clear()
         self.history.append((event, out))
@@ -195,14 +196,16 @@ class Dispatcher(Admitting):
         """Status, reason and Retry-After of a request that is turned away at once."""
         if self.is_draining:
             return 503, "draining", 1
-        capacity, slots = self.most
+        capacity, slots = self._most or self.most
         if not slots:
             return 503, "no-worker", 1
         if event.prompt_tokens > capacity:
             return 400, "too-long", 0
         if event.copies > slots:
             return 400, "too-wide", 0
-        waiting = len(self.pool) + len(self.for_prefiller)
+        waiting, settings = len(self.pool) + len(self.for_prefiller), self.settings
+        if waiting < settings.pool_limit and not settings.tenants:
+            return None
         return self.door.refusal(event.tenant, waiting, self.waits.mean_s, self.now_s)
 
     @property
@@ -302,7 +305,7 @@ class Dispatcher(Admitting):
         self.stepped(group)
 
     def _tick(self, event: ev.Tick) -> None:
-        self.due, self._wake_s = False, math.inf  # whatever was asked for has come
+        self.due, self._wake_s, self.timers.is_new = False, math.inf, True  # whatever was asked for has come
         self._look_at_deadlines()
         self.close_rounds()
 
@@ -322,9 +325,11 @@ class Dispatcher(Admitting):
                 self.rounds.ripe = True
 
     def _wake(self) -> None:
-        """Ask for the next tick, if it is another one than was asked for, and that is not due already."""
-        if self._wake_s <= self.now_s:
-            return
+        """Ask for the next tick, if it is another one than was asked for.
+
+        Not where a tick is due that was asked for, nor where nothing came up; a tick that comes too early does no harm.
+        """
+        self.timers.is_new = False
         at_s = min(self.timers.next_s, self.rounds.deadline_s(self.settings.gather_ms / 1000))
         at_s = self.now_s if self.due else max(at_s, self.now_s)
         if at_s != self._wake_s and at_s < math.inf:

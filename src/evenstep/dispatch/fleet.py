@@ -33,7 +33,8 @@ class Fleet:
     @property
     def is_split(self) -> bool:
         """Whether prompts go to a prefiller first."""
-        return any(not found.leaves for found in self.prefill.prefillers.values())
+        found = self.prefill.prefillers
+        return bool(found) and any(not one.leaves for one in found.values())
 
     def find(self, name: str) -> Worker | Prefiller | None:
         place = self.mirror.place.get(name)

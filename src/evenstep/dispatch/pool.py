@@ -33,15 +33,21 @@ class Pool:
     def __len__(self) -> int:
         return len(self._order)
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._order
+
     def __iter__(self) -> Iterator[int]:
         return iter(self._here)
 
     def add(self, row: int) -> None:
-        entry = self._entry(row)
-        place = len(self._order)
-        if place and entry < self._order[-1]:  # most come last
-            place = bisect_left(self._order, entry)
-        self._order.insert(place, entry)
+        entry, order = self._entry(row), self._order
+        if not order or entry > order[-1]:  # most come last
+            order.append(entry)
+            self._here.append(row)
+            return
+        place = bisect_left(order, entry)
+        order.insert(place, entry)
         self._here.insert(place, row)
 
     def remove(self, row: int) -> None:

@@ -45,8 +45,15 @@ from evenstep.dispatch.steps import Steps
 from evenstep.dispatch.timers import Timers
 from evenstep.dispatch.transitions import Cause, State
 
-_PLACED = (State.SENT, State.RUNNING)
-_CALLED = (State.PREFILLING, *_PLACED)  # an engine works on it
+#: Numbers of states, as the table has them.
+_FOR_PREFILLER, _PREFILLING, _POOLED, _SEATING, _SENT, _RUNNING = (
+    int(one)
+    for one in (
+        State.FOR_PREFILLER, State.PREFILLING, State.POOLED, State.SEATING, State.SENT, State.RUNNING,
+    )
+)  # fmt: skip
+_PLACED = (_SENT, _RUNNING)
+_CALLED = (_PREFILLING, *_PLACED)  # an engine works on it
 _LONGEST_ASKED_S = 5.0  # of what an engine may ask a retry to wait
 
 
@@ -105,7 +112,7 @@ class Requests(ABC):
         if row in self.excluded and not self._has_others(row, rows.i[PRODUCED][row] > 0, True):
             ttl_s = min(ttl_s, 2.0 * self.settings.cooldown_s)
         self.timers.set(("ttl", row), now_s + ttl_s)
-        if rows.i[STATE][row] == State.FOR_PREFILLER:
+        if rows.i[STATE][row] == _FOR_PREFILLER:
             self.for_prefiller[row] = None
             self.feed_prefillers()
         else:
@@ -138,10 +145,10 @@ class Requests(ABC):
             self.prefill.release(name, row, i[PROMPT][row], i[CHARGED][row])
             i[CHARGED][row] = self.prefill.charge(name, row, prompt_tokens)
         i[PROMPT][row] = prompt_tokens
-        state = self.rows.state(row)
+        state = i[STATE][row]
         if state in _PLACED:
             worker = i[WORKER][row]
-            self.mirror.f[LOAD if state is State.RUNNING else SENT_LOAD][worker] += more
+            self.mirror.f[LOAD if state == _RUNNING else SENT_LOAD][worker] += more
             self.mirror.changes[worker] += 1
 
     # --- slots ---------------------------------------------------------------------------------------------------
@@ -149,11 +156,11 @@ class Requests(ABC):
     def seat(self, row: int, worker: int, free: int) -> int:
         """A request takes as many slots as it wants and as there are; it is sent when it has all. Slots taken."""
         rows, wanted = self.rows, self.rows.i[COPIES][row] - self.rows.i[SEATED][row]
-        taken = min(wanted, free)
+        taken = wanted if wanted <= free else free
         if taken <= 0:
             return 0
         rows.i[SEATED][row] += taken
-        is_seating = rows.i[STATE][row] == State.SEATING
+        is_seating = rows.i[STATE][row] == _SEATING
         if not is_seating:
             self.pool.remove(row)
             rows.place(row, worker)
@@ -212,12 +219,11 @@ class Requests(ABC):
     def unplace(self, row: int) -> None:
         """Take a request off its worker; its slots are free for others."""
         rows, mirror, i = self.rows, self.mirror, self.rows.i
-        worker, copies, load = i[WORKER][row], i[COPIES][row], rows.load(row)
-        state = rows.state(row)
-        if state is State.SEATING:
+        worker, copies, load, state = i[WORKER][row], i[COPIES][row], rows.load(row), i[STATE][row]
+        if state == _SEATING:
             mirror.reserve(worker, -i[SEATED][row])
             self._no_longer_seating(row, worker)
-        elif state is State.SENT:
+        elif state == _SENT:
             mirror.lets_go(worker, SENT, copies)
             mirror.f[SENT_LOAD][worker] -= load
         else:
@@ -370,23 +376,24 @@ class Requests(ABC):
             here.waiting -= 1
             self.timers.clear(("ttl", row))
             self.timers.clear(("backoff", row))
-            if state == State.POOLED:
+            if state == _POOLED:
                 self.pool.remove(row)
-            elif state == State.FOR_PREFILLER:
+            elif state == _FOR_PREFILLER:
                 del self.for_prefiller[row]
         self.door.leaves(here)
         if row in self.excluded:
             del self.excluded[row]
             self.breaker.forget(request)
         self.prefixes.forget(row)
-        rows.give_back(row)
+        rows.give_back(row, request)
         if row in self.prefiller_of:  # while it is prefilling the call itself is closed
-            self.leave_prefiller(row, told=told and state != State.PREFILLING, request=request)
+            self.leave_prefiller(row, told=told and state != _PREFILLING, request=request)
         if worker >= 0:
             found = self.mirror.workers[worker]
             if found.leaves:
                 self.forget_if_empty(found.spec.name)
-            self.open_rounds()
+            if not self.pool.is_empty:
+                self.open_rounds()
 
     def leave_prefiller(self, row: int, told: bool, request: int = -1) -> None:
         """The prefiller need not keep the prompt's KV any longer."""

@@ -24,7 +24,7 @@ from evenstep.dispatch.rows_layout import (
     STATE,
     WORKER,
 )
-from evenstep.dispatch.transitions import Cause, State, after
+from evenstep.dispatch.transitions import NEXT, Cause, State, impossible
 from evenstep.request import F8, I8
 
 _STATES = tuple(State)
@@ -72,12 +72,15 @@ class Rows:
     def move(self, row: int, cause: Cause) -> None:
         """The request goes through this; see `transitions`."""
         states = self._states
-        states[row] = after(states[row], cause)
+        found = NEXT[states[row]][cause]
+        if found < 0:
+            raise impossible(states[row], cause)
+        states[row] = found
 
-    def give_back(self, row: int) -> None:
-        """The request ended."""
+    def give_back(self, row: int, request: int) -> None:
+        """The request in this row ended."""
         self.move(row, Cause.ENDS)
-        del self.by_request[self.i[REQUEST][row]]
+        del self.by_request[request]
         self.free.append(row)
 
     def load(self, row: int) -> int:

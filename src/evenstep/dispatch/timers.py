@@ -16,11 +16,13 @@ class Timers:
         self._heap: list[tuple[float, int, tuple[str, int]]] = []
         self._due: dict[tuple[str, int], float] = {}
         self._number = 0
+        self.is_new = False  #: one was set since whoever asks for `next_s` last looked
 
     def set(self, name: tuple[str, int], at_s: float) -> None:
         """The name's deadline is now this one."""
         self._due[name] = at_s
         self._number += 1
+        self.is_new = True
         line = self._line
         if not line or at_s >= line[-1][0]:
             line.append((at_s, self._number, name))

@@ -66,16 +66,9 @@ TABLE: dict[tuple[State, Cause], State] = {
 } | {(state, _C.ENDS): _S.FREE for state in State if state is not State.FREE}
 
 #: The same as a list of lists of numbers, -1 where nothing may happen.
-_NEXT = [[int(TABLE.get((state, cause), -1)) for cause in Cause] for state in State]
+NEXT = [[int(TABLE.get((state, cause), -1)) for cause in Cause] for state in State]
 
 
-def after(state: int, cause: Cause) -> int:
-    """The number of the state that follows.
-
-    Raises:
-        RuntimeError: this cannot happen in that state; a bug of ours.
-    """
-    found = _NEXT[state][cause]
-    if found < 0:
-        raise RuntimeError(f"a request that is {State(state).name} cannot go through {cause.name}")
-    return found
+def impossible(state: int, cause: Cause) -> RuntimeError:
+    """A bug of ours: this cannot happen in that state."""
+    return RuntimeError(f"a request that is {State(state).name} cannot go through {cause.name}")

@@ -274,11 +274,12 @@ class Exchange:
     # --- small things --------------------------------------------------------------------------------------------
 
     def _over(self, outcome: Outcome, status: int) -> None:
-        """Tell those who listen."""
-        if self.story is not None:
-            if not self.story.output_tokens and self._before is not None:
-                self.story.output_tokens = self._before.produced
-            self.story.ended(outcome, status)
+        """Tell those who listen, once."""
+        story, self.story = self.story, None
+        if story is not None:
+            if not story.output_tokens and self._before is not None:
+                story.output_tokens = self._before.produced
+            story.ended(outcome, status)
 
     def _write_body(self, attached: Attached) -> None:
         """The body for engines of this dialect."""

@@ -148,7 +148,7 @@ class Front:
             can_continue=exchange.can_continue,
             blocks=tuple(prompt_blocks(request, salt)) if pool.reads_cached else (),
         )
-        pool.tell(event)
+        pool.later(event)
 
     def _turn_away(self, received: Received, client: Client, refusal: Refusal) -> None:
         """Refuse a request that no pool has seen."""
