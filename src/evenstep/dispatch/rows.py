@@ -57,8 +57,7 @@ class Rows:
         row = self.free.pop()
         if row >= self.high:
             self.high = row + 1
-        self.ints[:, row] = _FRESH
-        self.floats[:, row] = 0.0
+        self.ints[:, row] = _FRESH  # times are written before anybody reads them
         self.i[REQUEST][row] = request
         self.step[row], self.on[row] = NEW, -1
         self.by_request[request] = row

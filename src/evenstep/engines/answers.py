@@ -100,7 +100,7 @@ def _read(body: bytes) -> _Body:
         read = _BODY.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise EngineError(f"engine: its answer cannot be read; expected JSON. {error}.") from None
-    if bytes(read.error) not in {b"", b"null"}:
+    if read.error and bytes(read.error) != b"null":
         raise EngineError("engine: its answer is an error object.")
     return read
 

@@ -7,6 +7,7 @@ everything up to the end of the block is equal, byte for byte, model included.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 from evenstep.engines.requests import GenerationRequest
 
@@ -48,16 +49,16 @@ def prompt_key(request: GenerationRequest, key: bytes) -> int:
     A prompt of more than 2 KiB goes by its length and its first and last 1 KiB: all of it would take as long as
     everything else that is done for it.
     """
-    prompt = request.prompt
+    prompt, digest = request.prompt, _keyed(key).copy()
     if len(prompt) > 2 * _LONG_END:
-        view = memoryview(prompt)
-        digest = hashlib.blake2b(view[:_LONG_END], digest_size=8, key=key, person=b"prompt")
-        digest.update(view[-_LONG_END:])
-        digest.update(b"%d:" % len(prompt))
-    else:
-        digest = hashlib.blake2b(prompt, digest_size=8, key=key, person=b"prompt")
-    digest.update(request.value("model"))
+        prompt = b"%b%b%d:" % (prompt[:_LONG_END], prompt[-_LONG_END:], len(prompt))
+    digest.update(prompt + request.value("model"))
     return _id(digest.digest()) or 1
+
+
+@lru_cache(maxsize=8)
+def _keyed(key: bytes) -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=8, key=key, person=b"prompt")
 
 
 def name_key(name: str, key: bytes) -> int:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 PRIOR_BYTES_PER_TOKEN = 4.0
 #: The prior counts as much as a prompt of so many tokens.
 _PRIOR_TOKENS = 200.0
+_NOTHING = 0.0, 0.0
 
 
 class PromptSizes:
@@ -27,7 +28,7 @@ class PromptSizes:
 
     def bytes_per_token(self, model: str) -> float:
         """Bytes of one token of this model's prompts."""
-        total, tokens = self._seen.get(model, (0.0, 0.0))
+        total, tokens = self._seen.get(model, _NOTHING)
         return (total + self._prior * _PRIOR_TOKENS) / (tokens + _PRIOR_TOKENS)
 
     def estimate(self, model: str, prompt_bytes: int) -> int:
@@ -38,7 +39,7 @@ class PromptSizes:
         """An engine has told the tokens of a prompt."""
         if prompt_bytes <= 0 or prompt_tokens <= 0:
             return
-        total, tokens = self._seen.pop(model, (0.0, 0.0))
+        total, tokens = self._seen.pop(model, _NOTHING)
         self._seen[model] = (self._keep * total + prompt_bytes, self._keep * tokens + prompt_tokens)
         if len(self._seen) > self._models:
             self._seen.popitem(last=False)

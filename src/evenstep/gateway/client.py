@@ -145,6 +145,11 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._state == _IN_HEAD:
+            if not self._rest and data[:1] != b"\r":  # the common case: a head, whole, and nothing before it
+                end = data.find(b"\r\n\r\n") + 4
+                if 4 <= end <= self._service.limits.head_bytes:
+                    self._take_head(data[:end], data[end:])
+                    return
             self._read_head(data)
         elif self._state == _IN_BODY:
             self._read_body(data)
@@ -158,11 +163,6 @@ class Client(asyncio.Protocol):
 
     def _read_head(self, data: bytes) -> None:
         rest, limits = self._rest, self._service.limits
-        if not rest and data[:1] != b"\r":  # the common case: a head, whole, and nothing before it
-            end = data.find(b"\r\n\r\n") + 4
-            if 4 <= end <= limits.head_bytes:
-                self._take_head(data[:end], data[end:])
-                return
         rest += data
         if rest.startswith(b"\r\n") and not self._searched:  # one empty line before a request is allowed
             del rest[:2]
@@ -390,4 +390,4 @@ class Client(asyncio.Protocol):
         if self._state == _IN_HEAD:
             data = bytes(self._rest)
             self._rest.clear()
-            self._read_head(data)
+            self.data_received(data)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-_LINES = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
-_WIDTH = len(_LINES[0])
+_FIRST, _SECOND = b"\r\nContent-Length: ", b"\r\ncontent-length: "
+_WIDTH = len(_FIRST)
 _DIGITS = 18  # at most, as in `head`
 _MOST = 512
 _LONGEST = 2048  # bytes of a head that is remembered
@@ -34,9 +34,9 @@ class Heads(Generic[T]):
 
     def read(self, head: bytes) -> tuple[T, int]:
         """What a head says, and the length of what follows it."""
-        at = head.find(_LINES[0])
+        at = head.rfind(_FIRST)  # it comes late, as a rule
         if at < 0:
-            at = head.find(_LINES[1])
+            at = head.rfind(_SECOND)
         if at >= 0:
             stop = head.find(b"\r\n", at + _WIDTH)
             digits = head[at + _WIDTH : stop]

@@ -2,8 +2,8 @@
 
 Rules of this file. Events go to the dispatcher one at a time and in order, and all commands that follow one are carried out
 before the next; an event that comes up meanwhile waits. Those that come in number, requests and whole answers, are told
-together after the reads at hand: a round would be decided only then anyway, and one kind of work after the other costs less than
-all in turn. Chunks are told as two ints. A tick comes after the reads at hand or when the dispatcher asked for it,
+together after the reads at hand: a round would be decided only then anyway, and one kind of work after the other costs less
+than all in turn. Chunks are told as two ints. A tick comes after the reads at hand or when the dispatcher asked for it,
 whichever is first.
 """
 
