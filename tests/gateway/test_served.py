@@ -20,6 +20,7 @@ from tests.gateway.running import (
     until,
 )
 
+from evenstep.dispatch.events import Arrived
 from evenstep.dispatch.replay import replay
 from evenstep.gateway.sections import Decisions, Dispatch
 from evenstep.gateway.served import log_of
@@ -149,5 +150,45 @@ def test_after_the_end_nothing_is_decided_or_logged_any_more(tmp_path, caplog):
             await asyncio.sleep(0)
             assert pool.dispatcher.now_s == events
         assert not caplog.records
+
+    asyncio.run(story())
+
+
+def test_a_bug_in_the_decision_costs_the_request_that_meets_it_and_no_other(caplog):
+    async def story():
+        async with engine(one_token) as one, serving(one.url) as server:
+            (pool,) = server.gateway.pools.all
+            handle, broken = pool.dispatcher.handle, [True]
+
+            def breaks_once(event):
+                if broken and isinstance(event, Arrived) and broken.pop():
+                    raise ValueError("a bug")
+                return handle(event)
+
+            pool.dispatcher.handle = breaks_once
+            answers = await asyncio.gather(*(raw(server, request(BODY, headers=CLOSE)) for _ in range(3)))
+            assert sorted(answer.split()[1] for answer in answers) == [b"200", b"200", b"500"]
+            assert pool.requests == 0
+
+    asyncio.run(story())
+    assert "a request could not be served" in caplog.text
+
+
+def test_who_leaves_before_the_dispatcher_heard_of_it_is_told_of_once():
+    async def story():
+        ended = []
+        async with engine(one_token) as one, serving(one.url) as server:
+            server.gateway.listen_to((ended.append,))
+            (pool,) = server.gateway.pools.all
+            look, pool._look = pool._look, lambda: None  # the reads at hand are not done yet
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(request(BODY))
+            await until(lambda: pool.requests)
+            writer.transport.abort()
+            await until(lambda: not pool.requests)
+            look()
+            assert [one.outcome for one in ended] == ["cancelled"]
+            pool.dispatcher.check()
+            assert pool.dispatcher.snapshot()["requests_present"] == 0
 
     asyncio.run(story())

@@ -255,12 +255,8 @@ class Client(asyncio.Protocol):
         self._deadline.at = NEVER
         try:
             self._service.serve(Received(self._asking, body, self._name), self)
-        except Exception:  # a bug of ours costs this request, and says so
-            _log.exception("a request could not be served", extra={"request": self._name})
-            if self.job is not None:
-                self.job.client_gone()
-            if self._state == _BUSY:
-                self.refuse(Refusal(500, "server_error", "The gateway failed.", "internal_error"), close=True)
+        except Exception:
+            self.fail()
 
     def _late(self) -> None:
         unsent = self.transport.get_write_buffer_size()
@@ -290,6 +286,14 @@ class Client(asyncio.Protocol):
     def is_busy(self) -> bool:
         """Whether a request is being served."""
         return self._state == _BUSY
+
+    def fail(self) -> None:
+        """A bug of ours, the exception at hand, costs this request, and says so."""
+        _log.exception("a request could not be served", extra={"request": self._name})
+        if self.job is not None:
+            self.job.client_gone()
+        if self._state == _BUSY:
+            self.refuse(Refusal(500, "server_error", "The gateway failed.", "internal_error"), close=True)
 
     def refuse(self, refusal: Refusal, close: bool = False) -> None:
         """Answer with an error.

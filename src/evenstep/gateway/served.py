@@ -114,8 +114,14 @@ class ServedModel:
         do, handle, events = self._do, self.dispatcher.handle, self._events
         try:
             while events:
-                for command in handle(events.popleft()):
-                    do[type(command)](command)
+                event = events.popleft()
+                try:
+                    for command in handle(event):
+                        do[type(command)](command)
+                except Exception:
+                    if not isinstance(event, ev.Arrived) or event.request not in self._exchanges:
+                        raise
+                    self._exchanges[event.request].client.fail()
         finally:
             self._is_telling = False
 
@@ -241,11 +247,13 @@ class ServedModel:
 
     def _look(self) -> None:
         """The reads at hand are done."""
-        if self._events and not self._is_telling:
-            self._tell_all()
-        self._is_looking = False
-        if self._is_due:
-            self._tick()
+        try:
+            if self._events and not self._is_telling:
+                self._tell_all()
+        finally:
+            self._is_looking = False
+            if self._is_due or self._events:
+                self._tick()
 
     def _tick(self) -> None:
         self._is_due = False
