@@ -52,7 +52,7 @@ from evenstep.dispatch.steps import Steps
 from evenstep.dispatch.transitions import Cause, State
 from evenstep.errors import InputError
 
-_HISTORY = 256
+_HISTORY = 64  # as many as stay in a processor's cache
 
 
 class Dispatcher(Admitting):
@@ -116,7 +116,8 @@ class Dispatcher(Admitting):
                 self._parts.begin_part(dump(self))
             self._log(event)
             self._logged_s = max(self.now_s, now_s)
-        self.now_s = max(self.now_s, now_s)
+        if now_s > self.now_s:  # noqa: PLR1730  # a call costs more than all else here
+            self.now_s = now_s
         self._do[type(event)](event)
         if self.deciding.door.binds_at_once and len(self.pool):
             self.bind_waiting()

@@ -184,12 +184,11 @@ class Exchange:
         """An answer that does not stream is there, whole."""
         self._leg = None
         self.client.reply(200, body)
-        self.model.finished(
-            self, leg.number, self._counted_now(answer.prompt_tokens), max(0, answer.produced)
-        )
+        produced = answer.produced if answer.produced > 0 else 0
+        self.model.finished(self, leg.number, self._counted_now(answer.prompt_tokens), produced)
         if self.story is not None:
             self.story.started()
-            self.story.output_tokens = max(0, answer.produced)
+            self.story.output_tokens = produced
             self._over("complete", _OK)
 
     def completed(self, leg: Stream, out: bytes, news: int, now_s: float) -> None:
