@@ -52,6 +52,9 @@ from evenstep.dispatch.steps import Steps
 from evenstep.dispatch.transitions import Cause, State
 from evenstep.errors import InputError
 
+#: Names of a module are found several times as fast as members of an enum.
+_SENT, _RUNNING = int(State.SENT), int(State.RUNNING)
+_FOR_PREFILL, _FOR_DECODE = Cause.ARRIVES_FOR_PREFILL, Cause.ARRIVES_FOR_DECODE
 _HISTORY = 64  # as many as stay in a processor's cache
 
 
@@ -191,7 +194,7 @@ class Dispatcher(Admitting):
         self.tenants[row] = self.door.enters(event.tenant)
         if event.blocks:
             self.prefixes.add(row, event.blocks)
-        self.enqueue(row, Cause.ARRIVES_FOR_PREFILL if self.fleet.is_split else Cause.ARRIVES_FOR_DECODE)
+        self.enqueue(row, _FOR_PREFILL if self.fleet.is_split else _FOR_DECODE)
 
     def _refusal(self, event: ev.Arrived) -> tuple[int, str, int] | None:
         """Status, reason and Retry-After of a request that is turned away at once."""
@@ -241,7 +244,7 @@ class Dispatcher(Admitting):
         if event.prompt_tokens > 0:
             self.correct(row, event.prompt_tokens)
         i = self.rows.i
-        if i[STATE][row] == State.SENT:
+        if i[STATE][row] == _SENT:
             worker = i[WORKER][row]
             self.answered(row, self.mirror.workers[worker].spec.name)
             if event.output_tokens > 0:  # it came whole: no step of its group had a token of it
@@ -263,7 +266,7 @@ class Dispatcher(Admitting):
         if not tokens:
             return
         self.deciding.ended(i[REQUEST][row], i[PROMPT][row], tokens, i[KEY][row])
-        if tokens > 1 and i[STATE][row] == State.RUNNING:
+        if tokens > 1 and i[STATE][row] == _RUNNING:
             meters.tpot_s.add((self.now_s - self.rows.f[FIRST_AT][row]) / (tokens - 1))
         if i[PREDICTED][row] >= 0 and i[LEAVE][row] < NEVER:
             meters.prediction_error.add(abs(i[LEAVE][row] - tokens))

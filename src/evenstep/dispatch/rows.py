@@ -28,6 +28,7 @@ from evenstep.dispatch.transitions import NEXT, Cause, State, impossible
 from evenstep.request import F8, I8
 
 _STATES = tuple(State)
+_ENDS = Cause.ENDS  # a name of a module is found several times as fast as a member of an enum
 _FRESH: I8 = np.zeros(INTS, np.int64)
 _FRESH[[WORKER, PREDICTED, LEAVE]] = -1, -1, NEVER
 
@@ -78,7 +79,7 @@ class Rows:
 
     def give_back(self, row: int, request: int) -> None:
         """The request in this row ended."""
-        self.move(row, Cause.ENDS)
+        self.move(row, _ENDS)
         del self.by_request[request]
         self.free.append(row)
 
