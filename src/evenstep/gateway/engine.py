@@ -240,7 +240,12 @@ class EngineConnection(asyncio.Protocol):
         self._chunked = Chunked() if length == CHUNKED else None
         self._state = _IN_BODY
         leg.head(head, length)
-        if self._state == _IN_BODY and (rest or not self._left):
+        if length == len(rest) > 0:  # all of it is here, as of most answers that do not stream
+            if self._state == _IN_BODY:
+                leg.body(rest)
+            if self._state == _IN_BODY:
+                self._over(has_more=False)
+        elif self._state == _IN_BODY and (rest or not self._left):
             self._body(rest)
 
     def _body(self, data: bytes) -> None:
