@@ -7,6 +7,7 @@ declared signature so that the simulator's loop is compiled once and kept in the
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import importlib
 import math
@@ -80,6 +81,50 @@ def borrowing(function: F) -> F:
 def borrowing_inlined(function: F) -> F:
     """`borrowing`, and always part of its caller's machine code: for the small pieces of such loops."""
     return function if numba is None else numba.njit(forceinline=True, **_BORROWING)(function)
+
+
+def external(name: str, signature: str) -> Any:
+    """A function of the system's C library for kernels to call; None where nothing is compiled.
+
+    Args:
+        name: its symbol.
+        signature: numba's types, ``intp(int32, uintp)``; addresses are ``uintp``.
+    """
+    if numba is None:
+        return None
+    arguments, result = numba.core.sigutils.normalize_signature(signature)
+    return numba.types.ExternalFunction(name, result(*arguments))
+
+
+def _array_at(address: int, size: int, dtype: Any) -> NDArray[Any]:
+    count = int(size) * np.dtype(dtype).itemsize
+    held: Any = (ctypes.c_char * count).from_address(int(address))
+    return np.frombuffer(held, dtype)
+
+
+def _compiled_array_at() -> Any:
+    from numba.extending import intrinsic  # pyright: ignore[reportMissingTypeStubs]
+    from numba.np.arrayobj import make_array, populate_array  # pyright: ignore[reportMissingTypeStubs]
+
+    def array_at(_typing: Any, address: Any, size: Any, dtype: Any) -> Any:
+        kind, number = numba.types.Array(dtype.dtype, 1, "C"), numba.types.int64
+
+        def made(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            array = make_array(signature.return_type)(context, builder)
+            item = context.get_constant(numba.types.intp, dtype.dtype.bitwidth // 8)
+            populate_array(
+                array, builder.inttoptr(values[0], array.data.type), [values[1]], [item], item, None
+            )
+            return array._getvalue()
+
+        return kind(number, number, dtype), made
+
+    return intrinsic(array_at)
+
+
+#: ``array_at(address, size, dtype)``, so many numbers that lie at an address: for kernels that are told of many arrays by
+#: one. Nothing is allocated or counted: whoever tells the address keeps the array.
+array_at: Any = _array_at if numba is None else _compiled_array_at()
 
 
 def declared(signature: Any) -> Callable[[F], F]:

@@ -17,14 +17,14 @@ import msgspec
 
 from evenstep import __version__
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.admitting import Admitting
 from evenstep.dispatch.checking import check as check_all
 from evenstep.dispatch.checkpoint import dump
 from evenstep.dispatch.commands import Abort, Command, Reject, WakeAt
+from evenstep.dispatch.delivering import Delivering
 from evenstep.dispatch.events import Event
-from evenstep.dispatch.lockstep import BEHIND, NEW, WIDE, Lockstep
-from evenstep.dispatch.mirror_layout import LOAD, SENT_LOAD
-from evenstep.dispatch.records import Chunks, Done, Header, InParts, Record
+from evenstep.dispatch.lockstep import BEHIND, WIDE, Lockstep
+from evenstep.dispatch.mirror_layout import SENT_LOAD
+from evenstep.dispatch.records import Done, Header, InParts, Record
 from evenstep.dispatch.rounds import Rounds
 from evenstep.dispatch.rows_layout import (
     CAP,
@@ -58,7 +58,7 @@ _FOR_PREFILL, _FOR_DECODE = Cause.ARRIVES_FOR_PREFILL, Cause.ARRIVES_FOR_DECODE
 _HISTORY = 64  # as many as stay in a processor's cache
 
 
-class Dispatcher(Admitting):
+class Dispatcher(Delivering):
     """Decides which request goes where and when, for one served model.
 
     Args:
@@ -84,16 +84,14 @@ class Dispatcher(Admitting):
         overruns: frozenset[int] = frozenset(),
     ) -> None:  # fmt: skip
         settings = settings or Settings()
-        super().__init__(settings, policy, predictor, stopwatch, overruns)
+        super().__init__(settings, policy, predictor, stopwatch, overruns, log)
         self.is_draining = False
         self._most: tuple[float, int] | None = None  # until the fleet changes
-        self._logged_s = -math.inf
         self._wake_s = math.inf
         self.history: deque[tuple[Event, list[Command]]] = deque(maxlen=_HISTORY)
         self._do: dict[type, Callable[[Any], None]] = {
             kind: getattr(self, f"_{kind.__name__.lower()}") for kind in get_args(Event)
         }
-        self._log, self._chunks = log, list[tuple[int, int, float]]()
         self._parts = log if isinstance(log, InParts) else None
         if log is not None:
             log(Header(policy=policy, predictor=predictor, settings=settings, evenstep=__version__))
@@ -130,32 +128,6 @@ class Dispatcher(Admitting):
         self.out.clear()
         self.history.append((event, out))
         return out
-
-    def produced(self, row: int, tokens: int) -> None:
-        """A chunk of the request in this row carried so many tokens, 1 or more, of all its copies together."""
-        if self._log is not None:
-            self._chunks.append((row, tokens, self.now_s))
-        worker, step = self._on[row], self._step_of[row] + 1
-        group = self._group[worker]
-        delivered = self._delivered[group]
-        if tokens == 1 and step == self._step[group] and 0 < delivered < self._expected[group] - 1:
-            self._step_of[row] = step  # neither the first of its step nor the last
-            self._delivered[group] = delivered + 1
-            self._seen_s[group] = self.now_s
-            self._produced[row] += 1
-            self._load[worker] += 1
-        else:
-            self._deliver(row, worker, group, tokens)
-
-    def flush(self) -> None:
-        """Log the chunks since the last record."""
-        if self._chunks and self._log is not None:
-            rows, tokens, times = zip(*self._chunks, strict=True)
-            before = (self._logged_s, *times)
-            changes = [(place, now_s) for place, now_s in enumerate(times) if now_s != before[place]]
-            self._logged_s = times[-1]
-            self._log(Chunks(list(rows), [] if set(tokens) == {1} else list(tokens), changes))
-            self._chunks.clear()
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that is measured, as plain numbers by metric name."""
@@ -293,21 +265,6 @@ class Dispatcher(Admitting):
 
     # --- rounds --------------------------------------------------------------------------------------------------
 
-    def _deliver(self, row: int, worker: int, group: int, tokens: int) -> None:
-        """A chunk that begins or ends a step, or is not of the one under way."""
-        lockstep, last, copies = self.lockstep, self._step_of[row], self.rows.i[COPIES][row]
-        newcomer = 0
-        if last == NEW:
-            self.first_token(row, worker)
-            newcomer = self.rows.load(row) - copies
-        step = WIDE if copies > 1 else lockstep.place(group, last, tokens, self.now_s)
-        if step >= lockstep.step[group] and lockstep.is_between(group):
-            self.steps[group].begins(self.mirror, worker, newcomer)
-        self._produced[row] += tokens
-        self._load[worker] += tokens
-        self._step_of[row] = step if copies > 1 else lockstep.deliver(group, last, step, self.now_s)
-        self.stepped(group)
-
     def _tick(self, event: ev.Tick) -> None:
         self.due, self._wake_s, self.timers.is_new = False, math.inf, True  # whatever was asked for has come
         self._look_at_deadlines()
@@ -438,13 +395,3 @@ class Dispatcher(Admitting):
 
     def _draining(self, event: ev.Draining) -> None:
         self.is_draining = True
-
-    def bind(self) -> None:
-        """Look again where the columns of the path of a chunk are."""
-        rows, mirror = self.rows, self.mirror
-        self._generation = rows.generation
-        self._step_of, self._on, self._produced = rows.step, rows.on, rows.i[PRODUCED]
-        self._load, self._group = mirror.f[LOAD], mirror.group
-        steps = self.lockstep
-        self._step, self._seen_s = steps.step, steps.seen_s
-        self._delivered, self._expected = steps.delivered, steps.expected

@@ -16,7 +16,12 @@ Requests of several copies are not waited for: each copy has chunks of its own.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
+
+import numpy as np
+
+from evenstep.request import F8, I8
 
 #: Instead of the number of the step that a request delivered last: it has no token yet; it is not waited for; it has copies.
 NEW, BEHIND, WIDE = -1, 0, -2
@@ -37,19 +42,27 @@ class Lockstep:
         expected: requests that are waited for in it. delivered: those of them that have delivered it.
         seen_s: when somebody delivered in it, or in the one before if nobody has.
         ended: when steps ended, since the host looked.
+        early: how many steps after it somebody has delivered.
+        several: int64[Q, AHEAD], how often it was delivered together with so many steps after it, where that is not
+            counted in these yet: `delivering_kernel` leaves it, and says so in `folds`. several_s: when last.
+        counts_tokens: 1 where each token of a chunk is of a step of its own, 0 where a chunk is of one step.
     """
 
     def __init__(self, running: Sequence[int]) -> None:
         groups = len(running)
         self.running = list(running)
-        self.step, self.expected, self.delivered = [_FIRST] * groups, [0] * groups, [0] * groups
-        self.seen_s = [math.nan] * groups
+        self.step = array("q", [_FIRST]) * groups
+        self.expected, self.delivered = array("q", [0]) * groups, array("q", [0]) * groups
+        self.seen_s = array("d", [math.nan]) * groups
         self.ended = list[float]()
         self._going = [0] * groups  # of those who delivered it, who are gone with it
         self._early = [list[_Early]() for _ in range(groups)]  # the steps after it that somebody delivered
+        self.early, self.folds = array("q", [0]) * groups, array("q", [0]) * groups
+        self.several: I8 = np.zeros((groups, AHEAD), np.int64)
+        self.several_s: F8 = np.zeros((groups, AHEAD))
         self._ended_s = [math.nan] * groups
         self._lasted_s = [math.inf] * groups  # the last steps; inf = nobody knows
-        self._counts_tokens, self._parted = [True] * groups, [0.0] * groups
+        self.counts_tokens, self._parted = array("q", [True]) * groups, [0.0] * groups
 
     def is_between(self, group: int) -> bool:
         """Whether everybody has delivered the last step, and nobody the next."""
@@ -65,9 +78,11 @@ class Lockstep:
         Args:
             last: the step that its request delivered last. tokens: in the chunk.
         """
+        if self.folds[group]:
+            self._fold(group)
         step = self.step[group]
         if last >= step - 1:
-            return last + (tokens if self._counts_tokens[group] else 1)
+            return last + (tokens if self.counts_tokens[group] else 1)
         if self._early[group]:
             return step + len(self._early[group])
         is_next = not self.expected[group] or not self.is_between(group) or self._is_late(group, now_s)
@@ -103,6 +118,8 @@ class Lockstep:
 
     def leave(self, group: int, last: int) -> None:
         """A request does not run any more."""
+        if self.folds[group]:
+            self._fold(group)
         self.running[group] -= 1
         ahead = last - self.step[group]
         if ahead >= 0:  # it is counted in all that it has delivered
@@ -115,7 +132,7 @@ class Lockstep:
             self._close(group)
         if not self.running[group]:
             self._ended_s[group], self._lasted_s[group] = math.nan, math.inf
-            self._counts_tokens[group], self._parted[group] = True, 0.0
+            self.counts_tokens[group], self._parted[group] = True, 0.0
 
     def check(self, group: int, last: Sequence[int]) -> None:
         """See that the counts are those of the running requests.
@@ -126,6 +143,8 @@ class Lockstep:
         Raises:
             RuntimeError: they are not.
         """
+        if self.folds[group]:
+            self._fold(group)
         step, early = self.step[group], self._early[group]
         going = [self._going[group], *(one.going for one in early)]
         kept = [self.running[group], self.expected[group], self.delivered[group]]
@@ -135,10 +154,20 @@ class Lockstep:
         if kept != told:
             raise RuntimeError(f"the steps of group {group} have {kept}; its requests say {told}")
 
+    def _fold(self, group: int) -> None:
+        """Count the steps after the one under way that were delivered together with it."""
+        early = self._early[group]
+        several, several_s = self.several[group].tolist(), self.several_s[group].tolist()
+        for ahead, (times, at_s) in enumerate(zip(several, several_s, strict=True)):
+            for one in early[: ahead if times else 0]:
+                one.delivered += times
+                one.seen_s = max(one.seen_s, at_s)
+        self.several[group] = self.folds[group] = 0
+
     def _parts(self, group: int, is_far: bool) -> None:
         """A request is several steps from the others, as it is counted."""
         self._parted[group] += is_far
-        self._counts_tokens[group] &= self._parted[group] < _OFTEN
+        self.counts_tokens[group] &= self._parted[group] < _OFTEN
 
     def _was_waited_for(self, group: int) -> bool:
         """Whether one request is waited for, and by others."""
@@ -157,6 +186,7 @@ class Lockstep:
         for ahead in range(max(first - under_way, 1), step - under_way + 1):
             if ahead > len(early):
                 early.append(_Early())
+                self.early[group] += 1
             early[ahead - 1].delivered += 1
             early[ahead - 1].seen_s = now_s
 
@@ -170,6 +200,7 @@ class Lockstep:
             self.delivered[group] = self._going[group] = 0
             if self._early[group]:
                 next_ = self._early[group].pop(0)
+                self.early[group] -= 1
                 self.delivered[group], self._going[group] = next_.delivered, next_.going
                 self.seen_s[group] = next_.seen_s
         if ended:

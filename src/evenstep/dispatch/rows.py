@@ -6,6 +6,7 @@ read and written about twice as fast through a view.
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class Rows:
         self.high = 0  # rows beyond were never used
         self.generation = 0
         self.by_request: dict[int, int] = {}
-        self.step: list[int] = [NEW] * room  # of its group that it delivered last (`lockstep`)
+        self.step = array("q", [NEW]) * room  # of its group that it delivered last (`lockstep`)
         self.on: list[int] = [-1] * room  # as column WORKER, for the path of a chunk
         self._look()
 
@@ -106,7 +107,7 @@ class Rows:
         self.ints = np.concatenate([self.ints, np.zeros_like(self.ints)], axis=1)
         self.floats = np.concatenate([self.floats, np.zeros_like(self.floats)], axis=1)
         self.free = list(range(2 * room - 1, room - 1, -1))
-        self.step += [NEW] * room
+        self.step = self.step + array("q", [NEW]) * room
         self.on += [-1] * room
         self._look()
         self.generation += 1

@@ -127,6 +127,33 @@ class ReplyStream:
         counted[0] = count
         return at, out
 
+    @property
+    def usual(self) -> Quick | None:
+        """How the next event probably looks; None where nobody can tell."""
+        return self._quick if self._is_between else None
+
+    @property
+    def counted(self) -> int:
+        """Output tokens of its first choice."""
+        return self._counted[0]
+
+    @property
+    def keeps(self) -> bool:
+        """Whether text and ids of usual events are kept."""
+        return self._kept is not None
+
+    def passed(self, count: int, kept: bytes) -> None:
+        """Usual events were read elsewhere, by `quick_kernel.read_chunks`.
+
+        Args:
+            count: output tokens of its first choice by now.
+            kept: their texts and ids.
+        """
+        self.produced += count - self._counted[0]
+        self._counted[0] = count
+        if self._kept is not None:
+            self._kept += kept
+
     def _read(self, data: bytes) -> bytes:
         """As `feed`, every event in full."""
         events = self._reader.feed(data)

@@ -357,6 +357,14 @@ class Client(asyncio.Protocol):
         if self._state != _CLOSED:
             self.transport.write(data)
 
+    def socket(self) -> int:
+        """File descriptor that pieces can be written to; -1 = none, for now or for good: see `forward`."""
+        transport = self.transport
+        if self._state != _BUSY or self._prefix or transport.get_write_buffer_size():
+            return -1
+        found = transport.get_extra_info("socket")
+        return -1 if found is None or transport.get_extra_info("sslcontext") is not None else found.fileno()
+
     def abort(self) -> None:
         """Close without a word: the answer cannot be ended as it should, or nobody reads it."""
         self._gone()

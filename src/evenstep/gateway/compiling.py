@@ -16,6 +16,7 @@ from pathlib import Path
 from evenstep import compiled, dispatch, engines, names
 from evenstep.dispatch.warming import warm
 from evenstep.engines.quick import warm as warm_quick
+from evenstep.gateway.relay import warm as warm_relay
 
 _log = logging.getLogger("evenstep.gateway")
 _CODE = "import sys; from evenstep.gateway.compiling import warm_all; warm_all(*sys.argv[1:])"
@@ -87,6 +88,7 @@ def warm_all(policy: str, predictor: str) -> None:
         InputError: an unknown policy, predictor or option.
     """
     warm_quick()
+    warm_relay()
     warm(policy, predictor)
 
 
@@ -97,6 +99,7 @@ def is_compiled(policy: str) -> bool:
     home = sys.modules[type(names.build("routing", names.parse(policy))).__module__].__file__
     kernels = [Path(path) / "ahead_kernel.py" for path in dispatch.__path__]
     kernels += [Path(path) / "quick_kernel.py" for path in engines.__path__]
+    kernels.append(Path(__file__).with_name("relay_kernel.py"))
     if home is not None:
         kernels.append(Path(home).with_name(f"{Path(home).stem}_kernel.py"))
     return all(

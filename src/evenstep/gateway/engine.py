@@ -72,6 +72,19 @@ class Leg(Protocol):
         ...
 
 
+class Borrowed(Protocol):
+    """Who reads a connection's socket instead of it."""
+
+    @property
+    def heard_s(self) -> float:
+        """Monotonic seconds at which something came last."""
+        ...
+
+    def end(self) -> None:
+        """Return it, at once."""
+        ...
+
+
 class EngineConnection(asyncio.Protocol):
     """One connection.
 
@@ -93,8 +106,10 @@ class EngineConnection(asyncio.Protocol):
         "_keep",
         "_left",
         "_leg",
+        "_lent",
         "_rest",
         "_sent_s",
+        "_silence_s",
         "_state",
         "_transport",
         "deadline",
@@ -111,7 +126,8 @@ class EngineConnection(asyncio.Protocol):
         self._keep = self._heard = self._is_old = self._is_paused = False
         self._idle_s = math.inf
         self._data: tuple[bytes, bytes] | None = None
-        self._sent_s = 0.0
+        self._lent: Borrowed | None = None
+        self._sent_s = self._silence_s = 0.0
         self.deadline = Deadline(endpoint.loop, self._late)
 
     # --- what a leg calls ----------------------------------------------------------------------------------------
@@ -149,6 +165,33 @@ class EngineConnection(asyncio.Protocol):
             self._transport.resume_reading()
             self.deadline.set(until_s)
 
+    def socket(self) -> int:
+        """File descriptor that its bytes can be read from; -1 = none, they are encrypted or it is not read now."""
+        if self._is_paused or self._endpoint.is_tls or self._state == _CLOSED:
+            return -1
+        found = self._transport.get_extra_info("socket")
+        return -1 if found is None else found.fileno()
+
+    def lend(self, to: Borrowed, silence_s: float) -> None:
+        """Somebody else reads its socket, until it is `returned`.
+
+        Args:
+            silence_s: the longest.
+        """
+        self._lent, self._silence_s = to, silence_s
+        self._transport.pause_reading()
+
+    def returned(self, heard_s: float) -> None:
+        """It is read here again.
+
+        Args:
+            heard_s: when something came last.
+        """
+        self._lent = None
+        if self._state != _CLOSED:
+            self.deadline.set(heard_s + self._silence_s)
+            self._transport.resume_reading()
+
     def let_go(self) -> None:
         """The leg has all it wants; what is left of the body may only be its end."""
         self._drop_leg()
@@ -159,6 +202,8 @@ class EngineConnection(asyncio.Protocol):
         """Close at once; the engine stops what it does for it."""
         if self._state != _CLOSED:
             self._state = _CLOSED
+            if self._lent is not None:
+                self._lent.end()
             self._drop_leg()
             self.deadline.end()
             self._endpoint.forget(self)
@@ -291,6 +336,10 @@ class EngineConnection(asyncio.Protocol):
             leg.broke(kind, why)
 
     def _late(self) -> None:
+        lent = self._lent
+        if lent is not None and lent.heard_s + self._silence_s > time.monotonic():
+            self.deadline.set(lent.heard_s + self._silence_s)
+            return
         self._break("stall", "it was silent for too long")
 
     def _drop_leg(self) -> None:
@@ -323,6 +372,7 @@ class Endpoint:
         self._tls = (tls or ssl.create_default_context()) if is_tls else None
         host = f"[{self._host}]" if ":" in self._host else self._host
         self.authority = f"{host}:{self._port}"
+        self.is_tls = is_tls
         self.base = parts.path.rstrip("/")
         self.connections: set[EngineConnection] = set()
         self._idle: list[EngineConnection] = []

@@ -301,8 +301,10 @@ class Exchange:
 
     def _keep_what_is_there(self, leg: Collecting) -> None:
         """What the client has of a stream that goes on elsewhere."""
-        if isinstance(leg, Stream) and self._can_break and leg.reply.produced:
-            self._before = leg.reply.so_far()
+        if isinstance(leg, Stream) and self._can_break:
+            leg.settle()
+            if leg.reply.produced:
+                self._before = leg.reply.so_far()
 
     def _close_stream(self, before: SoFar) -> None:
         end = closing(

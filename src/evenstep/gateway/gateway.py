@@ -77,7 +77,7 @@ class Gateway:
         """Everything measured, as plain numbers."""
         front = self.front
         return {
-            "models": {pool.name: pool.dispatcher.snapshot() for pool in self.pools.all},
+            "models": {pool.name: pool.snapshot() for pool in self.pools.all},
             "gateway": {
                 "connections": len(front.clients),
                 "answers_total": {str(code): count for code, count in sorted(front.codes.items())},

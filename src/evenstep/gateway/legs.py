@@ -20,12 +20,14 @@ from evenstep.gateway.head import ResponseHead
 
 if TYPE_CHECKING:
     from evenstep.gateway.exchange import Exchange
+    from evenstep.gateway.relay import Flow
 
 _MOST_REFUSAL = 64 * 1024
 _MOST_ANSWER = 64 * 1024 * 1024
 #: Statuses below 500 that are about the engine's state, not about the request.
 _NOT_THE_CLIENTS = {408, 421, 425, 429}
 _ABOUT_KEYS = {401, 403}
+_TAKES = 8  # times a stream is taken by the relay; one that is given back more often is not as usual as that
 
 
 class Collecting:
@@ -155,7 +157,23 @@ class Stream(Collecting):
         super().__init__(exchange, number, attached)
         self.row, self.reply = row, reply
         self.counted = reply.produced  # tokens the dispatcher has heard of
-        self._silence_s = attached.endpoint.settings.silence_s
+        self.silence_s = attached.endpoint.settings.silence_s
+        self.flow: Flow | None = None  # while the relay has it
+        self._takes = _TAKES
+
+    def passed(self, count: int, kept: bytes) -> None:
+        """The relay handed on usual events, and told of them."""
+        self.reply.passed(count, kept)
+        self.counted = self.reply.produced
+
+    def settle(self) -> None:
+        """Take it back from the relay: what it has come to is wanted."""
+        if self.flow is not None:
+            self.flow.end()
+
+    def abort(self) -> None:
+        self.settle()
+        super().abort()
 
     def chunks(self, data: bytes) -> bytes:
         exchange, reply = self.exchange, self.reply
@@ -166,13 +184,21 @@ class Stream(Collecting):
         if not at:
             return data
         now_s = time.monotonic()
-        self.connection.deadline.at = now_s + self._silence_s  # type: ignore[union-attr]  # it calls us
+        self.connection.deadline.at = now_s + self.silence_s  # type: ignore[union-attr]  # it calls us
         client.forward(out)
         if client.paused:
             self.connection.pause()  # type: ignore[union-attr]
         news, self.counted = reply.produced - self.counted, reply.produced
         if news > 0:
             exchange.model.produced(self.row, news, now_s)
+        if (
+            at == len(data)
+            and self._takes
+            and exchange.model.relay is not None
+            and self.connection is not None
+        ):
+            self._takes -= 1
+            self.flow = exchange.model.relay.take(self)
         return data[at:]
 
     def body(self, data: bytes) -> None:
@@ -187,13 +213,13 @@ class Stream(Collecting):
             return
         produced = reply.produced
         if exchange.has_started:
-            self.connection.deadline.at = now_s + self._silence_s  # type: ignore[union-attr]  # it calls us
+            self.connection.deadline.at = now_s + self.silence_s  # type: ignore[union-attr]  # it calls us
             if out:
                 exchange.client.send(out)
                 if exchange.client.paused:
                     self.connection.pause()  # type: ignore[union-attr]
         elif produced > self.counted:
-            self.connection.deadline.set(now_s + self._silence_s)  # type: ignore[union-attr]
+            self.connection.deadline.set(now_s + self.silence_s)  # type: ignore[union-attr]
             exchange.start(out)
         elif out:
             exchange.held += out

@@ -21,6 +21,7 @@ from evenstep.gateway.config import GatewayConfig
 from evenstep.gateway.engine import Endpoint
 from evenstep.gateway.fetching import fetch, learn_version
 from evenstep.gateway.models import ModelCard, card_of, joined, read_models
+from evenstep.gateway.relay import relay_on
 from evenstep.gateway.secrets import read_secret
 from evenstep.gateway.served import ServedModel, log_of
 from evenstep.gateway.worker import Worker
@@ -49,6 +50,7 @@ class Pools:
         self, config: GatewayConfig, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
     ) -> None:
         self.config, self.loop, self.tls = config, loop, tls
+        self._relay = relay_on(loop)
         self.by_model: dict[str, ServedModel] = {}
         self.cards: dict[str, ModelCard] = {}
         self.workers: dict[str, Worker] = {}
@@ -183,6 +185,8 @@ class Pools:
             task.cancel()
         for endpoint in self._endpoints.values():
             endpoint.close()
+        if self._relay is not None:
+            self._relay.close()
         for pool in self._pools.values():
             pool.close()
 
@@ -266,6 +270,7 @@ class Pools:
         pool = self._pools[name] = ServedModel(
             name, config.weighed_policy(), config.predictor, config.settings(), loop=self.loop, probe=self._probe,
             removed=self.gone, tokenizer=config.tokenizers.get(name, ""), log=log,
+            relay=self._relay,
         )  # fmt: skip
         return pool
 

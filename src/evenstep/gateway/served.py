@@ -28,6 +28,8 @@ from evenstep.dispatch.settings import Settings
 from evenstep.engines.prompt_size import PromptSizes
 from evenstep.engines.tokenizer_file import TokenizerFile
 from evenstep.gateway.attached import Attached
+from evenstep.gateway.relay import Relay
+from evenstep.request import I8
 
 if TYPE_CHECKING:
     from evenstep.gateway.exchange import Exchange
@@ -48,6 +50,7 @@ class ServedModel:
         removed: a worker that was to leave is gone.
         tokenizer: a tokenizer.json, to count prompts by; empty = they are estimated from their bytes.
         log: where the decision log is written; None = nowhere.
+        relay: takes streams in their usual course; None = nobody does.
 
     Attributes:
         attached: workers by name.
@@ -60,7 +63,7 @@ class ServedModel:
     def __init__(
         self, name: str, policy: str, predictor: str, settings: Settings, *, loop: asyncio.AbstractEventLoop,
         probe: Callable[[ServedModel, Attached], None], removed: Callable[[str], None], tokenizer: str = "",
-        log: LogFile | None = None,
+        log: LogFile | None = None, relay: Relay | None = None,
     ) -> None:  # fmt: skip
         self.name = name
         self.dispatcher = Dispatcher(
@@ -73,6 +76,7 @@ class ServedModel:
         self._loop, self._probe, self._removed = loop, probe, removed
         self._exchanges: dict[int, Exchange] = {}
         self._number = 0
+        self.relay = relay
         self._events: deque[ev.Event] = deque()
         self._is_telling = self._is_looking = self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
@@ -139,6 +143,19 @@ class ServedModel:
         dispatcher.produced(row, tokens)
         if dispatcher.due:
             self._tick_soon()
+
+    def produced_all(self, told: I8, counted: int, count: int, now_s: float) -> None:
+        """Chunks went out; see `Dispatcher.produced_all`."""
+        dispatcher = self.dispatcher
+        dispatcher.now_s = now_s
+        dispatcher.produced_all(told, counted, count)
+        if dispatcher.due:
+            self._tick_soon()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything its dispatcher measures, as of now."""
+        self.dispatcher.now_s = max(self.dispatcher.now_s, time.monotonic())
+        return self.dispatcher.snapshot()
 
     def finished(self, exchange: Exchange, leg: int, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
         """Its answer is complete and out.

@@ -1,0 +1,305 @@
+"""Streams handed on by compiled code: what a client gets, what is counted, and what is left open is the same as without it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.gateway.running import (
+    DONE,
+    END,
+    EVENTS,
+    STALLS,
+    chunk,
+    engine,
+    framed,
+    raw,
+    request,
+    serving,
+    until,
+)
+
+from evenstep.gateway import pools, relay
+from evenstep.gateway.head import end_of_head
+from evenstep.gateway.relay import Relay, relay_on
+from evenstep.gateway.sections import Engines, Limits
+from evenstep.gateway.worker import Worker
+
+BODY = {"model": "m", "prompt": "say", "max_tokens": 100, "stream": True}
+CLOSE = "Connection: close\r\n"
+pytestmark = pytest.mark.skipif(not relay._IS_POSSIBLE, reason="there is no relay here")
+
+
+def stream(texts, ids=True, first=1):
+    """Events of a completion, one token each."""
+    return [
+        chunk(text, first + i, "length" if i == len(texts) - 1 else None, [100 + i] if ids else None)
+        for i, text in enumerate(texts)
+    ]
+
+
+async def written(writer, parts):
+    """Each part as a write of its own, far enough apart to be read alone."""
+    writer.write(EVENTS)
+    for part in parts:
+        writer.write(part)
+        await writer.drain()
+        await asyncio.sleep(0.001)
+
+
+@contextmanager
+def watched():
+    """Every flow that relays take."""
+    taken, take = [], Relay.take
+
+    def watching(self, stream):
+        flow = take(self, stream)
+        taken.extend([flow] if flow is not None else [])
+        return flow
+
+    Relay.take = watching
+    try:
+        yield taken
+    finally:
+        Relay.take = take
+
+
+def without_relay():
+    """No stream is taken."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(pools, "relay_on", lambda loop: None)
+    return patch
+
+
+async def answered(parts, body, headers=CLOSE, **config):
+    """Body of the answer as it came, and tokens that were counted."""
+
+    async def answers(number, head, body, writer):
+        await written(writer, parts)
+
+    async with engine(answers) as one, serving(Worker(url=one.url, slots=4), **config) as server:
+        answer = await raw(server, request(body, headers=headers))
+        (pool,) = server.gateway.pools.all
+        await until(lambda: not pool.requests)
+        return answer[end_of_head(answer) :], pool.dispatcher.meters.output_tokens
+
+
+def joined(answer):
+    """What the HTTP chunks of an answer carry: how an engine's writes are cut by the network is nobody's promise."""
+    out, at = b"", 0
+    while at < len(answer):
+        line, _, _ = answer[at:].partition(b"\r\n")
+        size = int(line, 16)
+        out += answer[at + len(line) + 2 : at + len(line) + 2 + size]
+        at += len(line) + 4 + size
+    return out
+
+
+class Pair:
+    """An engine that writes what it is told to, behind a gateway with a relay and behind one without."""
+
+    def __init__(self):
+        self.loop, self.parts, self.stack = asyncio.new_event_loop(), [], AsyncExitStack()
+        self.loop.run_until_complete(self.open())
+
+    async def open(self):
+        async def answers(number, head, body, writer):
+            await written(writer, self.parts)
+
+        one = await self.stack.enter_async_context(engine(answers))
+        self.servers = [await self.stack.enter_async_context(serving(one.url))]
+        patch = without_relay()
+        self.servers.append(await self.stack.enter_async_context(serving(one.url)))
+        patch.undo()
+
+    async def answered(self, server, body):
+        """What the answer carries, and tokens counted for it."""
+        (pool,) = server.gateway.pools.all
+        before = pool.dispatcher.meters.output_tokens
+        answer = await raw(server, request(body, headers=CLOSE))
+        await until(lambda: not pool.requests)
+        pool.dispatcher.check()
+        return joined(answer[end_of_head(answer) :]), pool.dispatcher.meters.output_tokens - before
+
+    def ask(self, parts, body):
+        self.parts = parts
+        return [self.loop.run_until_complete(self.answered(server, body)) for server in self.servers]
+
+    def close(self):
+        self.loop.run_until_complete(self.stack.aclose())
+        self.loop.close()
+
+
+@pytest.fixture(scope="module")
+def pair():
+    made = Pair()
+    yield made
+    made.close()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    texts=st.lists(st.sampled_from([" a", " word", "é", "漢", "", " \\n", ' "']), min_size=4, max_size=20),
+    options=st.sampled_from(
+        [{}, {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}]
+    ),
+    data=st.data(),
+)
+def test_a_client_gets_and_the_dispatcher_counts_the_same(pair, texts, options, data):
+    groups, rest = [], list(map(framed, stream(texts)))
+    while rest:
+        size = data.draw(st.integers(1, 3))
+        groups.append(b"".join(rest[:size]))
+        del rest[:size]
+    cut = data.draw(st.integers(0, len(groups) - 1))
+    place = data.draw(st.integers(1, len(groups[cut]) - 1))
+    groups[cut : cut + 1] = [groups[cut][:place], groups[cut][place:]]
+    found, expected = pair.ask([*groups, framed(DONE) + END], BODY | options)
+    assert found == expected
+    assert found[1] == len(texts)
+
+
+def test_nearly_all_of_a_stream_goes_through_it_and_a_write_stays_a_write():
+    parts = [framed(event) for event in stream([f" {i}" for i in range(60)])]
+    with watched() as taken:
+        answer, tokens = asyncio.run(answered([*parts, framed(DONE) + END], BODY))
+    assert len(taken) == 1
+    assert tokens == 60
+    writes = [line for line in answer.split(b"\r\n") if line[:6] == b"data: "]
+    assert len(writes) == 60  # what says the reason to finish waits for the end
+    assert all(write.count(b"data: ") == 1 for write in writes[:-1])
+
+
+def test_a_client_of_http_1_0_gets_bare_events():
+    parts = [framed(event) for event in stream([f" {i}" for i in range(20)])]
+
+    async def story():
+        async def answers(number, head, body, writer):
+            await written(writer, [*parts, framed(DONE) + END])
+
+        async with engine(answers) as one, serving(one.url) as server:
+            data = request(BODY).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
+            with watched() as taken:
+                answer = await raw(server, data)
+            assert len(taken) == 1
+            assert answer.count(b"data: ") == 21 and answer.endswith(DONE)
+
+    asyncio.run(story())
+
+
+def files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_client_that_leaves_frees_the_engine_and_every_file():
+    async def story():
+        async def answers(number, head, body, writer):
+            await written(writer, [framed(event) for event in stream([" t"] * 30)[:-1]])
+            return STALLS
+
+        async with engine(answers) as one, serving(one.url) as server:
+            before = files()
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            with watched() as taken:
+                writer.write(request(BODY))
+                await reader.readuntil(b" t")
+                await until(lambda: taken)
+                writer.close()
+                await until(lambda: not one.open, 1.0)
+            await until(lambda: files() <= before)
+
+    asyncio.run(story())
+
+
+def test_an_engine_that_dies_is_continued_on_another_without_losing_a_token():
+    async def story():
+        async def answers(number, head, body, writer):
+            texts = [f" {i}" for i in range(40)]
+            if number == 0:
+                await written(writer, [framed(event) for event in stream(texts)[:25]])
+                return "dies"
+            had = 25
+            assert b'"max_tokens": 75' in body
+            await written(writer, [*map(framed, stream(texts[had:])), framed(DONE) + END])
+
+        async with engine(answers) as one, engine(answers) as two, serving(one.url, two.url) as server:
+            one.asked = two.asked  # one count of both
+            with watched() as taken:
+                answer = await raw(server, request(BODY, headers=CLOSE))
+            assert len(taken) >= 1
+            said = [part.partition(b'"')[0] for part in answer.split(b'"text":"')[1:]]
+            assert said == [b" %d" % i for i in range(40)]
+            assert answer.endswith(END)
+
+    asyncio.run(story())
+
+
+def test_silence_in_mid_stream_is_a_failure_there_too():
+    async def story():
+        async def answers(number, head, body, writer):
+            await written(writer, [framed(event) for event in stream([" t"] * 30)[:-1]])
+            return STALLS
+
+        engines = Engines(first_byte_s=2.0, silence_s=0.3)
+        async with engine(answers) as one, serving(one.url, engines=engines) as server:
+            with watched() as taken:
+                answer = await raw(server, request(BODY, headers=CLOSE))
+            assert len(taken) == 1
+            assert b"stream_broken" in answer
+
+    asyncio.run(story())
+
+
+@pytest.mark.slow
+def test_a_slow_client_stops_its_engine_and_gets_everything():
+    async def story():
+        sent = [0]
+
+        async def answers(number, head, body, writer):
+            texts = ["x" * 7000] * 4000
+            writer.write(EVENTS)
+            for made, event in enumerate(stream(texts, ids=False)):
+                writer.write(framed(event))
+                await writer.drain()
+                if made < 10:
+                    await asyncio.sleep(0.001)
+                sent[0] = made + 1
+            writer.write(framed(DONE) + END)
+
+        limits = Limits(buffer_bytes=65536)
+        async with engine(answers) as one, serving(one.url, limits=limits) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=4096)
+            with watched() as taken:
+                writer.write(request(BODY | {"max_tokens": 4000}, headers=CLOSE))
+                await reader.readexactly(2000)
+                last = -1
+                while sent[0] != last:
+                    last = sent[0]
+                    await asyncio.sleep(0.2)
+                assert taken and sent[0] < 4000, "the engine was not stopped"
+                rest = await reader.read()
+            writer.close()
+            assert rest.endswith(END) and rest.count(b'"text"') > 3900
+
+    asyncio.run(story())
+
+
+def test_chunks_of_a_logged_model_are_in_its_log(tmp_path):
+    from evenstep.dispatch.log_file import read_log
+    from evenstep.dispatch.records import Chunks
+    from evenstep.gateway.sections import Decisions
+
+    parts = [framed(event) for event in stream([f" {i}" for i in range(30)])]
+    path = tmp_path / "a.evlog"
+    _, tokens = asyncio.run(answered([*parts, framed(DONE) + END], BODY, decisions=Decisions(path=str(path))))
+    chunks = [record for record in read_log(path) if isinstance(record, Chunks)]
+    assert sum(sum(one.tokens) or len(one.rows) for one in chunks) == tokens == 30
+
+
+def test_where_nothing_is_compiled_there_is_none(monkeypatch):
+    monkeypatch.setattr(relay, "_IS_POSSIBLE", False)
+    assert relay_on(asyncio.new_event_loop()) is None
