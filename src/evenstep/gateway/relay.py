@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from evenstep.gateway.legs import Stream
     from evenstep.gateway.served import ServedModel
 
-_FIRST = 64  # flows at first
+_FIRST = 4096  # flows at first; their memory is taken up only as they come
 _IS_POSSIBLE = compiled.numba is not None and hasattr(select, "epoll")
 Bytes = NDArray[np.uint8]
 
@@ -243,7 +243,8 @@ class Relay:
 
 
 def _longer(rows: NDArray[Any], more: int) -> NDArray[Any]:
-    return np.concatenate([rows, np.zeros((more, rows.shape[1]), rows.dtype)])
+    fresh = np.zeros((more, rows.shape[1]), rows.dtype)
+    return np.concatenate([rows, fresh]) if rows.size else fresh
 
 
 def runner() -> Callable[[I8, I8], int]:
