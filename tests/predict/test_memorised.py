@@ -104,3 +104,25 @@ def test_requests_are_sorted_by_bucket_as_by_search_and_stable_sort(bounds, prom
     bucket = np.searchsorted(bounds, prompts, side="left")
     assert order.tolist() == np.argsort(bucket, kind="stable").tolist()
     assert ends.tolist() == np.searchsorted(np.sort(bucket), np.arange(bounds.size + 2)).tolist()
+
+
+def test_a_request_gets_as_far_as_one_of_its_key_has_got():
+    """Nothing of key 7 is finished, but one has produced 30 tokens: the younger one stays 20 steps for certain."""
+    memorised, survival = Memorised(minimum=1, running=0), Survival(running=0)
+    for length in (12, 25, 33, 40):
+        memorised.learn(finished(length, first=1000 + length))
+        survival.learn(finished(length, first=1000 + length))
+    stays = memorised.curve(active(30, 10, key=7), 25)
+    alone = survival.curve(active(30), 25)[0]
+    assert stays[0].tolist() == alone.tolist()
+    assert stays[1].tolist() == [1.0] * 20 + alone[:6].tolist()
+    unkeyed = Memorised(minimum=1, buckets=1, running=0)
+    unkeyed.learn(finished(12, 25, 33, 40))
+    assert unkeyed.curve(active(30, 10), 25)[1, 3] < 1.0, "without a key nobody speaks for another"
+
+
+def test_a_key_of_which_outputs_are_known_goes_by_these():
+    memorised = Memorised(minimum=1, running=0)
+    memorised.learn(finished(50, key=7))
+    memorised.curve(active(30, key=7), 25)
+    assert memorised.curve(active(30, 45, key=7), 25)[0].tolist() == [1.0] * 20 + [0.0] * 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tests.predict.asked import active, finished, ints
 
-from evenstep.predict.remembered import Prompts, Sizes
+from evenstep.predict.remembered import Prompts, Reached, Sizes
 
 
 def test_a_prompt_keeps_its_latest_lengths_while_the_table_grows():
@@ -51,3 +51,10 @@ def test_one_size_of_prompts_is_one_bucket():
     stays, silent = sizes.curve(ints(7, 3), ints(0, 0), 5, 1)
     assert silent.tolist() == [False, False]
     assert stays.tolist() == [[1.0] * 5 + [0.0]] * 2
+
+
+def test_how_far_a_key_has_got_is_kept_for_the_keys_met_last():
+    reached = Reached(2)
+    assert reached.asked(ints(1, 1, 2, 0), ints(5, 3, 4, 9)).tolist() == [5, 5, 4, 9]
+    assert reached.asked(ints(1, 3), ints(2, 8)).tolist() == [2, 8], "key 1 has made room for key 3"
+    assert reached.asked(ints(2, 3), ints(1, 1)).tolist() == [4, 8]

@@ -41,14 +41,13 @@ def kept(draw: st.DrawFn, view: RoutingView) -> RoutingView:
     if draw(st.booleans()):
         memory[0] = np.float64(view.now_s - draw(st.sampled_from([0.0, 0.5, 3.0]))).view(np.int64)
         count = draw(st.integers(1, 5000))
-        octave, size = draw(st.integers(0, 60_000)), draw(st.integers(1, 4000))
-        memory[1:OWED] = (
-            count,
-            octave * count,
-            size * count,
-            draw(st.integers(-(4 << 20), 4 << 20)),
-            2 * count,
+        octave, size, sent = (
+            draw(st.integers(0, 60_000)),
+            draw(st.integers(1, 4000)),
+            draw(st.integers(0, 5000)),
         )
+        level = draw(st.integers(-(4 << 20), 4 << 20))
+        memory[1:OWED] = count, octave * count, size * count, level, 2 * count, sent, size * sent // 2
         memory[OWED : OWED + 4] = draw(st.lists(st.integers(-(9 << 20), 9 << 20), min_size=4, max_size=4))
     return replace(view, memory=memory)
 

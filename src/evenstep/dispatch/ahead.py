@@ -120,7 +120,7 @@ class Ahead:
         foreign = columns.floats[FOREIGN_LOAD]
         if self.expects:
             kernel.project_expected(
-                rows.ints, rows.high, self._curves, foreign, self._changed, self.projections
+                rows.ints, rows.high, self._curves, self._growth, foreign, self._changed, self.projections
             )
         else:
             kernel.project_all(
@@ -142,6 +142,7 @@ class Ahead:
         if self.projections.shape[0] != workers:
             self.projections = np.zeros((workers, self.horizon + 1))
             columns = 1 << self.horizon.bit_length()
+            self._growth = np.arange(self.horizon + 1.0)
             self._counts: I8 = np.zeros((workers, columns), np.int64)
             self._loads: F8 = np.zeros((workers, columns))
             self._changed = np.ones(workers, np.bool_)

@@ -21,12 +21,10 @@ from evenstep.dispatch.rows_layout import (
     STATE,
     WORKER,
 )
+from evenstep.predict.expected_kernel import add_expected, fill_between, steps_between
 from evenstep.predict.window_kernel import enter, project
 
 RUNNING = 6
-ROUNDING = (
-    1.5 * 2.0**32
-)  # added and taken away: what is left is whole in small parts of a token, so sums need no order
 
 
 @jit
@@ -158,13 +156,15 @@ def project_all(ints, high, load, running, extra, changed, counts, loads, projec
 
 
 @jit
-def project_expected(ints, high, curves, extra, changed, projections):
+def project_expected(ints, high, curves, growth, extra, changed, projections):
     """As `project_all` for policies that expect loads: each request counts with its chance to be there still.
 
     Args:
         curves: float64[R, K], chance to be there h tokens after the prediction, K > H + tokens between predictions.
+        growth: float64[H+1], 0, 1, ..., H.
     """
     G, H = projections.shape[0], projections.shape[1] - 1
+    between = steps_between(H)
     for g in range(G):
         if changed[g]:
             for h in range(H + 1):
@@ -172,10 +172,9 @@ def project_expected(ints, high, curves, extra, changed, projections):
     for row in range(high):
         if ints[STATE, row] != RUNNING or not changed[ints[WORKER, row]]:
             continue
-        ahead, copies = projections[ints[WORKER, row]], float(ints[COPIES, row])
-        since = age_of(ints, row) - ints[PREDICTED, row]
-        curve = curves[row, since : since + H + 1]
-        load, share = float(ints[PROMPT, row] + ints[PRODUCED, row]), 1.0 / curve[0]
-        for h in range(H + 1):
-            expected = (load + h * copies) * (curve[h] * share)
-            ahead[h] += (expected + ROUNDING) - ROUNDING
+        since, load = age_of(ints, row) - ints[PREDICTED, row], float(ints[PROMPT, row] + ints[PRODUCED, row])
+        copies = float(ints[COPIES, row])
+        add_expected(load, growth, copies, between, curves[row], since, projections[ints[WORKER, row]])
+    for g in range(G):
+        if changed[g]:
+            fill_between(projections[g])

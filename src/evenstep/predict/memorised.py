@@ -11,7 +11,7 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.predict import memorised_kernel as kernel
 from evenstep.predict.history import History
-from evenstep.predict.remembered import Prompts, Sizes
+from evenstep.predict.remembered import Prompts, Reached, Sizes
 from evenstep.predict.survival import check_refresh, check_window
 from evenstep.predict.view import Active, Finished, Prediction
 from evenstep.request import F8
@@ -22,7 +22,8 @@ class Memorised:
     """Reads both stages off the latest outputs of the same prompt; the formulas are those of survival.
 
     A request with a `prompt_key` is answered from the outputs of its key; one without, from those whose prompt length
-    lies in the same quantile bucket. Where these say too little it is answered as survival would.
+    lies in the same quantile bucket. Where these say too little it is answered as survival would; but while another
+    request of the same key is known to have got further, it is taken to get there too.
 
     Args:
         minimum: outputs of a prompt or bucket that it takes to go by them, at least one of them above the age.
@@ -37,7 +38,8 @@ class Memorised:
         refresh: what a request below the gate is taken for until it is predicted anew: ``anchored`` = it stays,
             ``literal`` = it leaves in H steps, as the paper reads word by word.
 
-    Source: BalanceRoute App. C.2.1 (per-prompt-class memorisation); sizes, bounds and what is too little are ours.
+    Source: BalanceRoute App. C.2.1 (per-prompt-class memorisation); sizes, bounds, what is too little and
+    what unfinished requests say are ours.
     """
 
     minimum: int = 1
@@ -59,6 +61,7 @@ class Memorised:
                 raise InputError("memorised", field, getattr(self, field), "an integer >= 1")
         self._prompts = Prompts(self.keys, self.each)
         self._sizes = Sizes(self.buckets, self.window, self.drift, self.running, self.refresh_every)
+        self._reached = Reached(self.keys)
         self._all = History(self.window, self.drift, self.running, self.refresh_every)
         self._too_short = self._by_prompt = self._by_size = 0
 
@@ -95,7 +98,11 @@ class Memorised:
                 self._by_size += unkeyed.size - int(np.count_nonzero(silent[unkeyed]))
         rest = np.flatnonzero(silent)
         if rest.size:
-            stays[rest], short = self._all.curve(active.age[rest], horizon)
+            key, age = active.prompt_key[rest], active.age[rest]
+            reached = self._reached.asked(key, age)
+            curve, short = self._all.curve(reached, horizon)
+            stays[rest] = curve
+            kernel.stay_until(reached - age, rest, stays)
             self._too_short += int(np.count_nonzero(short))
         return stays
 

@@ -43,6 +43,21 @@ def curve(lengths, held, place, ages, horizon, minimum, stays, silent):
 
 
 @jit
+def stay_until(further, place, stays):
+    """Shift curves that begin `further` steps ahead to where they belong; before that, a request stays.
+
+    Args:
+        further: int64[N], at least 0.
+        place: int64[N], rows of `stays`, float64[M, H+1], which are changed.
+    """
+    for i in range(place.size):
+        row, steps = stays[place[i]], further[i]
+        if steps > 0:
+            for h in range(row.size - 1, -1, -1):
+                row[h] = row[h - steps] if h >= steps else 1.0
+
+
+@jit
 def enter(lengths, held, entered, row, length):
     """A prompt's output length in place of its oldest one once the row is full; `entered` counts them."""
     lengths[row, entered[row] % lengths.shape[1]] = length

@@ -81,6 +81,34 @@ class Prompts:
 
 
 @dataclass(slots=True, eq=False)
+class Reached:
+    """How far requests of each key have got that nothing better is known of; the key met first is forgotten for a new one.
+
+    Args:
+        keys: most keys that are kept.
+    """
+
+    keys: int
+    _age: dict[int, int] = field(default_factory=dict[int, int], init=False, repr=False)
+
+    def asked(self, prompt_key: I8, age: I8) -> I8:
+        """int64[N], the age that some request of the same key has reached, at least its own; int64[N] keys and ages.
+
+        Requests without a key (0) stand for themselves.
+        """
+        reached, ages = self._age, age.tolist()
+        keys = prompt_key.tolist()
+        for key, produced in zip(keys, ages, strict=True):
+            if key != 0 and reached.get(key, -1) < produced:
+                if len(reached) == self.keys and key not in reached:
+                    del reached[next(iter(reached))]
+                reached[key] = produced
+        return np.array(
+            [reached.get(key, own) if key else own for key, own in zip(keys, ages, strict=True)], np.int64
+        )
+
+
+@dataclass(slots=True, eq=False)
 class Sizes:
     """A history for each quantile bucket of the prompt length.
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.errors import InputError
-from evenstep.routing.best_moment import MEMORY, OWED, moment_of, tries
+from evenstep.routing.best_memory import note_sent
+from evenstep.routing.best_moment import MEMORY, MOST_SEEN, OWED, SENT, moment_of, tries
 from evenstep.routing.best_shares import pay
 from evenstep.routing.bf_io_reference import decide
 from evenstep.routing.view import RoutingDecision, RoutingView
@@ -45,7 +46,8 @@ class Best:
             0 = off.
         ageing: what it is worth to admit a request that has waited as long as usual, in mean requests over the envelope
             at every step; it rises with the square of the wait. 0 = nothing.
-        headroom: where KV memory limits: what is kept free on every worker, in mean outputs so far.
+        headroom: where KV memory limits: what is kept free on every worker, in mean outputs so far, more where outputs
+            outweigh prompts; each unit makes an overflow e times as rare (see `best_memory`).
         affinity: what a cached token is worth, in tokens of load over one step; 0 looks at no caches. (Prefilling a token
             of a large model takes as long as some thousand resident tokens add to a step.)
         class_weights: share of the slots of classes 0, 1, ... while more wait than fit, relative to each other; classes
@@ -60,16 +62,16 @@ class Best:
     App. C with the whole curve in place of two numbers. What did not pay is told in the docs.
     """
 
-    horizon: int = 20
+    horizon: int = 34
     discount: float = 0.88
     pull: float = 1.5
     correction: float = 1.0
     steer: float = 0.5
     starts: int = 1
-    moves: int = 16
+    moves: int = 7
     window: int = 0
     age_limit: float = 16.0
-    ageing: float = 0.01
+    ageing: float = 0.02
     headroom: float = 20.0
     affinity: float = 100.0
     class_weights: tuple[float, ...] = ()
@@ -99,6 +101,7 @@ class Best:
         moment, memory = moment_of(self, view)
         worker = decide(moment, self.starts, tries(self.moves, moment.count), 1)
         pay(self.class_weights, view, moment, worker, memory[OWED:])
+        note_sent(memory[SENT:OWED], moment, worker, MOST_SEEN)
         return RoutingDecision(worker, memory)
 
 

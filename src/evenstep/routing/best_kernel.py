@@ -10,8 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import borrowing, route_kernel
+from evenstep.routing.best_memory_kernel import note_sent, set_memory
 from evenstep.routing.best_moment import (
     ARRIVED,
+    BUSY,
     CHOICE,
     CLOCK_BITS,
     CORRECTED,
@@ -24,15 +26,14 @@ from evenstep.routing.best_moment import (
     OFFSET,
     OWED,
     SEEN,
+    SENT,
     TOKENS,
-    UNKNOWN,
 )
 from evenstep.routing.best_shares_kernel import pay, set_quotas
 from evenstep.routing.bf_io_plan_kernel import (
     GROWTH,
     HIT,
     INDEX,
-    KV,
     PLACE,
     PULL,
     REWARD,
@@ -48,7 +49,6 @@ from evenstep.routing.bf_io_plan_kernel import STAYS as ENDS
 from evenstep.routing.bf_io_solve_kernel import count_overdue, solve
 from evenstep.routing.view import (
     FREE_SLOTS,
-    KV_FREE,
     LOAD,
     QUEUED,
     QUEUED_LOAD,
@@ -173,17 +173,17 @@ def steered(first, considered, count, running, steer, waiting_f, memory):
 
 @borrowing
 def look_at_workers(
-    request, newcomer, correction, numbers, workers_i, workers_f, projections, steps, about, groups
+    request, newcomer, correction, numbers, workers_i, workers_f, ahead, steps, about, groups
 ):
     """Speeds are set; how long each worker stays as it is, how far it rises meanwhile, and the level of its group."""
     G, n = workers_i.shape[1], steps.shape[1]
     for g in range(G):
-        load, running = projections[g, 0], float(workers_i[RUNNING, g])
+        load, running = ahead[g, 0], float(workers_i[RUNNING, g])
         is_open = workers_i[FREE_SLOTS, g] > 0
         full = float(workers_i[RUNNING, g] + workers_i[QUEUED, g] + (1 if is_open else 0))
         total, rise = 0.0, 0.0
         for h in range(n):
-            left = max(0.0, load + running * (steps[GROWTH, h] - steps[GROWTH, 0]) - projections[g, h])
+            left = max(0.0, load + running * (steps[GROWTH, h] - steps[GROWTH, 0]) - ahead[g, h])
             stays = max(0.0, 1.0 - left / request / correction)
             stays = stays * stays * steps[WEIGHT, h]
             total += stays
@@ -194,7 +194,7 @@ def look_at_workers(
         for g in range(G):
             if numbers[g] == q:
                 queued, free = workers_i[QUEUED, g], max(workers_i[FREE_SLOTS, g], 0)
-                load = projections[g, 0] + (workers_f[QUEUED_LOAD, g] + queued * steps[GROWTH, 0])
+                load = ahead[g, 0] + (workers_f[QUEUED_LOAD, g] + queued * steps[GROWTH, 0])
                 members += 1
                 filled += about[SPEED_OF, g] * (load + free * newcomer) + about[RISE, g]
                 if free == 0:
@@ -218,10 +218,8 @@ def set_speeds(workers_f, about):
 
 
 @borrowing
-def draw(
-    pull, request, offset, headroom, produced, hit, workers_i, workers_f, steps, about, places, tokens, groups
-):
-    """Targets, pulls and headroom of the open workers; what is admitted is worth nothing by itself."""
+def draw(pull, request, offset, hit, about, places, tokens, groups):
+    """Targets and pulls of the open workers; what is admitted is worth nothing by itself."""
     for q in range(groups.shape[1]):
         groups[REWARD, q] = 0.0
     for o in range(places.shape[1]):
@@ -229,10 +227,6 @@ def draw(
         tokens[TARGET, o] = about[LEVEL, g] - about[RISE, g] - offset
         tokens[PULL, o] = pull * about[STAYS, g] / request
         tokens[HIT, o] = hit
-        there = workers_i[RUNNING, g] + workers_i[QUEUED, g]
-        if workers_f[KV_FREE, g] < np.inf:
-            kept = max(headroom * produced, (there + 1) * steps[GROWTH, steps.shape[1] - 1])
-            tokens[KV, o] = max(0.0, tokens[KV, o] - kept)
 
 
 @route_kernel
@@ -279,14 +273,6 @@ def route_into(
     for i in range(first, first + W):
         sizes += waiting_f[WAITING_LOAD, i]
     request = max(sizes / (running + W), 1.0)
-    produced = 0.0
-    if running > 0:
-        produced = max(0.0, load / running - memory[TOKENS] / memory[SEEN])
-    gone = memory[ARRIVED] - W - running
-    if gone < running or running == 0:
-        share = gone / running if running > 0 else 0.0
-        produced = max(produced, (1.0 - share) * (UNKNOWN * request))
-
     usual_s = usual_wait_s(mean_wait_s, W, running, memory)
     forced = 0
     if parameters[AGE_LIMIT] > 0.0 and mean_wait_s > 0.0:
@@ -309,16 +295,19 @@ def route_into(
         scratch_i,
         workers_i,
         workers_f,
-        projections,
-        full,
+        ahead,
+        steps,
         about,
         groups,
     )
     offset = steered(first, W, U, running, parameters[STEER], waiting_f, memory) * request
     hit = parameters[AFFINITY] if cached.shape[0] > 0 else 0.0
     draw(
-        parameters[PULLED], request, offset, parameters[HEADROOM], produced, hit,
-        workers_i, workers_f, full, about, places, tokens, groups,
+        parameters[PULLED], request, offset, hit, about, places, tokens, groups,
+    )  # fmt: skip
+    set_memory(
+        parameters[HEADROOM], running, load, memory[ARRIVED] - W - running, request, usual_s, now_s, first, W,
+        memory[SENT:OWED], workers_i, workers_f, waiting_f, full, places, tokens,
     )  # fmt: skip
     set_requests(waiting_f, first, N, requests, ranks)
     set_worth(first, parameters[AGEING], now_s, usual_s, request, waiting_f, steps, requests, ranks)
@@ -329,10 +318,11 @@ def route_into(
         ints, floats,
     )  # fmt: skip
     quota = scratch_i[a : a + 2 * kinds].reshape(2, kinds)
-    moves = int(parameters[MOVES]) * U * max(min(U, MANY) // 16, 1)
+    moves = int(parameters[MOVES]) * U * (BUSY if U >= MANY else 1)
     solve(
         int(parameters[STARTS]), moves, 1, forced, ends_known or kinds > 1 or hit > 0.0,
         steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,
     )  # fmt: skip
     pay(first, W, U, parameters[CLASSES:], waiting_i, worker, memory[OWED:])
+    note_sent(first, W, waiting_f, worker, MOST_SEEN, memory[SENT:OWED])
     return np.nan

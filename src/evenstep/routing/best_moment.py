@@ -3,7 +3,8 @@
 What it keeps between decisions, int64 words: `CLOCK_BITS` of the last decision's time (a float64's bits); of the requests
 that arrived, the latest some thousand, `SEEN` how many, `OCTAVES` and `TOKENS` the sums of their sizes, in 1/4096 of an
 octave and in tokens; `OFFSET`, what the level has been steered by, in 2^-20 of a mean request; `ARRIVED`, how many arrived
-in all; from `OWED` on, the slots that classes are owed (see `best_shares`).
+in all; of the latest that were admitted, `SENT` how many and `SENT_TOKENS`; from `OWED` on, the slots that classes are owed
+(see `best_shares`).
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenstep.request import F8, I8
+from evenstep.routing.best_memory import memory_left
 from evenstep.routing.best_shares import COUNTERS, quotas
 from evenstep.routing.bf_io_moment import Moment, in_order, overdue
-from evenstep.routing.view import RoutingView
+from evenstep.routing.view import EXPECTED_AT, RoutingView
 
 if TYPE_CHECKING:
     from evenstep.routing.best import Best
 
-CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, OWED = range(7)
+CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, SENT, SENT_TOKENS, OWED = range(9)
 #: Words that are kept.
 MEMORY = OWED + COUNTERS
 #: Steps ahead at which loads are compared, each standing for those around it: expected loads are smooth.
-LOOKED_AT = (0, 1, 2, 4, 6, 9, 13, 18, 25, 34, 46, 62, 84, 113, 152, 205)
+LOOKED_AT = EXPECTED_AT
 #: Arrivals after which their sums are halved.
 MOST_SEEN = 4096
 #: Share of the steering that is kept, for a pool that is replaced once.
@@ -37,10 +39,8 @@ KEPT = 1.0 / 3.0
 MOST_OFFSET = 4 << 20
 #: Where so many requests leave a worker in a step, what is one step ahead counts half.
 CORRECTED = 2.0
-#: What requests are thought to produce while none has left, in mean requests.
-UNKNOWN = 0.25
-#: More slots than this at once do not add to the tries for each.
-MANY = 32
+#: Where at least so many slots are filled at once, one swap seldom suffices: BUSY times as many moves for each.
+MANY, BUSY = 24, 4
 #: A pool is worth steering when it has more than so many requests for every slot.
 CHOICE = 2
 
@@ -54,19 +54,22 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
         return moment, memory
     seen(memory, view, moment)
     request = mean_request(view, moment)
+    gone = int(memory[ARRIVED]) - moment.size.size - running
     speed = speeds(view)
     load = speed[:, None] * moment.load
     usual_s = usual_wait_s(view, memory, moment, running)
     discount = min(policy.discount, 1.0 / (1.0 + leaving(view, moment, request) / CORRECTED))
     moment = replace(moment, weight=powers(discount, moment.weight.size))
-    weight, rise = until_corrected(policy, view, moment, request)
+    steps = [h for h in LOOKED_AT if h < moment.weight.size]
+    weights = gathered(moment.weight, steps)
+    weight, rise = until_corrected(
+        policy, view, moment.growth[steps], weights, view.projections[:, steps], request
+    )
     rise = rise * speed
     offset = steered(policy, memory, moment, running) * request
     kind, quota = quotas(policy.class_weights, view, moment, memory[OWED:])
     newcomer = request * (moment.count / int(view.free_slots[view.free_slots > 0].sum()))
     target = levels(moment, moment.load[:, 0], rise, speed, newcomer) - rise - offset
-    steps = [h for h in LOOKED_AT if h < moment.weight.size]
-    weights = gathered(moment.weight, steps)
     known = np.searchsorted(steps, moment.stays, side="left")
     has_cached = view.cached_tokens.size > 0 and policy.affinity > 0
     return replace(
@@ -75,14 +78,14 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
         forced=overdue(view, moment.count, policy.age_limit * usual_s) if policy.age_limit > 0 else 0,
         worth=ages_worth(policy, view, moment, usual_s, in_order(weights.tolist()) * request),
         reward=0.0, speed=speed, target=target, pull=policy.pull * weight / request,
-        kv_free=memory_left(policy, view, moment, memory, request), kind=kind, quota=quota,
+        kv_free=memory_left(policy, view, moment, memory[SENT:OWED], gone, request, usual_s), kind=kind, quota=quota,
         bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),
     ), memory  # fmt: skip
 
 
 def tries(moves: int, count: int) -> int:
     """Moves a search may try: each slot has as many partners to swap with as there are slots."""
-    return moves * count * max(min(count, MANY) // 16, 1)
+    return moves * count * (BUSY if count >= MANY else 1)
 
 
 def powers(base: float, count: int) -> F8:
@@ -168,26 +171,31 @@ def speeds(view: RoutingView) -> F8:
     return cost / (in_order(cost.tolist()) / cost.size)
 
 
-def until_corrected(policy: Best, view: RoutingView, moment: Moment, request: float) -> tuple[F8, F8]:
+def until_corrected(
+    policy: Best, view: RoutingView, growth: F8, weight: F8, ahead: F8, request: float
+) -> tuple[F8, F8]:
     """How long each worker will be left as it is, and how far it will rise meanwhile.
 
     A worker is corrected when a request leaves it: with the share ``expected to leave / correction`` of a mean request,
     squared in what is left of it.
 
+    Args:
+        growth, weight: float64[n], of the steps that are looked at.
+        ahead: float64[G, n], expected loads of what runs.
+
     Returns:
         float64[G] each: discounted steps, and KV tokens it stands higher over these steps than now.
     """
-    growth = moment.growth
     weights, rises = np.zeros(view.load.size), np.zeros(view.load.size)
     for g in range(view.load.size):
         running = int(view.running[g])
-        load = float(view.projections[g, 0])
+        load = float(ahead[g, 0])
         full = running + int(view.queued[g]) + (1 if view.free_slots[g] > 0 else 0)
         total, rise = 0.0, 0.0
         for h in range(growth.size):
-            left = max(0.0, load + running * (growth[h] - growth[0]) - float(view.projections[g, h]))
+            left = max(0.0, load + running * (growth[h] - growth[0]) - float(ahead[g, h]))
             stays = max(0.0, 1.0 - left / request / policy.correction)
-            stays = stays * stays * moment.weight[h]
+            stays = stays * stays * weight[h]
             total += stays
             rise += stays * (full * growth[h])
         weights[g], rises[g] = total, rise / total
@@ -224,27 +232,3 @@ def steered(policy: Best, memory: I8, moment: Moment, running: int) -> float:
         more = int(gap * policy.steer * KEPT * 1048576.0 * count / waiting)
         memory[OFFSET] = min(max(int(memory[OFFSET]) + more, -MOST_OFFSET), MOST_OFFSET)
     return gap * policy.steer + int(memory[OFFSET]) / 1048576.0
-
-
-def memory_left(policy: Best, view: RoutingView, moment: Moment, memory: I8, request: float) -> F8:
-    """float64[G], KV tokens that may be admitted, with headroom for what runs to grow; inf where only slots limit.
-
-    Kept free: `headroom` times what a running request has produced on average, or what all of them gain over the
-    horizon if that is more. Until as many have left as run, nobody knows how long they are; then `UNKNOWN` of a mean
-    request counts as produced.
-    """
-    running = int(view.running.sum())
-    gone = int(memory[ARRIVED]) - moment.size.size - running
-    produced = 0.0
-    if running > 0:
-        produced = max(0.0, in_order(view.load.tolist()) / running - int(memory[TOKENS]) / int(memory[SEEN]))
-    if gone < running or running == 0:
-        share = gone / running if running > 0 else 0.0
-        produced = max(produced, (1.0 - share) * (UNKNOWN * request))
-    left = np.array(view.kv_free)
-    for g in range(left.size):
-        if left[g] < np.inf:
-            there = int(view.running[g] + view.queued[g])
-            kept = max(policy.headroom * produced, (there + 1) * moment.growth[-1])
-            left[g] = max(0.0, left[g] - kept)
-    return left

@@ -46,6 +46,8 @@ from evenstep.request import F8, I8
 
 #: Answer for a request that stays in the pool.
 HOLD = -1
+#: Steps ahead at which expected loads are added up; they are smooth, so lines between these do.
+EXPECTED_AT = (0, 1, 2, 4, 8, 14, 22, 34, 50, 72, 104, 148, 210)
 
 # Rows of workers_i, workers_f, waiting_i and waiting_f.
 GROUP, QUEUED, FREE_SLOTS, RUNNING = 0, 1, 2, 3
@@ -77,7 +79,8 @@ class RoutingView:
         waiting_class: int64[W], class or tenant.
         waiting_key: int64[W], session, else prompt key, else request id.
         waiting_steps: float64[W], expected output tokens; nan where unknown, which is the normal case.
-        projections: float64[G, H+1], load of the running requests h steps ahead; column 0 is `load`.
+        projections: float64[G, H+1], load of the running requests h steps ahead; column 0 is `load`. Expected loads are
+            exact at the steps `EXPECTED_AT` and at H; at the others they lie on the line between.
         growth: float64[H+1], KV tokens a newcomer has gained after h steps; nan when profiles differ by request.
         cached_tokens: float64[W, G], prompt tokens already cached there; shape [0, 0] where unknown.
         memory: int64[M], what the policy asked to keep last time; zeros at first.

@@ -9,27 +9,19 @@ import math
 import numpy as np
 
 from evenstep.compiled import inlined, jit
+from evenstep.predict.expected_kernel import add_expected, fill_between, rounded, steps_between
 from evenstep.predict.window_kernel import project as project_worker
-from evenstep.routing.view import GROUP, KV_FREE, LOAD, QUEUED, QUEUED_LOAD, WAITING_LOAD
+from evenstep.routing.view import EXPECTED_AT, GROUP, KV_FREE, LOAD, QUEUED, QUEUED_LOAD, WAITING_LOAD
 from evenstep.routing.view import RUNNING as ON_WORKER
 from evenstep.sim.cluster_layout import *
 from evenstep.sim.slots_kernel import weight, window_add
-
-#: Added and taken away again it rounds a load to 2^-20 tokens, so that sums of expected loads are exact in any order.
-ROUNDING = 1.5 * 2.0**32
-
-
-@jit
-def add_expected(load, growth, curve, share, ahead):
-    """Add one request to its worker's expected loads: what it would be, times its chance to be there still."""
-    for h in range(ahead.size):
-        ahead[h] += ((load + growth[h]) * (curve[h] * share) + ROUNDING) - ROUNDING
 
 
 @jit
 def project_expected(sc, sf, wi, group_i, slot_i, look, curves, growth, projections, prompt, profile):
     """Expected load of the running requests, [G, H+1]: every request counts with the chance that it is still there."""
     delta, unit, kind, B, H = sc[DELTA], sf[UNIT], sc[PROFILE_KIND], sc[SLOTS_MAX], sc[HORIZON]
+    between = steps_between(H)
     for g in range(sc[WORKERS]):
         step = group_i[STEP, wi[GROUP, g]]
         ahead = projections[g]
@@ -40,17 +32,17 @@ def project_expected(sc, sf, wi, group_i, slot_i, look, curves, growth, projecti
             if row < 0:
                 continue
             since = step - look[slot, PREDICTED]
-            curve = curves[slot, since : since + H + 1]
-            share = 1.0 / curve[0]
             if kind == 0:
                 load = slot_i[slot, LOAD0] + (step - slot_i[slot, ADMIT]) * delta
-                add_expected(load * unit, growth, curve, share, ahead)
+                add_expected(load * unit, growth, 1.0, between, curves[slot], since, ahead)
             else:
                 age = slot_i[slot, DONE0] + step - slot_i[slot, ADMIT]
-                base = prompt[row] * sc[SCALE]
-                for h in range(H + 1):
-                    expected = weight(kind, row, age + h, base, delta, profile) * unit * (curve[h] * share)
-                    ahead[h] += (expected + ROUNDING) - ROUNDING
+                base, share = prompt[row] * sc[SCALE], 1.0 / curves[slot, since]
+                for n in range(between + 1):
+                    h = EXPECTED_AT[n] if n < between else H
+                    chance = curves[slot, since + h] * share
+                    ahead[h] += rounded(weight(kind, row, age + h, base, delta, profile) * unit * chance)
+        fill_between(ahead)
 
 
 @jit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from evenstep.predict.oracle import Oracle
 from evenstep.predict.view import Active, Finished, Predictor, SurvivalCurve, is_oracle
 from evenstep.request import F8, I8, Trace
+from evenstep.routing.view import EXPECTED_AT
 from evenstep.sim.fleet_reference import Group, Job, Loads, Worker
 
 #: Added and taken away again it rounds an expected load to 2^-20 tokens, so that sums are exact in any order.
@@ -41,7 +43,8 @@ class Lookahead:
     prediction (``refresh = "anchored"``), or H steps from now on (``"literal"``).
 
     For a policy that expects loads, and with a predictor that has a curve, a running request counts at every step with
-    the chance that it is there still, given that it is there now; what it adds is rounded to 2^-20 tokens.
+    the chance that it is there still, given that it is there now; what it adds is rounded to 2^-20 tokens. That is done
+    at some steps; between them loads lie on lines.
 
     Source: BalanceRoute App. C; the anchored reading is ours, see the chapter on prediction.
     """
@@ -77,7 +80,16 @@ class Lookahead:
         for group in groups:
             for worker in group.workers:
                 table.append([self._load(worker, group, h) for h in range(self._horizon + 1)])
+                if self._curve is not None:
+                    self._draw_lines(table[-1])
         return np.array(table, dtype=np.float64)
+
+    def _draw_lines(self, ahead: list[float]) -> None:
+        """Expected loads lie on lines between the steps at which they are added up."""
+        steps = [h for h in EXPECTED_AT if h < self._horizon] + [self._horizon]
+        for low, high in pairwise(steps):
+            rise = (ahead[high] - ahead[low]) / (high - low)
+            ahead[low + 1 : high] = [ahead[low] + rise * (h - low) for h in range(low + 1, high)]
 
     def _load(self, worker: Worker, group: Group, ahead: int) -> float:
         total = 0.0

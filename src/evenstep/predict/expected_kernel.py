@@ -1,0 +1,56 @@
+# pyright: basic
+"""Expected loads of a worker, compiled: every running request counts with the chance that it is still there.
+
+They are smooth, so they are added up at some steps only (`routing.view.EXPECTED_AT`, and the last one); at the others they
+lie on the line between. That is what keeps thousands of survival curves cheap at every decision.
+"""
+
+from __future__ import annotations
+
+from evenstep.compiled import inlined, jit
+from evenstep.routing.view import EXPECTED_AT
+
+#: Added and taken away again it rounds a load to 2^-20 tokens, so that sums of expected loads are exact in any order.
+ROUNDING = 1.5 * 2.0**32
+
+
+@jit
+def steps_between(horizon):
+    """How many steps before the last, H, are added up."""
+    n = 0
+    while n < len(EXPECTED_AT) and EXPECTED_AT[n] < horizon:
+        n += 1
+    return n
+
+
+@inlined
+def rounded(expected):
+    """KV tokens, to 2^-20."""
+    return (expected + ROUNDING) - ROUNDING
+
+
+@jit
+def add_expected(load, growth, copies, between, curve, since, ahead):
+    """Add one request to its worker's expected loads.
+
+    Args:
+        load: its KV tokens now. growth: float64[H+1], what each of its `copies` gains.
+        between: steps before the last that are added up.
+        curve: float64[K], chance to be there h steps after the prediction, which was `since` steps ago.
+        ahead: float64[H+1], changed at the steps that are added up.
+    """
+    H, share = ahead.size - 1, 1.0 / curve[since]
+    for n in range(between + 1):
+        h = EXPECTED_AT[n] if n < between else H
+        ahead[h] += rounded((load + growth[h] * copies) * (curve[since + h] * share))
+
+
+@jit
+def fill_between(ahead):
+    """Set the steps that were not added up, float64[H+1]."""
+    H = ahead.size - 1
+    for n in range(1, steps_between(H) + 1):
+        low, high = EXPECTED_AT[n - 1], min(EXPECTED_AT[n], H) if n < len(EXPECTED_AT) else H
+        rise = (ahead[high] - ahead[low]) / (high - low)
+        for h in range(low + 1, high):
+            ahead[h] = ahead[low] + rise * (h - low)
