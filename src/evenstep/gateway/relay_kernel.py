@@ -39,7 +39,7 @@ PLACES = 27
 #: nothing is left, but not all is counted.
 OVER, LOOK, TELL, COUNTS = range(4)
 #: Events looked at in one turn of the loop; bytes of a usual event, kept for one flow, and read at once.
-MOST, MOST_SHAPE, MOST_KEPT, MOST_ROOM = 64, 2048, 4096, 32 * 1024
+MOST, MOST_SHAPE, MOST_KEPT, MOST_ROOM = 64, 2048, 8192, 32 * 1024
 #: 32-bit words of an event as `epoll_wait` writes it: x86 packs them.
 WORDS = 3 if platform.machine() in ("x86_64", "AMD64", "i386", "i686") else 4
 
