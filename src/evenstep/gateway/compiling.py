@@ -17,6 +17,7 @@ from evenstep import compiled, dispatch, engines, names
 from evenstep.dispatch.warming import warm
 from evenstep.engines.quick import warm as warm_quick
 from evenstep.gateway.relay import warm as warm_relay
+from evenstep.gateway.shedding import shed_compiler
 
 _log = logging.getLogger("evenstep.gateway")
 _CODE = "import sys; from evenstep.gateway.compiling import warm_all; warm_all(*sys.argv[1:])"
@@ -72,6 +73,7 @@ async def _warmed(policy: str, predictor: str) -> None:
         error: BaseException | None = None
         try:
             warm_all(policy, predictor)
+            shed_compiler()
         except Exception as found:
             error = found
         with suppress(RuntimeError):  # the loop is gone
