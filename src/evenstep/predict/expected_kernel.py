@@ -24,6 +24,12 @@ def steps_between(horizon):
 
 
 @inlined
+def step_at(n, between, horizon):
+    """The n-th step that is added up; the last one from there on."""
+    return EXPECTED_AT[n] if n < between else horizon
+
+
+@inlined
 def rounded(expected):
     """KV tokens, to 2^-20."""
     return (expected + ROUNDING) - ROUNDING
@@ -41,7 +47,7 @@ def add_expected(load, growth, copies, between, curve, since, ahead):
     """
     H, share = ahead.size - 1, 1.0 / curve[since]
     for n in range(between + 1):
-        h = EXPECTED_AT[n] if n < between else H
+        h = step_at(n, between, H)
         ahead[h] += rounded((load + growth[h] * copies) * (curve[since + h] * share))
 
 
