@@ -199,6 +199,9 @@ class Deciding:
         kernel.show_waiting(rows.ints, rows.floats, waiting, packed.waiting_i, packed.waiting_f)
         if self.door.reads_cached:
             packed.cached = self.prefixes.cached(waiting, rows.ints[PROMPT, waiting])
+        packed.projections = (
+            packed.nothing_ahead
+        )  # not what an earlier round saw: a replay may begin after it
         if self.ahead is not None and not reason:
             try:
                 packed.projections = self.ahead.project(rows, self.mirror)

@@ -133,7 +133,8 @@ class Packed:
     def __init__(self, workers: int, horizon: int) -> None:
         self.workers_i: I8 = np.zeros((4, workers), np.int64)
         self.workers_f: F8 = np.zeros((4, workers))
-        self.projections: F8 = np.zeros((workers, horizon + 1))
+        self.nothing_ahead: F8 = np.zeros((workers, horizon + 1))
+        self.projections: F8 = self.nothing_ahead
         self.no_projections: F8 = np.zeros((workers, _NO_PROJECTIONS))
         self.growth: F8 = np.arange(horizon + 1, dtype=np.float64)
         self.cached: F8 = np.zeros((0, 0))
