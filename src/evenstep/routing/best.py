@@ -42,8 +42,8 @@ class Best:
         moves: candidate moves each search may try, for every request that is admitted, where few are; more where many
             are admitted at once (see `best_moment.tries`).
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
-        age_limit: a request that has waited longer than this multiple of the usual wait is admitted before all others;
-            0 = off.
+        age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others
+            (what the mean is while few have waited: `best_moment.whole_wait_s`); 0 = off.
         ageing: what it is worth to admit a request that has waited as long as usual, in mean requests over the envelope
             at every step; it rises with the square of the wait. 0 = nothing.
         headroom: where KV memory limits: what is kept free on every worker, in mean outputs so far, more where outputs
@@ -70,7 +70,7 @@ class Best:
     starts: int = 1
     moves: int = 7
     window: int = 0
-    age_limit: float = 16.0
+    age_limit: float = 18.0
     ageing: float = 0.02
     headroom: float = 20.0
     affinity: float = 100.0

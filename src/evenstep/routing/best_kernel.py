@@ -105,6 +105,13 @@ def usual_wait_s(mean_wait_s, considered, running, memory):
 
 
 @borrowing
+def whole_wait_s(mean_wait_s, considered, running, memory):
+    """Mean wait by which the oldest one is judged, seconds; inf while there is none to go by."""
+    found_free = running / max(memory[ARRIVED] - considered, 1)
+    return mean_wait_s / (1.0 - found_free * found_free * found_free) if found_free < 1.0 else np.inf
+
+
+@borrowing
 def leaving(request, workers_i, projections, steps):
     """Mean requests that are expected to leave a worker within a step."""
     if steps.shape[1] < 2:
@@ -276,7 +283,7 @@ def route_into(
     usual_s = usual_wait_s(mean_wait_s, W, running, memory)
     forced = 0
     if parameters[AGE_LIMIT] > 0.0 and mean_wait_s > 0.0:
-        limit_s = parameters[AGE_LIMIT] * usual_s
+        limit_s = parameters[AGE_LIMIT] * whole_wait_s(mean_wait_s, W, running, memory)
         forced = count_overdue(first, min(U, max(1, free // 4)), now_s, limit_s, waiting_f)
 
     set_steps(full, growth, parameters[DISCOUNT])

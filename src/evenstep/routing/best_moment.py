@@ -58,6 +58,7 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     speed = speeds(view)
     load = speed[:, None] * moment.load
     usual_s = usual_wait_s(view, memory, moment, running)
+    whole_s = whole_wait_s(view, memory, moment, running)
     discount = min(policy.discount, 1.0 / (1.0 + leaving(view, moment, request) / CORRECTED))
     moment = replace(moment, weight=powers(discount, moment.weight.size))
     steps = [h for h in LOOKED_AT if h < moment.weight.size]
@@ -75,7 +76,7 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     return replace(
         moment, load=load[:, steps], profile=moment.profile[:, steps], growth=moment.growth[steps], weight=weights,
         stays=np.where(known < len(steps), known, np.inf),
-        forced=overdue(view, moment.count, policy.age_limit * usual_s) if policy.age_limit > 0 else 0,
+        forced=overdue(view, moment.count, policy.age_limit * whole_s) if policy.age_limit > 0 else 0,
         worth=ages_worth(policy, view, moment, usual_s, in_order(weights.tolist()) * request),
         reward=0.0, speed=speed, target=target, pull=policy.pull * weight / request,
         kv_free=memory_left(policy, view, moment, memory[SENT:OWED], gone, request, usual_s), kind=kind, quota=quota,
@@ -134,6 +135,16 @@ def usual_wait_s(view: RoutingView, memory: I8, moment: Moment, running: int) ->
     """
     admitted = int(memory[ARRIVED]) - moment.size.size
     return view.mean_wait_s * (admitted / (admitted - running)) if admitted > running else math.inf
+
+
+def whole_wait_s(view: RoutingView, memory: I8, moment: Moment, running: int) -> float:
+    """Mean wait by which the oldest one is judged, seconds; inf while there is none to go by.
+
+    In the end that is the mean over all requests, those that found free slots among them. At first these are nearly all,
+    and any wait is long beside their mean: they are left out, by the cube of their share.
+    """
+    found_free = running / max(int(memory[ARRIVED]) - moment.size.size, 1)
+    return view.mean_wait_s / (1.0 - found_free * found_free * found_free) if found_free < 1.0 else math.inf
 
 
 def ages_worth(policy: Best, view: RoutingView, moment: Moment, usual_s: float, unit: float) -> F8:
