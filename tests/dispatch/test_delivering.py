@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.dispatch.told import Story
 
+from evenstep.dispatch import events as ev
 from evenstep.dispatch.delivering_kernel import deliver
 from evenstep.dispatch.records import Chunks
+from evenstep.dispatch.rows_layout import LEG, REQUEST, WORKER
 
 
 def fleet(workers: int, requests: int, log=None) -> tuple[Story, list[int]]:
@@ -48,48 +51,104 @@ def state(told: Story) -> tuple[object, ...]:
             list(one)
             for one in (steps.step, steps.delivered, steps.expected, steps.counts_tokens, steps.early)
         ],
-        [str(one) for one in steps.seen_s],
-        [[(one.delivered, one.going, one.seen_s) for one in early] for early in steps._early],
+        [
+            [str(number) for number in one]
+            for one in (steps.seen_s, steps.ended_s, steps.lasted_s, steps.parted, steps.early_seen_s)
+        ],
+        [list(one) for one in (steps.going, steps.early_delivered, steps.early_going)],
+        [[str(number) for number in one.numbers] for one in dispatcher.steps],
+        list(dispatcher.mirror.left),
         dispatcher.due,
     )
 
 
 @st.composite
 def chunks(draw):
-    """Requests, and batches of chunks in any order: mostly in step, now and then ahead or several tokens at once."""
+    """Requests, and batches of chunks in any order: mostly in step, now and then late, ahead or several tokens at once.
+
+    Behind a batch a request may end, or one more come, which may find no slot and wait for the end of a step.
+    """
     requests = draw(st.integers(1, 7))
     batches = []
     for _ in range(draw(st.integers(1, 12))):
         places = draw(st.permutations(range(requests)))
-        size = draw(st.integers(1, requests))
-        usual = draw(st.sampled_from([1, 1, 2, 8, 9]))
+        size = draw(st.sampled_from([requests, draw(st.integers(1, requests))]))
+        usual = draw(st.sampled_from([1, 1, 2, 8, 9, 40]))
         tokens = [draw(st.sampled_from([usual, usual, usual, 1, 3])) for _ in range(size)]
-        batches.append((list(places[:size]), tokens))
+        after = draw(st.sampled_from(["", "", "", "ends", "comes"]))
+        batches.append((list(places[:size]), tokens, draw(st.sampled_from([0.02, 0.02, 0.1])), after))
     return requests, batches, draw(st.integers(1, 3)), draw(st.booleans())
 
 
-@settings(max_examples=150, deadline=None)
+def happens(told: Story, what: str, rows: list[int], place: int) -> None:
+    if what == "comes":
+        told.arrives(100 + len(told.d.history))
+    elif what == "ends":
+        i = told.d.rows.i
+        if i[REQUEST][rows[place]] == place and i[WORKER][rows[place]] >= 0:
+            told.tell(ev.Finished, request=place, leg=i[LEG][rows[place]])
+
+
+@settings(max_examples=80, deadline=None)
 @given(chunks())
 def test_many_at_once_leave_the_same_state(case):
     requests, batches, workers, ahead = case
     (one, rows), (other, same) = fleet(workers, requests), fleet(workers, requests)
     assert rows == same
-    for number, (places, tokens) in enumerate(batches):
-        now_s = 1.0 + 0.02 * number
-        one_by_one(one, [rows[place] for place in places], tokens, now_s)
-        at_once(other, [rows[place] for place in places], tokens, now_s, ahead)
+    now_s, gone = 1.0, set()
+    for places, tokens, after_s, after in batches:
+        now_s += after_s
+        here = [
+            (rows[place], count) for place, count in zip(places, tokens, strict=True) if place not in gone
+        ]
+        one_by_one(one, [row for row, _ in here], [count for _, count in here], now_s)
+        at_once(other, [row for row, _ in here], [count for _, count in here], now_s, ahead)
+        for told in (one, other):
+            told.now_s = now_s
+            happens(told, after, rows, places[0])
+        if after == "ends":
+            gone.add(places[0])
         assert state(one) == state(other)
 
 
-def test_a_step_of_many_is_counted_without_the_long_way_but_for_its_ends():
-    told, rows = fleet(1, 6)
+@pytest.mark.parametrize("tokens", [1, 8])
+def test_many_at_once_leave_the_same_state_also_after_hundreds_of_steps(tokens):
+    (one, rows), (other, _) = fleet(3, 6), fleet(3, 6)
+    for step in range(600 // tokens):
+        now_s = 1.0 + 0.02 * step + 0.001 * (step % 7)
+        one_by_one(one, rows, [tokens] * 6, now_s)
+        at_once(other, rows, [tokens] * 6, now_s, ahead=True)
+    assert state(one) == state(other)
+    assert min(group.steps for group in one.d.steps) > 500
+
+
+def slow_ones(told: Story) -> list[tuple[object, ...]]:
+    """Gets every chunk that goes the long way from here on."""
     slow = []
     deliver_one = told.d._deliver
     told.d._deliver = lambda *args: (slow.append(args), deliver_one(*args))
+    return slow
+
+
+def test_steps_are_counted_without_the_long_way_from_beginning_to_end():
+    told, rows = fleet(1, 6)
+    at_once(told, rows, [1] * 6, 0.5, ahead=True)
+    slow = slow_ones(told)
     for step in range(10):
         at_once(told, rows, [8] * 6, 1.0 + step, ahead=True)
     assert told.d.rows.ints[:, rows].max() >= 80
-    assert len(slow) <= 6 + 6 + 9 * 2  # first tokens, the first step with eight, two ends of each other one
+    assert not slow
+
+
+def test_where_somebody_waits_for_the_end_of_a_step_it_goes_the_long_way():
+    told, rows = fleet(1, 2)
+    for now_s in (1.0, 2.0):
+        at_once(told, rows, [1, 1], now_s, ahead=True)
+    told.now_s = 2.5
+    told.arrives(50)
+    slow = slow_ones(told)
+    at_once(told, rows, [1, 1], 3.0, ahead=True)
+    assert [row for row, *_ in slow] == rows[1:]
 
 
 def test_the_log_has_the_same_chunks_either_way():

@@ -1,19 +1,20 @@
 """The path of a chunk: how many tokens came for whom, and which step of its group that belongs to.
 
-Rules of this file. A chunk that neither begins nor ends a step changes five numbers and nothing else; that case is written
-twice, in `Delivering.produced` and compiled for many chunks at once (`delivering_kernel`), and both leave the same numbers.
-Everything else goes through `Delivering._deliver`.
+Rules of this file. What chunks usually do is written twice: here, and compiled for many chunks at once
+(`delivering_kernel`), steps that begin and end with them included; both leave the same numbers. Everything else goes
+through `Delivering._deliver`.
 """
 
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable
 
 import numpy as np
 
 from evenstep.dispatch.admitting import Admitting
-from evenstep.dispatch.delivering_kernel import PLACES, deliver
+from evenstep.dispatch.delivering_kernel import PLACES, QUIET, deliver
 from evenstep.dispatch.lockstep import NEW, WIDE
 from evenstep.dispatch.mirror_layout import LOAD
 from evenstep.dispatch.records import Chunks, Record
@@ -70,11 +71,16 @@ class Delivering(Admitting):
             now_s = self.now_s
             pairs = told.reshape(2, -1)[:, :count].T.tolist()
             self._chunks += [(row, tokens, now_s) for row, tokens in pairs]
+            counted = deliver(told, 0, count, now_s, self.counts)
         while counted < count:
             row = int(told[counted])
             worker = self._on[row]
             self._deliver(row, worker, self._group[worker], int(told[told.size // 2 + counted]))
             counted = deliver(told, counted + 1, count, self.now_s, self.counts)
+
+    def look_whether_quiet(self) -> None:
+        """Say whether somebody waits for the end of a step, whenever that may have changed."""
+        self.counts[QUIET] = self.pool.is_empty and not self.rounds.opened_s and not self.rounds.ripe
 
     @property
     def is_logged(self) -> bool:
@@ -92,7 +98,7 @@ class Delivering(Admitting):
             self._chunks.clear()
 
     def _deliver(self, row: int, worker: int, group: int, tokens: int) -> None:
-        """A chunk that begins or ends a step, or is not of the one under way."""
+        """A chunk that begins or ends a step, or is not of the one under way: any chunk."""
         lockstep, last, copies = self.lockstep, self._step_of[row], self.rows.i[COPIES][row]
         newcomer = 0
         if last == NEW:
@@ -105,6 +111,8 @@ class Delivering(Admitting):
         self._load[worker] += tokens
         self._step_of[row] = step if copies > 1 else lockstep.deliver(group, last, step, self.now_s)
         self.stepped(group)
+        if lockstep.room != self._room:
+            self.bind()
 
     def bind(self) -> None:
         """Look again where the columns of the path of a chunk are."""
@@ -116,9 +124,17 @@ class Delivering(Admitting):
         self._step, self._seen_s = steps.step, steps.seen_s
         self._delivered, self._expected = steps.delivered, steps.expected
         self._counts_tokens = steps.counts_tokens
+        self._room = steps.room
+        begins, members = array("q", [0]), array("q")
+        for one in self.steps:
+            members += array("q", one.members)
+            begins.append(len(members))
+        self._members = array("q", [one.numbers.buffer_info()[0] for one in self.steps]), begins, members
         arrays = (
-            rows.ints, rows.step, mirror.columns.ints, mirror.columns.floats, steps.step, steps.delivered, steps.expected,
-            steps.counts_tokens, steps.early, steps.folds, steps.several, steps.seen_s, steps.several_s,
+            rows.ints, rows.step, mirror.columns.ints, mirror.columns.floats, mirror.left, steps.step, steps.delivered,
+            steps.expected, steps.going, steps.counts_tokens, steps.early, steps.early_delivered, steps.early_going,
+            steps.seen_s, steps.ended_s, steps.lasted_s, steps.parted, steps.early_seen_s, *self._members,
         )  # fmt: skip
-        sizes = len(rows.step), len(mirror.workers), len(steps.step)
-        self.counts[:] = *sizes, *(np.asarray(one).ctypes.data for one in arrays)
+        sizes = len(rows.step), len(mirror.workers), len(steps.step), steps.room
+        self.counts[:] = *sizes, False, *(np.asarray(one).ctypes.data for one in arrays)
+        self.look_whether_quiet()

@@ -124,6 +124,7 @@ class Dispatcher(Delivering):
             self.bind_waiting()
         if self._wake_s > self.now_s and (self.due or self.rounds.opened_s or self.timers.is_new):
             self._wake()
+        self.look_whether_quiet()
         out = self.out.copy()
         self.out.clear()
         self.history.append((event, out))

@@ -18,16 +18,15 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Sequence
-
-import numpy as np
-
-from evenstep.request import F8, I8
+from typing import Any
 
 #: Instead of the number of the step that a request delivered last: it has no token yet; it is not waited for; it has copies.
 NEW, BEHIND, WIDE = -1, 0, -2
 #: Steps that one request may be ahead of another.
 AHEAD = 8
-_OFTEN, _RARELY = 8, 1 / 32  # so many times more than once in so many steps
+#: Requests that part by several steps `_OFTEN` times, each of which is forgotten in 32 steps, are counted by chunks.
+_OFTEN, RARELY = 8, 1 / 32
+_ROOM = 2 * AHEAD  # steps that somebody is early in, at first
 _FIRST = 2  # the number of a step is one above that of a step before it, and that one is above `BEHIND`
 
 
@@ -39,13 +38,15 @@ class Lockstep:
 
     Attributes:
         step: the oldest step that is not delivered by all.
-        expected: requests that are waited for in it. delivered: those of them that have delivered it.
+        expected: requests that are waited for in it. delivered: those of them that have delivered it. going: those of
+            these who are gone with it.
         seen_s: when somebody delivered in it, or in the one before if nobody has.
         ended: when steps ended, since the host looked.
-        early: how many steps after it somebody has delivered.
-        several: int64[Q, AHEAD], how often it was delivered together with so many steps after it, where that is not
-            counted in these yet: `delivering_kernel` leaves it, and says so in `folds`. several_s: when last.
+        early: how many steps after it somebody has delivered. early_delivered, early_going, early_seen_s: as above, of
+            each of these steps; `room` of them for each group, one group behind the other.
+        ended_s: when the last step ended; nan = nobody knows. lasted_s: the last steps; inf = nobody knows.
         counts_tokens: 1 where each token of a chunk is of a step of its own, 0 where a chunk is of one step.
+        parted: how often requests were several steps apart, lately.
     """
 
     def __init__(self, running: Sequence[int]) -> None:
@@ -53,16 +54,13 @@ class Lockstep:
         self.running = list(running)
         self.step = array("q", [_FIRST]) * groups
         self.expected, self.delivered = array("q", [0]) * groups, array("q", [0]) * groups
-        self.seen_s = array("d", [math.nan]) * groups
-        self.ended = list[float]()
-        self._going = [0] * groups  # of those who delivered it, who are gone with it
-        self._early = [list[_Early]() for _ in range(groups)]  # the steps after it that somebody delivered
-        self.early, self.folds = array("q", [0]) * groups, array("q", [0]) * groups
-        self.several: I8 = np.zeros((groups, AHEAD), np.int64)
-        self.several_s: F8 = np.zeros((groups, AHEAD))
-        self._ended_s = [math.nan] * groups
-        self._lasted_s = [math.inf] * groups  # the last steps; inf = nobody knows
-        self.counts_tokens, self._parted = array("q", [True]) * groups, [0.0] * groups
+        self.going, self.early = array("q", [0]) * groups, array("q", [0]) * groups
+        self.seen_s, self.ended_s = array("d", [math.nan]) * groups, array("d", [math.nan]) * groups
+        self.lasted_s, self.parted = array("d", [math.inf]) * groups, array("d", [0.0]) * groups
+        self.counts_tokens = array("q", [True]) * groups
+        self.ended, self.room = list[float](), _ROOM
+        self.early_delivered, self.early_going = (array("q", [0]) * (groups * _ROOM) for _ in range(2))
+        self.early_seen_s = array("d", [0.0]) * (groups * _ROOM)
 
     def is_between(self, group: int) -> bool:
         """Whether everybody has delivered the last step, and nobody the next."""
@@ -78,13 +76,11 @@ class Lockstep:
         Args:
             last: the step that its request delivered last. tokens: in the chunk.
         """
-        if self.folds[group]:
-            self._fold(group)
         step = self.step[group]
         if last >= step - 1:
             return last + (tokens if self.counts_tokens[group] else 1)
-        if self._early[group]:
-            return step + len(self._early[group])
+        if self.early[group]:
+            return step + self.early[group]
         is_next = not self.expected[group] or not self.is_between(group) or self._is_late(group, now_s)
         return step if is_next else step - 1
 
@@ -99,12 +95,12 @@ class Lockstep:
             self.expected[group] += 1
             first = self.step[group]
         elif step == self.step[group] and self._was_waited_for(group) and self._is_late(group, now_s):
-            self._parts(group, len(self._early[group]) > 1)
+            self._parts(group, self.early[group] > 1)
             self.expected[group] -= 1  # for a moment: the others have delivered this one long ago
             self._close(group)
             self.expected[group] += 1
             first = self.step[group]
-            step = first + len(self._early[group])
+            step = first + self.early[group]
         self._count(group, first, step, now_s)
         if step - self.step[group] >= AHEAD:
             self.expected[group] = self.delivered[group]
@@ -118,21 +114,19 @@ class Lockstep:
 
     def leave(self, group: int, last: int) -> None:
         """A request does not run any more."""
-        if self.folds[group]:
-            self._fold(group)
         self.running[group] -= 1
         ahead = last - self.step[group]
         if ahead >= 0:  # it is counted in all that it has delivered
             if ahead == 0:
-                self._going[group] += 1
+                self.going[group] += 1
             else:
-                self._early[group][ahead - 1].going += 1
+                self.early_going[group * self.room + ahead - 1] += 1
         elif ahead == -1:
             self.expected[group] -= 1
             self._close(group)
         if not self.running[group]:
-            self._ended_s[group], self._lasted_s[group] = math.nan, math.inf
-            self.counts_tokens[group], self._parted[group] = True, 0.0
+            self.ended_s[group], self.lasted_s[group] = math.nan, math.inf
+            self.counts_tokens[group], self.parted[group] = True, 0.0
 
     def check(self, group: int, last: Sequence[int]) -> None:
         """See that the counts are those of the running requests.
@@ -143,31 +137,19 @@ class Lockstep:
         Raises:
             RuntimeError: they are not.
         """
-        if self.folds[group]:
-            self._fold(group)
-        step, early = self.step[group], self._early[group]
-        going = [self._going[group], *(one.going for one in early)]
+        step, at = self.step[group], group * self.room
+        going = [self.going[group], *self.early_going[at : at + self.early[group]]]
         kept = [self.running[group], self.expected[group], self.delivered[group]]
-        kept += [one.delivered for one in early]
+        kept += self.early_delivered[at : at + self.early[group]]
         told = [len(last), sum(one >= step - 1 for one in last) + sum(going)]
         told += [sum(one >= step + n for one in last) + sum(going[n:]) for n in range(len(going))]
         if kept != told:
             raise RuntimeError(f"the steps of group {group} have {kept}; its requests say {told}")
 
-    def _fold(self, group: int) -> None:
-        """Count the steps after the one under way that were delivered together with it."""
-        early = self._early[group]
-        several, several_s = self.several[group].tolist(), self.several_s[group].tolist()
-        for ahead, (times, at_s) in enumerate(zip(several, several_s, strict=True)):
-            for one in early[: ahead if times else 0]:
-                one.delivered += times
-                one.seen_s = max(one.seen_s, at_s)
-        self.several[group] = self.folds[group] = 0
-
     def _parts(self, group: int, is_far: bool) -> None:
         """A request is several steps from the others, as it is counted."""
-        self._parted[group] += is_far
-        self.counts_tokens[group] &= self._parted[group] < _OFTEN
+        self.parted[group] += is_far
+        self.counts_tokens[group] &= self.parted[group] < _OFTEN
 
     def _was_waited_for(self, group: int) -> bool:
         """Whether one request is waited for, and by others."""
@@ -175,20 +157,23 @@ class Lockstep:
 
     def _is_late(self, group: int, now_s: float) -> bool:
         """Whether half a step has gone by since somebody delivered."""
-        return 2.0 * (now_s - self.seen_s[group]) > self._lasted_s[group]
+        return 2.0 * (now_s - self.seen_s[group]) > self.lasted_s[group]
 
     def _count(self, group: int, first: int, step: int, now_s: float) -> None:
         """Somebody delivers these steps."""
-        early, under_way = self._early[group], self.step[group]
+        under_way = self.step[group]
         if first == under_way <= step:
             self.delivered[group] += 1
             self.seen_s[group] = now_s
-        for ahead in range(max(first - under_way, 1), step - under_way + 1):
-            if ahead > len(early):
-                early.append(_Early())
-                self.early[group] += 1
-            early[ahead - 1].delivered += 1
-            early[ahead - 1].seen_s = now_s
+        ahead = step - under_way
+        if ahead > self.early[group]:
+            while ahead > self.room:
+                self._widen()
+            self.early[group] = ahead
+        at = group * self.room - 1
+        for place in range(at + max(first - under_way, 1), at + ahead + 1):
+            self.early_delivered[place] += 1
+            self.early_seen_s[place] = now_s
 
     def _close(self, group: int) -> None:
         """End the steps that all have delivered; those that end at once share the time."""
@@ -196,26 +181,41 @@ class Lockstep:
         while 0 < self.delivered[group] == self.expected[group]:
             ended, at_s = ended + 1, self.seen_s[group]
             self.step[group] += 1
-            self.expected[group] -= self._going[group]
-            self.delivered[group] = self._going[group] = 0
-            if self._early[group]:
-                next_ = self._early[group].pop(0)
-                self.early[group] -= 1
-                self.delivered[group], self._going[group] = next_.delivered, next_.going
-                self.seen_s[group] = next_.seen_s
+            self.expected[group] -= self.going[group]
+            self.delivered[group] = self.going[group] = 0
+            if self.early[group]:
+                self._next(group)
         if ended:
-            seconds = (at_s - self._ended_s[group]) / ended
+            seconds = (at_s - self.ended_s[group]) / ended
             self.ended += [at_s - seconds * n if n else at_s for n in range(ended - 1, -1, -1)]
-            self._ended_s[group] = at_s
+            self.ended_s[group] = at_s
             if seconds >= 0.0:
-                known_s = self._lasted_s[group]
-                self._lasted_s[group] = seconds if known_s == math.inf else 0.75 * known_s + 0.25 * seconds
-            self._parted[group] = max(0.0, self._parted[group] - _RARELY * ended)
+                known_s = self.lasted_s[group]
+                self.lasted_s[group] = seconds if known_s == math.inf else 0.75 * known_s + 0.25 * seconds
+            self.parted[group] = max(0.0, self.parted[group] - RARELY * ended)
+
+    def _next(self, group: int) -> None:
+        """The first of the steps that somebody is early in is the one under way now."""
+        at, end = group * self.room, group * self.room + self.early[group]
+        self.delivered[group], self.going[group] = self.early_delivered[at], self.early_going[at]
+        self.seen_s[group] = self.early_seen_s[at]
+        all_: tuple[array[Any], ...] = self.early_delivered, self.early_going, self.early_seen_s
+        for steps in all_:
+            steps[at : end - 1] = steps[at + 1 : end]
+            steps[end - 1] = 0
+        self.early[group] -= 1
+
+    def _widen(self) -> None:
+        """Room for twice as many early steps."""
+        room, self.room = self.room, 2 * self.room
+        self.early_delivered = _widened(self.early_delivered, room)
+        self.early_going = _widened(self.early_going, room)
+        self.early_seen_s = _widened(self.early_seen_s, room)
 
 
-class _Early:
-    """A step that not all have reached: requests that delivered it, those of them that are gone since, and the last time."""
-
-    def __init__(self) -> None:
-        self.delivered = self.going = 0
-        self.seen_s = math.nan
+def _widened(steps: array[Any], room: int) -> array[Any]:
+    """As much room again behind each `room` of them."""
+    found, more = array(steps.typecode), array(steps.typecode, [0]) * room
+    for at in range(0, len(steps), room):
+        found += steps[at : at + room] + more
+    return found

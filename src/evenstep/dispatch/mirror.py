@@ -8,6 +8,7 @@ been heard of is full, not empty.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -93,9 +94,8 @@ class Mirror:
         self.groups = 0
         self.requests: list[int] = []  # running ones of each worker
         self.changes: list[int] = []  # times its running requests became others, or turned out to be
-        self.left: list[
-            float
-        ] = []  # KV tokens of requests that were in the step and are not running any more
+        # KV tokens of requests that were in the step and are not running any more
+        self.left = array("d")
         self._open: list[int] | None = None  # what `open_groups` found, until slots change
         self._replace(np.zeros((INTS, 0), np.int64), np.zeros((FLOATS, 0)))
 

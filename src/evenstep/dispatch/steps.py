@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
+from array import array
 
 import numpy as np
 
 from evenstep.dispatch.mirror import Mirror
 from evenstep.dispatch.mirror_layout import FOREIGN_LOAD, LOAD, RUNNING
 from evenstep.dispatch.step_fit import StepFit
+from evenstep.dispatch.steps_layout import (
+    ENDED_S,
+    FLOATS,
+    LAST_S,
+    NEW,
+    NEWS,
+    SECONDS,
+    STEP_S,
+    STEPS,
+    TOGETHER,
+)
 from evenstep.measure.metrics import idle_share, imbalance_envelope, spread
 from evenstep.request import F8
-
-_TOGETHER = 256  # steps whose idle time is looked at together
 
 
 class Steps:
@@ -24,17 +34,22 @@ class Steps:
 
     def __init__(self, members: list[int]) -> None:
         self.members = members
-        self.last_s = math.nan  # when its last step was complete; nan = nothing ran before
-        self.steps = 0
-        self.step_s = 0.0
-        self.load = [0.0] * len(members)  # of each worker in the last step counted, before its own tokens
-        self.ended_s = math.nan  # of that step
-        self._seconds = math.nan  # of a step that is complete and not counted yet
+        size = len(members)
+        news = NEW * TOGETHER if size > 1 else 0  # one worker waits for nobody
+        self.numbers = array("d", [0.0]) * (FLOATS + size + news)
+        self.numbers[LAST_S] = self.numbers[SECONDS] = self.numbers[ENDED_S] = math.nan
         self._idle_share, self._idle_device_s = 0.0, 0.0  # of the steps that were looked at
-        self._new = list[
-            tuple[float, float, float, float]
-        ]()  # the others: heaviest, total, fixed part, seconds
-        self.fit = StepFit()
+        self.fit = StepFit(self.numbers)
+
+    @property
+    def steps(self) -> int:
+        """How many were counted."""
+        return int(self.numbers[STEPS])
+
+    @property
+    def load(self) -> list[float]:
+        """Of each worker in the last step counted, before its own tokens."""
+        return self.numbers[FLOATS : FLOATS + len(self.members)].tolist()
 
     @property
     def is_of_time(self) -> bool:
@@ -43,7 +58,8 @@ class Steps:
 
     def completed(self, now_s: float) -> None:
         """Everybody had delivered a step by then; what it held is known when the next one begins (`begins`)."""
-        self._seconds, self.last_s = now_s - self.last_s, now_s
+        numbers = self.numbers
+        numbers[SECONDS], numbers[LAST_S] = now_s - numbers[LAST_S], now_s
 
     def begins(self, mirror: Mirror, worker: int = -1, newcomer: float = 0.0) -> None:
         """The next step begins: whose first token was late for the last one has joined it by now.
@@ -51,7 +67,7 @@ class Steps:
         Args:
             worker, newcomer: place of a worker, and KV tokens there of a request that begins with the next step.
         """
-        seconds, self._seconds = self._seconds, math.nan
+        seconds, self.numbers[SECONDS] = self.numbers[SECONDS], math.nan
         if seconds > 0.0:  # neither the first step, nor chunks of several steps in one read
             load = self.loads_in_step(mirror)
             if newcomer:
@@ -63,29 +79,38 @@ class Steps:
     def stopped(self, mirror: Mirror) -> None:
         """Nothing runs any more: the time to the next step is no step."""
         self.begins(mirror)
-        self.last_s = math.nan
+        self.numbers[LAST_S] = math.nan
 
     def _count(self, load: list[float], seconds: float) -> None:
-        self.steps += 1
-        self.step_s, self.load, self.ended_s = seconds, load, self.last_s
-        heaviest = max(load)
+        numbers, size = self.numbers, len(load)
+        numbers[STEPS] += 1.0
+        numbers[STEP_S], numbers[ENDED_S] = seconds, numbers[LAST_S]
+        heaviest, total = max(load), 0.0
+        for place, one in enumerate(load):
+            numbers[FLOATS + place] = one
+            total += one
         self.fit.add(heaviest, seconds)
-        if len(load) == 1:  # nobody to wait for
+        if size == 1:  # nobody to wait for
             return
         fixed = self.fit.overhead_s / self.fit.seconds_per_token if self.is_of_time else 0.0
-        self._new.append((heaviest, sum(load), fixed, seconds))
-        if len(self._new) == _TOGETHER:
+        at = FLOATS + size + NEW * int(numbers[NEWS])
+        numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3] = heaviest, total, fixed, seconds
+        numbers[NEWS] += 1.0
+        if numbers[NEWS] == TOGETHER:
             self._look()
 
     def _look(self) -> None:
         """See how much of the new steps was idle."""
-        if self._new:
+        news = int(self.numbers[NEWS])
+        if news:
             size = len(self.members)
-            heaviest, total, fixed, seconds = np.array(self._new).T
+            begin = FLOATS + size
+            new = np.array(self.numbers[begin : begin + NEW * news]).reshape(news, NEW)
+            heaviest, total, fixed, seconds = np.ascontiguousarray(new.T)
             share = idle_share(heaviest, total, np.full(len(total), float(size)), fixed)
             self._idle_share = float(share[-1])
             self._idle_device_s += size * float((share * seconds).sum())
-            self._new.clear()
+            self.numbers[NEWS] = 0.0
 
     @property
     def idle_share(self) -> float:
@@ -124,7 +149,7 @@ class Steps:
             },
             "barrier_idle_device_seconds_total": self.idle_device_s,
             "steps_total": self.steps,
-            "step_seconds": self.step_s,
+            "step_seconds": self.numbers[STEP_S],
             "overhead_seconds": _known(fit.overhead_s),
             "seconds_per_token": _known(fit.seconds_per_token),
             "fit_r_squared": _known(fit.r_squared),
