@@ -119,7 +119,9 @@ def expectation_s(workers: int, horizon: int) -> float:
 def yardstick() -> float:
     """Steps that plain NumPy FCFS makes in a CPU second on this machine, now."""
     trace = burst(20_000)
-    return 1.0 / float(np.median([plain_step_s(trace, plain_numpy.fcfs, 16, 72, 0, 800, False) for _ in range(3)]))
+    return 1.0 / float(
+        np.median([plain_step_s(trace, plain_numpy.fcfs, 16, 72, 0, 800, False) for _ in range(3)])
+    )
 
 
 def from_python(calls: list[KernelCall]) -> float:

@@ -199,10 +199,9 @@ class Lockstep:
         at, end = group * self.room, group * self.room + self.early[group]
         self.delivered[group], self.going[group] = self.early_delivered[at], self.early_going[at]
         self.seen_s[group] = self.early_seen_s[at]
-        all_: tuple[array[Any], ...] = self.early_delivered, self.early_going, self.early_seen_s
-        for steps in all_:
-            steps[at : end - 1] = steps[at + 1 : end]
-            steps[end - 1] = 0
+        _drop_first(self.early_delivered, at, end)
+        _drop_first(self.early_going, at, end)
+        _drop_first(self.early_seen_s, at, end)
         self.early[group] -= 1
 
     def _widen(self) -> None:
@@ -211,6 +210,12 @@ class Lockstep:
         self.early_delivered = _widened(self.early_delivered, room)
         self.early_going = _widened(self.early_going, room)
         self.early_seen_s = _widened(self.early_seen_s, room)
+
+
+def _drop_first(steps: array[Any], at: int, end: int) -> None:
+    """Those behind it move up by one."""
+    steps[at : end - 1] = steps[at + 1 : end]
+    steps[end - 1] = 0
 
 
 def _widened(steps: array[Any], room: int) -> array[Any]:
