@@ -24,6 +24,7 @@ from evenstep.routing.best_moment import (
     MOST_SEEN,
     OCTAVES,
     OFFSET,
+    OVERDUE,
     OWED,
     SEEN,
     SENT,
@@ -284,7 +285,7 @@ def route_into(
     forced = 0
     if parameters[AGE_LIMIT] > 0.0 and mean_wait_s > 0.0:
         limit_s = parameters[AGE_LIMIT] * whole_wait_s(mean_wait_s, W, running, memory)
-        forced = count_overdue(first, min(U, max(1, free // 4)), now_s, limit_s, waiting_f)
+        forced = count_overdue(first, min(U, max(1, free // OVERDUE)), now_s, limit_s, waiting_f)
 
     set_steps(full, growth, parameters[DISCOUNT])
     left = leaving(request, workers_i, projections, full)

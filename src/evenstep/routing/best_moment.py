@@ -41,6 +41,8 @@ MOST_OFFSET = 4 << 20
 CORRECTED = 2.0
 #: Where at least so many slots are filled at once, one swap seldom suffices: BUSY times as many moves for each.
 MANY, BUSY = 24, 4
+#: Overdue requests take one of so many slots, and one at least: age has had its price long before.
+OVERDUE = 16
 #: A pool is worth steering when it has more than so many requests for every slot.
 CHOICE = 2
 
@@ -69,14 +71,16 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     rise = rise * speed
     offset = steered(policy, memory, moment, running) * request
     kind, quota = quotas(policy.class_weights, view, moment, memory[OWED:])
-    newcomer = request * (moment.count / int(view.free_slots[view.free_slots > 0].sum()))
+    free = int(view.free_slots[view.free_slots > 0].sum())
+    newcomer = request * (moment.count / free)
     target = levels(moment, moment.load[:, 0], rise, speed, newcomer) - rise - offset
     known = np.searchsorted(steps, moment.stays, side="left")
     has_cached = view.cached_tokens.size > 0 and policy.affinity > 0
     return replace(
         moment, load=load[:, steps], profile=moment.profile[:, steps], growth=moment.growth[steps], weight=weights,
         stays=np.where(known < len(steps), known, np.inf),
-        forced=overdue(view, moment.count, policy.age_limit * whole_s) if policy.age_limit > 0 else 0,
+        forced=overdue(view, moment.count, policy.age_limit * whole_s, max(1, free // OVERDUE))
+        if policy.age_limit > 0 else 0,
         worth=ages_worth(policy, view, moment, usual_s, in_order(weights.tolist()) * request),
         reward=0.0, speed=speed, target=target, pull=policy.pull * weight / request,
         kv_free=memory_left(policy, view, moment, memory[SENT:OWED], gone, request, usual_s), kind=kind, quota=quota,

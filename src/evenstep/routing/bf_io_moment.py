@@ -30,11 +30,13 @@ def in_lanes(terms: F8) -> float:
     return (a + b) + (c + d)
 
 
-def overdue(view: RoutingView, count: int, limit_s: float) -> int:
-    """How many of the oldest requests have waited longer than that, at most a quarter of the free slots."""
+def overdue(view: RoutingView, count: int, limit_s: float, most: int | None = None) -> int:
+    """How many of the oldest requests have waited longer than that: at most so many, or a quarter of the free slots."""
     if limit_s <= 0:
         return 0
-    forced, most = 0, min(count, most_overdue(int(view.free_slots[view.free_slots > 0].sum())))
+    if most is None:
+        most = most_overdue(int(view.free_slots[view.free_slots > 0].sum()))
+    forced, most = 0, min(count, most)
     while forced < most and view.waited_s[forced] > limit_s:
         forced += 1
     return forced
