@@ -60,10 +60,12 @@ def test_a_small_fleet_looks_at_as_many_as_its_slots_call_for(settings, shown):
 
 def test_a_class_does_not_keep_another_one_out_of_the_window():
     story = Story("fcfs", pool_window=4)
-    story.worker("a", slots=1, heard=False)
+    story.worker("a", slots=1)
     for request in range(9):
         story.arrives(request, request_class=0 if request < 7 else 1)
-    assert story.d.rows.ints[CLASS, story.d.pool.rows(4)].tolist() == [0, 0, 1, 1]
+    seen = story.d.rows.ints[CLASS]
+    story.tick()
+    assert seen[story.d.deciding.packed.waiting[:4]].tolist() == [0, 0, 1, 1]
 
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=30), st.data())

@@ -177,4 +177,4 @@ def test_an_answer_is_held_to_the_contract_as_broken_rule_holds_it(data, free, l
     packed.workers_i[at.FREE_SLOTS], packed.workers_f[at.KV_FREE] = free, kv_free
     packed.waiting_f[at.WAITING_LOAD, : len(loads)] = loads
     view = Shown(0, 0, 0.0, 0.0, len(loads), packed).view(np.zeros(0, np.int64))
-    assert packed.keeps(answer) == (not broken_rule(view, RoutingDecision(answer)))
+    assert packed.keeps(answer, len(loads)) == (not broken_rule(view, RoutingDecision(answer)))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.dispatch.batches import Batches, state
 from tests.dispatch.engines import Barrier, saturated
 from tests.dispatch.told import Story
 
 from evenstep import names
 from evenstep.cost.linear import Linear
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.commands import Reject, WakeAt
+from evenstep.dispatch.commands import Reject, SendDecode, WakeAt
 from evenstep.dispatch.dispatcher import Dispatcher
 from evenstep.dispatch.settings import Settings, TenantLimits
 from evenstep.errors import InputError
@@ -216,6 +221,31 @@ def test_the_last_events_and_their_commands_can_be_read():
     assert [type(event).__name__ for event, _ in story.d.history][-2:] == ["Arrived", "Tick"]
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.booleans())
+def test_events_that_are_handled_together_leave_what_each_by_itself_leaves(seed, is_logged):
+    logs: tuple[list, list] = ([], [])
+    one, other = (Batches(seed, log=log.append if is_logged else None) for log in logs)
+    for _ in range(25):
+        events = one.batch()
+        assert other.batch() == events
+        assert one.together(events) == other.one_by_one(events)
+        assert state(one.d) == state(other.d)
+    assert logs[0] == logs[1] and bool(logs[0]) == is_logged
+
+
+def test_an_event_that_is_refused_stands_first_and_what_was_decided_before_it_is_told_next():
+    story = Story("br-0:bypass=true")
+    story.worker("a", slots=9)
+    arrived = [ev.Arrived(now_s=0.0, request=r, prompt_tokens=p) for r, p in ((1, 5), (2, 0), (3, 5))]
+    events = deque(arrived)
+    with pytest.raises(InputError):
+        story.d.handle_all(events)
+    assert list(events) == arrived[1:]
+    events.popleft()
+    assert [c.request for c in story.d.handle_all(events) if isinstance(c, SendDecode)] == [1, 3]
+
+
 def test_an_answer_that_came_whole_counts_but_is_no_step_of_its_group():
     story = Story()
     story.worker("a", slots=2)
@@ -224,8 +254,8 @@ def test_an_answer_that_came_whole_counts_but_is_no_step_of_its_group():
     steps = story.d.steps[0].steps
     story.tell(ev.Finished, request=2, leg=whole.leg, prompt_tokens=12, output_tokens=7, at=3.0)
     meters = story.d.meters
-    assert (meters.output_tokens, meters.requests["200"], meters.tpot_s.count) == (7, 1, 0)
-    assert meters.ttft_s.sum == 3.0 and story.d.steps[0].steps == steps
+    assert (meters.output_tokens, meters.requests["200"], meters.tpot_s.values()["count"]) == (7, 1, 0)
+    assert meters.ttft_s.values()["sum"] == 3.0 and story.d.steps[0].steps == steps
     assert story.d.snapshot()["workers"][0]["worker_kv_tokens"] == 11.0
 
 

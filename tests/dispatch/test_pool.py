@@ -20,9 +20,9 @@ def test_who_comes_back_takes_the_place_of_its_arrival():
         taken.append(row)
     for row in (taken[2], taken[1], taken[0]):
         pool.add(row)
-    assert pool.rows().tolist() == taken == list(pool) and pool.oldest() == taken[0]
+    assert list(pool) == taken and pool.oldest() == taken[0]
     pool.remove(taken[1])
-    assert pool.rows().tolist() == [taken[0], taken[2]]
+    assert list(pool) == [taken[0], taken[2]]
     with pytest.raises(RuntimeError, match="not in the pool"):
         pool.remove(taken[1])
 

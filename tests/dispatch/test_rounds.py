@@ -21,35 +21,35 @@ def two_running():
 
 def test_an_open_round_is_ripe_when_the_step_is_delivered_or_its_time_is_over():
     found, lockstep, last = two_running()
-    assert found.open(0, 5.0) and not found.ripe
-    assert not found.open(0, 5.5)
+    found.open([0], 5.0)
+    assert not found.ripe
+    found.open([0], 5.4)
     assert found.deadline_s(0.5) == 5.5
-    assert found.gathering(5.4, 0.5) == {0} and found.gathering(5.5, 0.5) == set()
+    assert found.close(5.4, 0.5) == {0}
     lockstep.deliver(0, last[1], last[1] + 1, 5.1)
     found.stepped(0)
-    assert found.ripe and found.gathering(5.1, 0.5) == set()
-    found.close(set())
+    assert found.ripe and found.close(5.1, 0.5) == set()
     assert not found.ripe and found.deadline_s(0.5) == float("inf")
 
 
 def test_a_step_that_is_delivered_makes_a_round_ripe_though_somebody_has_begun_the_next():
     found, lockstep, last = two_running()
-    found.open(0, 5.0)
+    found.open([0], 5.0)
     lockstep.deliver(0, last[0], last[0] + 1, 5.0)
     lockstep.deliver(0, last[1], last[1] + 1, 5.1)
     assert not lockstep.is_between(0)
     found.stepped(0)
-    assert found.ripe and found.gathering(5.1, 0.5) == set()
+    assert found.ripe and found.close(5.1, 0.5) == set()
 
 
 def test_a_round_opened_between_two_steps_decides_at_once():
     found, lockstep, last = two_running()
     lockstep.deliver(0, last[1], last[1] + 1, 5.1)
-    found.open(0, 5.2)
+    found.open([0], 5.2)
     assert found.ripe
 
 
 def test_an_idle_group_decides_at_once():
     found = Rounds(Lockstep([0]))
-    found.open(0, 0.0)
+    found.open([0], 0.0)
     assert found.ripe

@@ -16,6 +16,7 @@ def test_a_row_is_used_again_and_clean():
     rows.place(row, 3)
     rows.move(row, Cause.ARRIVES_FOR_DECODE)
     rows.give_back(row, 5)
+    rows.clean(row)
     assert rows.take(6) == row and rows.by_request == {6: row}
     assert (rows.i[PROMPT][row], rows.i[WORKER][row], rows.on[row]) == (0, -1, -1)
 

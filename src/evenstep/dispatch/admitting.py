@@ -11,18 +11,21 @@ before it takes that first, until only the large are left and run all together.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
-from evenstep.dispatch import deciding_kernel as kernel
+from evenstep import compiled
+from evenstep.dispatch.commands import SendDecode
 from evenstep.dispatch.deciding import Deciding
 from evenstep.dispatch.mirror_layout import LOAD, SENT_LOAD
 from evenstep.dispatch.requests import Requests
+from evenstep.dispatch.rows_layout import PROMPT, REQUEST
 from evenstep.dispatch.settings import Settings
-from evenstep.request import I8
+from evenstep.dispatch.turn_kernel import seat as seat_kernel
 from evenstep.routing.view import HOLD, KV_FREE
 
+_seat = compiled.entry(seat_kernel)
 _AGAIN_S = (
     0.05  # a policy that holds requests though slots are free is asked again after this long at the latest
 )
@@ -50,12 +53,10 @@ class Admitting(Requests):
 
     def open_rounds(self) -> None:
         """Something changed that a decision should see: the groups with free slots gather for it."""
-        if self.pool.is_empty or self.deciding.door.binds_at_once:
+        if not self.pool.here or self.deciding.door.binds_at_once:
             return
         rounds = self.rounds
-        for group in self.mirror.open_groups():
-            if not rounds.ripe or group not in rounds.opened_s:
-                rounds.open(group, self.now_s)
+        rounds.open(self.mirror.open_groups(), self.now_s)
         self.due |= rounds.ripe
 
     def stepped(self, group: int) -> None:
@@ -81,41 +82,51 @@ class Admitting(Requests):
         rounds, gather_s = self.rounds, self.settings.gather_ms / 1000
         if not rounds.ripe and rounds.deadline_s(gather_s) > self.now_s:
             return
-        if len(self.pool) and not self._is_prepared:
+        waiting = self.pool.here
+        if waiting and self.deciding.ahead is not None and not self._is_prepared:
             self._is_prepared = self.deciding.has_prepared(self.now_s)
             if self._is_prepared:  # the decision follows after the next reads
                 rounds.ripe = self.due = True
                 return
         self._is_prepared = False
-        gathering = rounds.gathering(self.now_s, gather_s)
-        rounds.close(gathering)
-        if not len(self.pool):
-            return
-        free = self.mirror.free_slots()
-        if gathering:
-            free[[group in gathering for group in self.mirror.group]] = 0
-        self._decide(free)
+        gathering = rounds.close(self.now_s, gather_s)
+        if waiting:
+            self._decide(0, gathering)
 
     def bind_waiting(self) -> None:
         """Pool bypass: who waits is sent as soon as that can be (BalanceRoute App. D.6)."""
-        self._decide(self.mirror.free_slots(self.settings.bypass_margin))
+        self._decide(self.settings.bypass_margin)
 
-    def _decide(self, free: I8) -> None:
-        total = sum(free.tolist())
-        if not total:
+    def _decide(self, margin: int, gathering: Collection[int] = ()) -> None:
+        """Decide about the oldest requests.
+
+        Args:
+            margin: slots that a worker may be sent beyond its own.
+            gathering: groups that are offered nothing.
+        """
+        deciding, pool, offered = self.deciding, self.pool, self.settings.round_slots
+        packed, size = deciding.packed, len(pool.here)
+        shown = min(self._window() or size, size)
+        for group in gathering:
+            packed.gathers[group] = 1
+        worker = deciding.decide(pool, shown, margin, offered, self.now_s)
+        for group in gathering:
+            packed.gathers[group] = 0
+        if not worker:
             return
-        watch = self.deciding.stopwatch
-        offered = self._offered(free, total)
-        waiting = self.pool.rows(self._window())
-        worker = self.deciding.decide(waiting, free, self.now_s)
+        watch = deciding.stopwatch
         start = watch() if watch else 0.0
-        sent = self._apply(waiting, worker, free.tolist())
+        is_part = 0 < offered < deciding.free
+        sent = self._send_all(shown, worker)
+        if sent < 0:
+            sent = self._apply(packed.waiting[:shown].tolist(), worker, packed.free.tolist())
         if watch:
             self.meters.stages["apply"].add(watch() - start)
-        if not len(self.pool) or self.deciding.door.binds_at_once:
-            self.due |= sent > 0 and offered < total and len(self.pool) > 0
+        left = len(pool.here)
+        if not left or deciding.door.binds_at_once:
+            self.due |= sent > 0 and is_part and left > 0
             return
-        is_part = offered < total or waiting.size < len(self.pool) + sent
+        is_part = is_part or shown < left + sent
         if sent and is_part and self.mirror.open_groups():  # the rest, after the next reads
             self.open_rounds()
             self.rounds.ripe = self.due = True
@@ -130,24 +141,71 @@ class Admitting(Requests):
         slots = sum(worker.spec.slots for worker in self.mirror.workers)
         return min(most or sys.maxsize, max(_FEWEST, int(per_slot * slots)))
 
-    def _offered(self, free: I8, total: int) -> int:
-        """Take slots out of `free` that this round does not offer; how many are left."""
-        most = self.settings.round_slots
-        if not most or total <= most:
-            return total
-        order = np.empty(free.size, np.int64)
-        kernel.lightest_first(self.mirror.columns.floats, order)
-        kernel.offer(free, most, order)
-        return most
+    def bind(self) -> None:
+        """Look again where the columns are that a round writes."""
+        rows, columns = self.rows, self.mirror.columns
+        waits = np.frombuffer(self.waits.sums)
+        self._seating = (
+            (rows.ints, rows.floats, columns.ints, columns.floats), (waits, *self.meters.pool_wait_s.arrays()),
+        )  # fmt: skip
 
-    def _apply(self, waiting: I8, worker: I8, free: list[int]) -> int:
+    def _send_all(self, shown: int, worker: list[int]) -> int:
+        """As `_apply`, where all that are admitted are in their usual course (`turn_kernel.seat`).
+
+        Returns:
+            Requests that were sent; -1 where one is not, and nothing was done.
+        """
+        columns, counted = self._seating
+        here, packed, leg = self.pool.here, self.deciding.packed, self.legs
+        sent = _seat(
+            *columns,
+            here.buffer_info()[0],
+            len(here),
+            packed.waiting,
+            packed.worker,
+            shown,
+            leg,
+            self.now_s,
+            *counted,
+        )
+        if sent <= 0:
+            return sent
+        rows, tenants, names, prefixes, timers = (
+            self.rows,
+            self.tenants,
+            self.mirror.names,
+            self.prefixes,
+            self.timers,
+        )
+        on, requests, prompts, out = rows.on, rows.i[REQUEST], rows.i[PROMPT], self.out
+        has_blocks, has_timers, tokens = prefixes.has_any, len(timers) > 0, 0
+        for row, g in zip(packed.waiting[:shown].tolist(), worker, strict=True):
+            if g == HOLD:
+                continue
+            leg += 1
+            on[row] = g
+            tenants[row].waiting -= 1
+            if has_timers:
+                timers.clear(("ttl", row))
+            if has_blocks:
+                prefixes.sent(row, g, prompts[row])
+            else:
+                tokens += prompts[row]
+            out.append(SendDecode(requests[row], leg, names[g], row))
+        prefixes.sent_tokens += tokens
+        self.legs = leg
+        del here[len(here) - sent :]
+        self.mirror.slots_changed()
+        return sent
+
+    def _apply(self, waiting: list[int], worker: list[int], free: list[int]) -> int:
         """Send what the answer admits; a request that failed on that engine goes to the lightest other one instead.
 
         Returns:
             Requests that got a slot.
         """
         sent, moved = 0, list[int]()
-        for row, g in zip(waiting.tolist(), worker.tolist(), strict=True):
+        for row, g in zip(waiting, worker, strict=True):
             if g == HOLD:
                 continue
             if row in self.excluded and self.mirror.workers[g].spec.name in self.excluded[row]:

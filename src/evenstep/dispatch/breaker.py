@@ -28,11 +28,15 @@ class Breaker:
     Args:
         failures: in a row, after which an engine is ejected.
         cooldown_s, cap_s: wait before it is probed, doubled after each bad probe, and the cap.
+
+    Attributes:
+        failing: engines that have failed since they last answered.
     """
 
     def __init__(self, failures: int, cooldown_s: float, cap_s: float) -> None:
         self.failures, self.cooldown_s, self.cap_s = failures, cooldown_s, cap_s
         self.circuits: dict[str, Circuit] = {}
+        self.failing: set[str] = set()
         self._doubted: dict[int, list[str]] = {}  # request -> engines it failed on, perhaps by its own fault
 
     def limits(self, failures: int, cooldown_s: float, cap_s: float) -> None:
@@ -44,6 +48,7 @@ class Breaker:
 
     def remove(self, name: str) -> None:
         del self.circuits[name]
+        self.failing.discard(name)
 
     def failed(self, name: str, request: int, is_certain: bool) -> bool:
         """A leg failed; whether the engine should be ejected now."""
@@ -54,7 +59,9 @@ class Breaker:
 
     def answered(self, name: str, request: int) -> list[str]:
         """A request got a token from this engine; the engines that should be ejected, since it was not the prompt."""
-        self.circuits[name].failures = 0
+        if name in self.failing:
+            self.failing.discard(name)
+            self.circuits[name].failures = 0
         if not self._doubted:
             return []
         blamed = self._doubted.pop(request, [])
@@ -79,6 +86,7 @@ class Breaker:
         circuit = self.circuits[name]
         if ok:
             self.circuits[name] = Circuit(cooldown_s=self.cooldown_s)
+            self.failing.discard(name)
             return 0.0
         circuit.cooldown_s = min(self.cap_s, 2 * max(circuit.cooldown_s, 0.001))
         circuit.state = "open"
@@ -90,4 +98,5 @@ class Breaker:
     def _count(self, name: str) -> bool:
         circuit = self.circuits[name]
         circuit.failures += 1
+        self.failing.add(name)
         return circuit.failures >= self.failures and circuit.state == "closed"

@@ -54,7 +54,7 @@ def check(all_: Dispatcher) -> None:
     late = [
         row
         for row, state in states.items()
-        if state in _TIMED and rows.f[QUEUED_AT][row] + all_.settings.ttl_s < all_.now_s < all_.timers.next_s
+        if state in _TIMED and rows.f[QUEUED_AT][row] + all_.settings.ttl_s < all_.now_s < all_.deadline_s
     ]
     if late:
         raise RuntimeError(f"rows {late} have waited longer than they may")

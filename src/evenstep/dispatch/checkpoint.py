@@ -19,7 +19,8 @@ _PREDICTORS = "evenstep.predict."
 #: Of a dispatcher: what is its host's, or bound anew.
 _LEFT_OUT = (
     "_do", "_log", "_parts", "_chunks", "history", "out", "_on", "_step_of", "_produced", "_load", "_step",
-    "_delivered", "_expected", "_seen_s", "_group", "_counts_tokens", "_room", "_members", "counts",
+    "_delivered", "_expected", "_seen_s", "_group", "_counts_tokens", "_room", "_members", "counts", "told", "times",
+    "_telling", "_times", "_ending", "_seating",
 )  # fmt: skip
 _MODULES = {
     f"evenstep.dispatch.{name}"

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import zlib
+from array import array
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from evenstep import names
-from evenstep.dispatch import deciding_kernel as kernel
 from evenstep.dispatch.ahead import Ahead
 from evenstep.dispatch.door import Packed, PolicyDoor, Shown
 from evenstep.dispatch.fallback import Fallback, Reason
 from evenstep.dispatch.meters import Meters
 from evenstep.dispatch.mirror import Mirror
-from evenstep.dispatch.pool import Waits
+from evenstep.dispatch.pool import Pool, Waits
 from evenstep.dispatch.prefixes import Prefixes
 from evenstep.dispatch.records import Round
 from evenstep.dispatch.rows import Rows
 from evenstep.dispatch.rows_layout import PROMPT
 from evenstep.dispatch.settings import Settings
+from evenstep.dispatch.turn_kernel import HALF_OF
 from evenstep.errors import InputError, PolicyError
 from evenstep.predict.view import is_oracle
 from evenstep.request import I8
 from evenstep.routing.least_load import LeastLoad
-from evenstep.routing.view import HOLD, RoutingDecision, RoutingView, expects_loads
+from evenstep.routing.view import HOLD, RoutingView, expects_loads
 
 PREDICTOR = "bounded"
 _NO_MEMORY: I8 = np.zeros(0, np.int64)
@@ -55,20 +56,21 @@ class Deciding:
         self.fallback = Fallback(settings.good_rounds)
         self.least_load = PolicyDoor("least-load", LeastLoad())
         self.decisions = 0
+        self.free = 0  # slots at the last decision, offered or not
         self.notice, self._said = notice, ""
         self.has_bypassed = False  # a worker may hold more than its slots from then
         self.keep_round: Callable[[Round], None] | None = None
-        self._outputs, self._squares, self._ended = 0.0, 0.0, 0
+        self.learned = array("d", [0.0, 0.0, 0.0])  # output tokens, their squares, requests
         self.predictor_text, self.predictor = "", None
         self.load(policy, predictor)
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("packed", "notice", "stopwatch", "overruns", "keep_round")
+        left_out = ("packed", "_shown", "notice", "stopwatch", "overruns", "keep_round")
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.packed = Packed(len(self.mirror.workers), self.door.horizon)
+        self._pack()
 
     def load(self, policy: str, predictor: str) -> None:
         """Decide by these from now on; nothing changes when they cannot be made.
@@ -89,25 +91,28 @@ class Deciding:
         self.prefixes.is_read = door.reads_cached
         self.has_bypassed |= door.binds_at_once
         self.predictor_text, self.predictor = text, found
-        self.packed = Packed(len(self.mirror.workers), door.horizon)
+        self._pack()
         self.fallback.reload()
 
     def resize(self) -> None:
         """The fleet changed."""
-        self.packed = Packed(len(self.mirror.workers), self.door.horizon)
+        self._pack()
         self.door.forget()
         if self.ahead is not None:
             self.ahead.forget()
 
+    def _pack(self) -> None:
+        self.packed = Packed(len(self.mirror.workers), self.door.horizon)
+        self._shown = Shown(0, 0, 0.0, 0.0, 0, self.packed)
+
     def ended(self, request: int, prompt: int, output: int, key: int) -> None:
         """A request completed with so many tokens a copy."""
-        self._outputs, self._squares, self._ended = (
-            self._outputs + output,
-            self._squares + output**2,
-            self._ended + 1,
-        )
-        if self._ended == 1 << 14:
-            self._outputs, self._squares, self._ended = self._outputs / 2, self._squares / 2, self._ended // 2
+        learned = self.learned
+        learned[0] += output
+        learned[1] += output**2
+        learned[2] += 1.0
+        if learned[2] == HALF_OF:
+            learned[0], learned[1], learned[2] = learned[0] / 2, learned[1] / 2, HALF_OF // 2
         if self.ahead is not None:
             self.ahead.ended(request, prompt, output, key)
 
@@ -117,23 +122,35 @@ class Deciding:
         time."""
         if self.settings.kv_reserve is not None:
             return self.settings.kv_reserve
-        return self._squares / (2.0 * self._outputs) if self._outputs else 0.0
+        outputs, squares, _ = self.learned
+        return squares / (2.0 * outputs) if outputs else 0.0
 
-    def decide(self, waiting: I8, free_slots: I8, now_s: float) -> I8:
-        """Worker of each waiting row, or `HOLD`.
+    def decide(self, pool: Pool, most: int, margin: int, offered: int, now_s: float) -> list[int]:
+        """Worker of each waiting request that the round looks at, or `HOLD`; `packed` has their rows, and the free slots.
 
         Args:
-            waiting: int64[W], rows in order of waiting.
-            free_slots: int64[G], what each worker may be sent.
+            pool: who waits.
+            most: of them that are shown, at most; no more than there are.
+            margin: slots that a worker may be sent beyond its own.
+            offered: slots that are offered at most, 0 = all.
+
+        Returns:
+            Nothing where no slot is free.
         """
-        watch = self.stopwatch
+        watch, packed, shown = self.stopwatch, self.packed, self._shown
         start = watch() if watch else 0.0
-        is_stale = self.mirror.state_age_s(now_s) > self.settings.stale_s
-        reason = self.fallback.before(is_stale)
-        shown = Shown(self.decisions, self.settings.seed, now_s, self.waits.mean_s, waiting.size, self.packed)
-        reason = self._show(waiting, free_slots, reason)
+        packed.room_for(most)
+        total = packed.show(self.rows, self.mirror.columns, pool, most, margin, offered, self.kv_reserve)
+        if not total:
+            return []
+        self.free = total
+        reason = self.fallback.before(self.mirror.state_age_s(now_s) > self.settings.stale_s)
+        shown.decision, shown.seed, shown.waiting = self.decisions, self.settings.seed, most
+        shown.now_s, shown.mean_wait_s = now_s, self.waits.mean_s
+        if self.ahead is not None or self.door.reads_cached:
+            reason = self._look_further(packed.waiting[:most], reason)
         prepared = watch() if watch else 0.0
-        decision, reason = self._ask(shown, reason, prepared)
+        answer, reason = self._ask(shown, reason, prepared)
         if watch:
             self.meters.stages["prepare"].add(prepared - start)
             self.meters.stages["route"].add(watch() - prepared)
@@ -141,13 +158,13 @@ class Deciding:
         self.fallback.after(reason)
         if reason:
             self._tell(reason, was_off, now_s)
-        is_held = decision.worker.tolist().count(HOLD) == waiting.size
-        outcome = "fallback" if reason else "held" if is_held else "admitted"
+        worker = answer.tolist()
+        outcome = "fallback" if reason else "held" if worker.count(HOLD) == most else "admitted"
         self.meters.decisions[self.door.text, outcome] += 1
         if self.keep_round is not None:
-            self.keep_round(self._record(shown.view(_NO_MEMORY), decision, reason))
+            self.keep_round(self._record(shown.view(_NO_MEMORY), answer, reason))
         self.decisions += 1
-        return decision.worker
+        return worker
 
     def has_prepared(self, now_s: float) -> bool:
         """See whether predictions for the next decision take long enough to be made by themselves; they are made then."""
@@ -168,20 +185,21 @@ class Deciding:
         if self.fallback.is_off and not was_off:
             self.notice("policy-off", self.door.text, f"{self.door.text} is off until a reload{said}", now_s)
 
-    def _ask(self, shown: Shown, reason: Reason, start: float) -> tuple[RoutingDecision, Reason]:
+    def _ask(self, shown: Shown, reason: Reason, start: float) -> tuple[I8, Reason]:
         if not reason:
             kept = self.door.memory
             try:
-                decision = self.door.answer(shown)
+                answer = self.door.answer(shown)
             except PolicyError as error:
                 reason, self._said = "contract", str(error)
             except Exception as error:  # whatever a guest raises; counted, told and in the log
                 reason, self._said = "raised", f"{type(error).__name__}: {error}"
             else:
                 if not self._is_over(shown.decision, start):
-                    return decision, ""
+                    return answer, ""
                 reason = "budget"
             self.door.memory = kept
+            self.packed.worker[:] = HOLD
         return self.least_load.answer(shown), reason
 
     def _is_over(self, decision: int, start: float) -> bool:
@@ -189,14 +207,9 @@ class Deciding:
             return decision in self.overruns
         return self.stopwatch() - start > self.settings.budget_ms / 1000
 
-    def _show(self, waiting: I8, free_slots: I8, reason: Reason) -> Reason:
-        """Write what the policy sees; why it is not asked, where the predictor fails."""
-        packed, rows, columns = self.packed, self.rows, self.mirror.columns
-        packed.room_for(waiting.size)
-        kernel.show_workers(
-            columns.ints, columns.floats, free_slots, self.kv_reserve, packed.workers_i, packed.workers_f
-        )
-        kernel.show_waiting(rows.ints, rows.floats, waiting, packed.waiting_i, packed.waiting_f)
+    def _look_further(self, waiting: I8, reason: Reason) -> Reason:
+        """Show what the policy reads beside the round itself; why it is not asked, where the predictor fails."""
+        packed, rows = self.packed, self.rows
         if self.door.reads_cached:
             packed.cached = self.prefixes.cached(waiting, rows.ints[PROMPT, waiting])
         packed.projections = (
@@ -209,9 +222,9 @@ class Deciding:
                 reason, self._said = "predictor", f"{type(error).__name__}: {error}"
         return reason
 
-    def _record(self, view: RoutingView, decision: RoutingDecision, reason: Reason) -> Round:
-        sent = np.flatnonzero(decision.worker != HOLD)
-        names = [self.mirror.workers[g].spec.name for g in decision.worker[sent].tolist()]
+    def _record(self, view: RoutingView, answer: I8, reason: Reason) -> Round:
+        sent = np.flatnonzero(answer != HOLD)
+        names = [self.mirror.workers[g].spec.name for g in answer[sent].tolist()]
         return Round(
             decision=view.decision,
             waiting=view.waiting_id.size,

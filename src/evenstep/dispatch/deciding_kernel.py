@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from evenstep.compiled import jit
+import numpy as np
+
+from evenstep.compiled import F1, F2, FLOAT, I1, I2, INT, array_at, declared, jit
 from evenstep.dispatch.mirror_layout import (
     CAPACITY,
     FOREIGN,
@@ -33,7 +35,7 @@ def free_slots(ints, margin, free):
     return total
 
 
-@jit
+@declared(None if INT is None else INT(I2, I2))
 def open_groups(ints, found):
     """Barrier groups with a free slot, in order; returns how many.
 
@@ -174,7 +176,7 @@ def show_waiting(ints, floats, waiting, waiting_i, waiting_f):
         waiting_f[at.STEPS, i] = expected if expected > 0.0 else float("nan")
 
 
-@jit
+@declared(None if INT is None else INT(I1, INT, I2, F2, F2, I1, F1))
 def holds(worker, waiting, workers_i, workers_f, waiting_f, slots, tokens):
     """Whether an answer keeps the contract's limits: known workers, their free slots and KV memory.
 
@@ -196,3 +198,54 @@ def holds(worker, waiting, workers_i, workers_f, waiting_f, slots, tokens):
     for g in range(slots.size):
         fits = fits and tokens[g] <= workers_f[at.KV_FREE, g]
     return fits
+
+
+_SHOW = I2, F2, I2, F2, INT, INT, INT, INT, INT, FLOAT, I1, I1, I1, I1, I1, I2, F2, I2, F2, I1
+
+
+@declared(None if INT is None else INT(*_SHOW))
+def show(
+    rows_i, rows_f, ints, floats, pool, size, most, margin, offered, reserve,
+    gathers, shares, free, order, waiting, workers_i, workers_f, waiting_i, waiting_f, worker,
+):  # fmt: skip
+    """All that a policy sees of a round, unless no slot is free: then nothing but `free` is written.
+
+    Args:
+        rows_i, rows_f: the table of requests. ints, floats: the mirror's columns.
+        pool, size: address and number of the rows that wait, oldest first, int64.
+        most: of them that are shown, at most; no more than `size`.
+        margin: slots that a worker may be sent beyond its own.
+        offered: slots of all workers together that are offered at most, 0 = all.
+        reserve: KV tokens kept free for the growth of every request.
+        gathers: int64[G], 1 for groups that wait for more and are offered nothing.
+        shares: int64[C]. order: int64[G]. Working space.
+        free: int64[G], written: slots each worker is offered.
+        waiting: int64[>= most], written: the rows that are shown.
+        workers_i, workers_f, waiting_i, waiting_f: as in `routing.view`, written.
+        worker: int64[>= most], the answer, written: all `HOLD`.
+
+    Returns:
+        Free slots, offered or not.
+    """
+    free_slots(ints, margin, free)
+    total = 0
+    for g in range(free.size):
+        if gathers[ints[GROUP, g]] != 0:
+            free[g] = 0
+        total += free[g]
+    if total == 0:
+        return 0
+    if offered != 0 and total > offered:
+        lightest_first(floats, order)
+        offer(free, offered, order)
+    here, shown = array_at(pool, size, np.int64), waiting[:most]
+    if most < size:
+        window(rows_i, here, most, shares, shown)
+    else:
+        for i in range(size):
+            shown[i] = here[i]
+    for i in range(most):
+        worker[i] = HOLD
+    show_workers(ints, floats, free, reserve, workers_i, workers_f)
+    show_waiting(rows_i, rows_f, shown, waiting_i, waiting_f)
+    return total

@@ -115,7 +115,8 @@ class Delivering(Admitting):
             self.bind()
 
     def bind(self) -> None:
-        """Look again where the columns of the path of a chunk are."""
+        """Look again where the columns are that rounds and chunks write."""
+        super().bind()
         rows, mirror = self.rows, self.mirror
         self._generation = rows.generation
         self._step_of, self._on, self._produced = rows.step, rows.on, rows.i[PRODUCED]

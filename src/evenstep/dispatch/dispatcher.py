@@ -1,9 +1,9 @@
 """The dispatcher: a plain state machine that decides everything live. Events in, commands out; no clock, no sockets.
 
-Rules of this file. `handle` takes one event, brings the state up to date and answers with commands; the host carries
-them out in order before it gives the next event. `produced` is the path of a chunk and takes two ints. All that decides
-is in the events, so the same events give the same commands, in any process. Every change of a request's state is one of
-`transitions.TABLE`.
+Rules of this file. `handle` takes one event, `handle_all` those that have come up; each brings the state up to date and
+answers with commands, which the host carries out in order before it gives more. `produced` is the path of a chunk and
+takes two ints. All that decides is in the events, so the same events give the same commands, in any process. Every change
+of a request's state is one of `transitions.TABLE`.
 """
 
 from __future__ import annotations
@@ -17,48 +17,25 @@ import msgspec
 
 from evenstep import __version__
 from evenstep.dispatch import events as ev
+from evenstep.dispatch.arriving import Arriving
 from evenstep.dispatch.checking import check as check_all
 from evenstep.dispatch.checkpoint import dump
-from evenstep.dispatch.commands import Abort, Command, Reject, WakeAt
-from evenstep.dispatch.delivering import Delivering
-from evenstep.dispatch.events import Event
+from evenstep.dispatch.commands import Abort, Command, WakeAt
+from evenstep.dispatch.ending import TOGETHER
+from evenstep.dispatch.events import Event, Finished
 from evenstep.dispatch.lockstep import BEHIND, WIDE, Lockstep
-from evenstep.dispatch.mirror_layout import SENT_LOAD
-from evenstep.dispatch.records import Done, Header, InParts, Record
+from evenstep.dispatch.records import Header, InParts, Record
 from evenstep.dispatch.rounds import Rounds
-from evenstep.dispatch.rows_layout import (
-    CAP,
-    CLASS,
-    CONTINUES,
-    COPIES,
-    EXPECTED,
-    FIRST_AT,
-    KEY,
-    LEAVE,
-    LEG,
-    NEVER,
-    PREDICTED,
-    PRODUCED,
-    PROMPT,
-    REQUEST,
-    SESSION,
-    SINCE,
-    STATE,
-    WORKER,
-)  # fmt: skip
+from evenstep.dispatch.rows_layout import COPIES, LEAVE, LEG, NEVER, PREDICTED, REQUEST, WORKER
 from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.snapshot import snapshot as snapshot_of
 from evenstep.dispatch.steps import Steps
 from evenstep.dispatch.transitions import Cause, State
-from evenstep.errors import InputError
 
-#: Names of a module are found several times as fast as members of an enum.
-_SENT, _RUNNING = int(State.SENT), int(State.RUNNING)
-_FOR_PREFILL, _FOR_DECODE = Cause.ARRIVES_FOR_PREFILL, Cause.ARRIVES_FOR_DECODE
 _HISTORY = 64  # as many as stay in a processor's cache
 
 
-class Dispatcher(Delivering):
+class Dispatcher(Arriving):
     """Decides which request goes where and when, for one served model.
 
     Args:
@@ -72,7 +49,8 @@ class Dispatcher(Delivering):
     Attributes:
         now_s: the host may set it before a batch of chunks; events set it themselves.
         due: whether a `Tick` is wanted as soon as the reads at hand are done; `produced` may set it.
-        history: the last events and what they gave, for whoever looks for a bug.
+        history: the last events, each with all commands that were given together with its own, for whoever looks for
+            a bug.
 
     Raises:
         InputError: an unknown policy, predictor or option.
@@ -85,8 +63,6 @@ class Dispatcher(Delivering):
     ) -> None:  # fmt: skip
         settings = settings or Settings()
         super().__init__(settings, policy, predictor, stopwatch, overruns, log)
-        self.is_draining = False
-        self._most: tuple[float, int] | None = None  # until the fleet changes
         self._wake_s = math.inf
         self.history: deque[tuple[Event, list[Command]]] = deque(maxlen=_HISTORY)
         self._do: dict[type, Callable[[Any], None]] = {
@@ -99,36 +75,62 @@ class Dispatcher(Delivering):
         self.bind()
 
     def handle(self, event: Event) -> list[Command]:
-        """What to do about an event, in order.
-
-        Time never goes back: an event that was stamped before the last one happens now.
+        """What to do about an event, in order; see `handle_all`.
 
         Raises:
             InputError: a new policy, predictor or worker that is none; a request of no tokens. Nothing has changed then.
         """
-        now_s = event.now_s
-        if self._log is not None:
-            self.flush()
-            if (
-                now_s < self.now_s
-            ):  # the log has the time it happens at, also where that came by `now_s` alone
-                event = msgspec.structs.replace(event, now_s=self.now_s)
-            if self._parts is not None and self._parts.is_full:
-                self._parts.begin_part(dump(self))
-            self._log(event)
-            self._logged_s = max(self.now_s, now_s)
-        if now_s > self.now_s:  # noqa: PLR1730  # a call costs more than all else here
-            self.now_s = now_s
-        self._do[type(event)](event)
-        if self.deciding.door.binds_at_once and len(self.pool):
-            self.bind_waiting()
-        if self._wake_s > self.now_s and (self.due or self.rounds.opened_s or self.timers.is_new):
+        return self.handle_all(deque((event,)))
+
+    def handle_all(self, events: deque[Event]) -> list[Command]:
+        """What to do about events that have come up, in order; they are taken out as they are handled.
+
+        Decisions, state and log are as if each had been handled by itself, and all commands carried out then. Time never
+        goes back: an event that was stamped before the last one happens now.
+
+        Raises:
+            InputError: as `handle`; the event stands first in `events`, and the next call has the commands so far.
+        """
+        out, history, do, waiting = self.out, self.history, self._do, self.pool.here
+        while events:
+            event = events[0]
+            kind = type(event)
+            if kind is Finished and self._log is None and not waiting and len(events) > 1:
+                for event in self.finished_all(_run_of(events)):
+                    history.append((event, out))
+                    events.popleft()
+                if waiting and self.deciding.door.binds_at_once:
+                    self.bind_waiting()
+                continue
+            if self._log is not None:
+                event = self._logged(event)
+            now_s = event.now_s
+            self.now_s = max(self.now_s, now_s)
+            do[kind](event)
+            if waiting and self.deciding.door.binds_at_once:
+                self.bind_waiting()
+            history.append((event, out))
+            events.popleft()
+        if self._wake_s > self.now_s and (
+            self.due or self.rounds.opened_s or self.timers.is_new or self.newcomers
+        ):
             self._wake()
         self.look_whether_quiet()
-        out = self.out.copy()
-        self.out.clear()
-        self.history.append((event, out))
+        self.out = self.fleet.out = []
         return out
+
+    def _logged(self, event: Event) -> Event:
+        """Write an event to the log; the event as it happens."""
+        assert self._log is not None
+        self.flush()
+        now_s = event.now_s
+        if now_s < self.now_s:  # the log has the time it happens at, also where that came by `now_s` alone
+            event = msgspec.structs.replace(event, now_s=self.now_s)
+        if self._parts is not None and self._parts.is_full:
+            self._parts.begin_part(dump(self))
+        self._log(event)
+        self._logged_s = max(self.now_s, now_s)
+        return event
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that is measured, as plain numbers by metric name."""
@@ -144,58 +146,6 @@ class Dispatcher(Delivering):
 
     # --- requests ------------------------------------------------------------------------------------------------
 
-    def _arrived(self, event: ev.Arrived) -> None:
-        if event.request in self.rows.by_request:
-            raise RuntimeError(f"request {event.request} arrived twice")
-        if event.prompt_tokens < 1 or event.copies < 1:
-            field = "prompt_tokens" if event.prompt_tokens < 1 else "copies"
-            raise InputError(f"request {event.request}", field, getattr(event, field), "an integer >= 1")
-        refusal = self._refusal(event)
-        if refusal is not None:
-            self.meters.requests[str(refusal[0])] += 1
-            self.out.append(Reject(event.request, *refusal))
-            return
-        rows = self.rows
-        row = rows.take(event.request)
-        if rows.generation != self._generation:
-            self.bind()
-        i = rows.i
-        i[PROMPT][row], i[CAP][row], i[COPIES][row] = event.prompt_tokens, event.max_tokens, event.copies
-        i[KEY][row], i[SESSION][row], i[CLASS][row] = event.key, event.session, event.request_class
-        i[EXPECTED][row], i[CONTINUES][row] = event.expected_tokens, event.can_continue and event.copies == 1
-        rows.f[SINCE][row] = self.now_s
-        self.tenants[row] = self.door.enters(event.tenant)
-        if event.blocks:
-            self.prefixes.add(row, event.blocks)
-        self.enqueue(row, _FOR_PREFILL if self.fleet.is_split else _FOR_DECODE)
-
-    def _refusal(self, event: ev.Arrived) -> tuple[int, str, int] | None:
-        """Status, reason and Retry-After of a request that is turned away at once."""
-        if self.is_draining:
-            return 503, "draining", 1
-        capacity, slots = self._most or self.most
-        if not slots:
-            return 503, "no-worker", 1
-        if event.prompt_tokens > capacity:
-            return 400, "too-long", 0
-        if event.copies > slots:
-            return 400, "too-wide", 0
-        waiting, settings = len(self.pool) + len(self.for_prefiller), self.settings
-        if waiting < settings.pool_limit and not settings.tenants:
-            return None
-        return self.door.refusal(event.tenant, waiting, self.waits.mean_s, self.now_s)
-
-    @property
-    def most(self) -> tuple[float, int]:
-        """KV tokens and slots of the largest workers that take requests; 0 where there is none."""
-        if self._most is None:
-            workers = [worker for worker in self.mirror.workers if not worker.leaves]
-            self._most = (
-                max((worker.capacity for worker in workers), default=0.0),
-                max((worker.spec.slots for worker in workers), default=0),
-            )
-        return self._most
-
     def _prefilldone(self, event: ev.PrefillDone) -> None:
         row = self.row_of(event.request, event.leg)
         if row < 0:
@@ -209,40 +159,6 @@ class Dispatcher(Delivering):
         row = self.rows.by_request.get(event.request)
         if row is not None and event.prompt_tokens > 0:
             self.correct(row, event.prompt_tokens)
-
-    def _finished(self, event: ev.Finished) -> None:
-        row = self.row_of(event.request, event.leg)
-        if row < 0:
-            return
-        if event.prompt_tokens > 0:
-            self.correct(row, event.prompt_tokens)
-        i = self.rows.i
-        if i[STATE][row] == _SENT:
-            worker = i[WORKER][row]
-            self.answered(row, self.mirror.workers[worker].spec.name)
-            if event.output_tokens > 0:  # it came whole: no step of its group had a token of it
-                i[PRODUCED][row] += event.output_tokens
-                self.mirror.f[SENT_LOAD][worker] += event.output_tokens
-                self.meters.ttft_s.add(self.now_s - self.rows.f[SINCE][row])
-        self.completed(row)
-        self.end(row, told=False)
-
-    def completed(self, row: int) -> None:
-        """See `Requests`: the predictor learns, and times are noted."""
-        i, meters = self.rows.i, self.meters
-        meters.requests["200"] += 1
-        produced = i[PRODUCED][row]
-        tokens = produced // i[COPIES][row]
-        meters.output_tokens += produced
-        if self._log is not None:
-            self._log(Done(i[REQUEST][row], i[PROMPT][row], produced))
-        if not tokens:
-            return
-        self.deciding.ended(i[REQUEST][row], i[PROMPT][row], tokens, i[KEY][row])
-        if tokens > 1 and i[STATE][row] == _RUNNING:
-            meters.tpot_s.add((self.now_s - self.rows.f[FIRST_AT][row]) / (tokens - 1))
-        if i[PREDICTED][row] >= 0 and i[LEAVE][row] < NEVER:
-            meters.prediction_error.add(abs(i[LEAVE][row] - tokens))
 
     def _failed(self, event: ev.Failed) -> None:
         row = self.row_of(event.request, event.leg)
@@ -268,8 +184,13 @@ class Dispatcher(Delivering):
 
     def _tick(self, event: ev.Tick) -> None:
         self.due, self._wake_s, self.timers.is_new = False, math.inf, True  # whatever was asked for has come
-        self._look_at_deadlines()
+        if self.newcomers and self.newcomers_s + self.settings.ttl_s <= self.now_s:
+            self.set_deadlines()
+        if len(self.timers):
+            self._look_at_deadlines()
         self.close_rounds()
+        if self.newcomers:
+            self.set_deadlines()
 
     # --- deadlines -----------------------------------------------------------------------------------------------
 
@@ -292,8 +213,12 @@ class Dispatcher(Delivering):
         Not where a tick is due that was asked for, nor where nothing came up; a tick that comes too early does no harm.
         """
         self.timers.is_new = False
-        at_s = min(self.timers.next_s, self.rounds.deadline_s(self.settings.gather_ms / 1000))
-        at_s = self.now_s if self.due else max(at_s, self.now_s)
+        at_s = self.now_s
+        if not self.due:
+            if self.newcomers:
+                self.set_deadlines()
+                self.timers.is_new = False
+            at_s = max(at_s, min(self.timers.next_s, self.rounds.deadline_s(self.settings.gather_ms / 1000)))
         if at_s != self._wake_s and at_s < math.inf:
             self.out.append(WakeAt(at_s))
         self._wake_s = at_s
@@ -378,6 +303,7 @@ class Dispatcher(Delivering):
         if event.policy or event.predictor:
             self.reload(event.policy, event.predictor)
         if event.settings is not None:
+            self.set_deadlines()
             found = event.settings
             self.settings = self.door.settings = self.deciding.settings = self.fleet.settings = found
             self.deciding.fallback.good_rounds = found.good_rounds
@@ -396,3 +322,13 @@ class Dispatcher(Delivering):
 
     def _draining(self, event: ev.Draining) -> None:
         self.is_draining = True
+
+
+def _run_of(events: deque[Event]) -> list[Finished]:
+    """The first of them, as far as they are requests that finished, as many as are ended at once."""
+    run: list[Finished] = []
+    for event in events:
+        if type(event) is not Finished or len(run) == TOGETHER:
+            break
+        run.append(event)
+    return run

@@ -10,6 +10,9 @@ import numpy as np
 
 from evenstep import compiled, names
 from evenstep.dispatch import deciding_kernel
+from evenstep.dispatch.mirror import Columns
+from evenstep.dispatch.pool import Pool
+from evenstep.dispatch.rows import Rows
 from evenstep.errors import InputError, PolicyError
 from evenstep.request import F8, I8
 from evenstep.routing import view as at
@@ -24,6 +27,7 @@ from evenstep.routing.view import (
 )
 
 _NO_PROJECTIONS = 0
+_show, _holds = compiled.entry(deciding_kernel.show), compiled.entry(deciding_kernel.holds)
 
 
 class PolicyDoor:
@@ -51,7 +55,6 @@ class PolicyDoor:
         self._module = compiled.kernel_of(self.policy)
         self._kernel = None if self._module is None else compiled.entry(self._module.route_into)
         self._parameters: F8 = np.zeros(0) if self._module is None else compiled.parameters(self.policy)
-        self._worker: I8 = np.zeros(0, np.int64)
         self._scratch: tuple[I8, F8] = np.zeros(0, np.int64), np.zeros(0)
         self._asked_for = (-1, -1)
 
@@ -70,48 +73,50 @@ class PolicyDoor:
         """The fleet changed: what the policy kept may name other workers now."""
         self.memory[:] = 0
 
-    def answer(self, shown: Shown) -> RoutingDecision:
-        """The policy's decision, checked against its contract; its memory is kept only if it holds.
+    def answer(self, shown: Shown) -> I8:
+        """Worker of each waiting request as the policy decides, checked against its contract; its memory is kept only
+        if it holds. It is a window on `Packed.worker`.
 
         Raises:
             PolicyError: the answer breaks the contract.
             Exception: whatever the policy raises.
         """
-        memory = self.memory.copy()
+        memory = self.memory.copy() if self.memory.size else self.memory
+        packed, waiting = shown.packed, shown.waiting
         if self._kernel is None:
             view = shown.view(memory)
             decision = self.policy.route(view)
             broken = broken_rule(view, decision)
+            if not broken:
+                packed.worker[:waiting] = decision.worker
+            found = decision.memory
         else:
-            decision = self._through_kernel(shown, memory)
-            is_kept = shown.packed.keeps(decision.worker)
-            broken = "" if is_kept else broken_rule(shown.view(memory), decision)
+            self._through_kernel(shown, memory)
+            found, broken = memory, ""
+            if not packed.keeps(packed.worker, waiting):
+                broken = broken_rule(
+                    shown.view(memory), RoutingDecision(packed.worker[:waiting].copy(), memory)
+                )
         if broken:
             raise PolicyError(f"policy {self.text} broke its contract at decision {shown.decision}: {broken}")
-        if decision.memory is not None and decision.memory.size:
-            self.memory = np.array(decision.memory, np.int64)
-        return decision
+        if found is not None and found.size:
+            self.memory = np.array(found, np.int64)
+        return packed.worker[:waiting]
 
-    def _through_kernel(self, shown: Shown, memory: I8) -> RoutingDecision:
+    def _through_kernel(self, shown: Shown, memory: I8) -> None:
         packed, waiting = shown.packed, shown.waiting
-        if self._worker.size < waiting:
-            self._worker = np.zeros(max(256, 2 * waiting), np.int64)
-        self._make_scratch(packed.workers_i.shape[1], waiting)
-        worker = self._worker[:waiting]
-        worker[:] = HOLD
+        if self._asked_for[0] != packed.workers or self._asked_for[1] < waiting:
+            self._make_scratch(packed.workers, waiting)
         assert self._kernel is not None
-        bound = self._kernel(
+        self._kernel(
             shown.decision, shown.seed, shown.now_s, shown.mean_wait_s, 0, waiting,
             packed.workers_i, packed.workers_f, packed.waiting_i, packed.waiting_f,
             packed.projections if self.horizon else packed.no_projections, packed.growth, packed.cached, memory,
-            self._parameters, *self._scratch, self._worker,
+            self._parameters, *self._scratch, packed.worker,
         )  # fmt: skip
-        return RoutingDecision(worker.copy(), memory, float(bound))
 
     def _make_scratch(self, workers: int, waiting: int) -> None:
         """Working space for so many; more than asked for, so that it is not asked for at every decision."""
-        if self._asked_for[0] == workers and self._asked_for[1] >= waiting:
-            return
         room = max(64, 1 << waiting.bit_length())
         ask = getattr(self._module, "scratch", None)
         ints, floats = (0, 0)
@@ -128,9 +133,16 @@ class Packed:
     Args:
         workers: G.
         horizon: H, 0 for a policy that does not look ahead.
+
+    Attributes:
+        gathers: int64[G], 1 for barrier groups that are offered nothing; whoever writes it clears it.
+        free: int64[G], slots that are offered.
+        waiting: int64[>= W], rows of the waiting requests.
+        worker: int64[>= W], the answer; `HOLD` where nothing was answered.
     """
 
     def __init__(self, workers: int, horizon: int) -> None:
+        self.workers = workers
         self.workers_i: I8 = np.zeros((4, workers), np.int64)
         self.workers_f: F8 = np.zeros((4, workers))
         self.nothing_ahead: F8 = np.zeros((workers, horizon + 1))
@@ -138,25 +150,38 @@ class Packed:
         self.no_projections: F8 = np.zeros((workers, _NO_PROJECTIONS))
         self.growth: F8 = np.arange(horizon + 1, dtype=np.float64)
         self.cached: F8 = np.zeros((0, 0))
+        self.free: I8 = np.zeros(workers, np.int64)
+        self.gathers: I8 = np.zeros(workers, np.int64)
         self._slots: I8 = np.zeros(workers, np.int64)
         self._tokens: F8 = np.zeros(workers)
         self._make_room(0)
 
     def room_for(self, waiting: int) -> None:
         """Have at least so many columns for waiting requests."""
-        if self.waiting_i.shape[1] < waiting:
+        if self.worker.size < waiting:
             self._make_room(max(64, 1 << waiting.bit_length()))
 
     def _make_room(self, room: int) -> None:
         self.waiting_i: I8 = np.zeros((3, room), np.int64)
         self.waiting_f: F8 = np.zeros((3, room))
+        self.waiting: I8 = np.zeros(room, np.int64)
+        self.worker: I8 = np.full(room, HOLD, np.int64)
 
-    def keeps(self, worker: I8) -> bool:
+    def show(
+        self, rows: Rows, columns: Columns, pool: Pool, most: int, margin: int, offered: int, reserve: float
+    ) -> int:
+        """Write what a policy sees of a round; see `deciding_kernel.show`."""
+        here = pool.here
+        return _show(
+            rows.ints, rows.floats, columns.ints, columns.floats, here.buffer_info()[0], len(here), most, margin,
+            offered, reserve, self.gathers, pool.shares, self.free, self._slots, self.waiting, self.workers_i,
+            self.workers_f, self.waiting_i, self.waiting_f, self.worker,
+        )  # fmt: skip
+
+    def keeps(self, worker: I8, waiting: int) -> bool:
         """Whether an answer keeps to known workers, free slots and KV memory."""
         return bool(
-            deciding_kernel.holds(
-                worker, worker.size, self.workers_i, self.workers_f, self.waiting_f, self._slots, self._tokens
-            )
+            _holds(worker, waiting, self.workers_i, self.workers_f, self.waiting_f, self._slots, self._tokens)
         )
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+
+import numpy as np
+
+from evenstep.request import F8, I8
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
 SHORT_SECONDS = (
@@ -18,28 +23,35 @@ class Histogram:
 
     Args:
         bounds: ascending.
+
+    Attributes:
+        counts: int64, observations of each interval. sums: float64[2], sum and number of all.
     """
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
-        self._counts = [0] * (len(self.bounds) + 1)
-        self.sum, self.count = 0.0, 0
+        self.counts, self.sums = array("q", [0]) * (len(self.bounds) + 1), array("d", [0.0, 0.0])
 
     def add(self, value: float) -> None:
-        self._counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
-        self.count += 1
+        sums = self.sums
+        self.counts[bisect_left(self.bounds, value)] += 1
+        sums[0] += value
+        sums[1] += 1.0
+
+    def arrays(self) -> tuple[I8, F8, F8]:
+        """Its counts, bounds and sums, for `turn_kernel.count`."""
+        return np.frombuffer(self.counts, np.int64), np.array(self.bounds), np.frombuffer(self.sums)
 
     def cumulative(self) -> dict[str, int]:
         """Observations at or below each bound, by its text, and ``+Inf``."""
         total, found = 0, dict[str, int]()
-        for bound, count in zip((*map(str, self.bounds), "+Inf"), self._counts, strict=True):
+        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             total += count
             found[bound] = total
         return found
 
     def values(self) -> dict[str, object]:
-        return {"buckets": self.cumulative(), "sum": self.sum, "count": self.count}
+        return {"buckets": self.cumulative(), "sum": self.sums[0], "count": int(self.sums[1])}
 
 
 class Meters:

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from evenstep import compiled
 from evenstep.dispatch import deciding_kernel as kernel
 from evenstep.dispatch.mirror_layout import (
+    CAME,
     CAPACITY,
     FLOATS,
     FOREIGN,
@@ -30,12 +32,13 @@ from evenstep.dispatch.mirror_layout import (
     SECONDS_PER_TOKEN,
     SENT,
     SENT_LOAD,
+    WENT,
 )
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.request import F8, I8
 
 _CLOSED = -(1 << 40)
-#: int64 columns. RUNNING, SENT (without a token yet), RESERVED (held by requests that want several): slots.
+_open_groups = compiled.entry(kernel.open_groups)
 
 
 class Worker:
@@ -57,7 +60,6 @@ class Worker:
         self.foreign, self.foreign_load = 0, 0.0
         self.beyond: tuple[int, float] = (0, 0.0)  # what the last sample showed beyond our own
         self.divergences = 0
-        self.came = self.went = 0  # requests that were sent there and that ended there, ever
         # came, went and requests of ours when its metrics were asked for; -1 = they were not
         self.asked: tuple[int, int, int] = (0, 0, -1)
 
@@ -135,7 +137,8 @@ class Mirror:
 
     def regroup(self) -> None:
         """Number workers and groups anew, as their specs say."""
-        self.place = {worker.spec.name: g for g, worker in enumerate(self.workers)}
+        self.names = [worker.spec.name for worker in self.workers]
+        self.place = {name: g for g, name in enumerate(self.names)}
         named: dict[str, int] = {}
         self.group = []
         for g, worker in enumerate(self.workers):
@@ -179,19 +182,17 @@ class Mirror:
         """Slots it may still be sent."""
         return max(0, self.i[FREE_AT_MOST][place] - self.held(place))
 
-    def free_slots(self, margin: int = 0) -> I8:
-        """int64[G], slots each may still be sent; `margin` more where a worker keeps a queue."""
-        found = np.empty(len(self.workers), np.int64)
-        kernel.free_slots(self.columns.ints, margin, found)
-        return found
-
     def open_groups(self) -> list[int]:
         """Barrier groups with a free slot."""
         found = self._open
         if found is None:
-            count = kernel.open_groups(self.columns.ints, self._groups)
+            count = _open_groups(self.columns.ints, self._groups)
             found = self._open = self._groups[0, :count].tolist()
         return found
+
+    def slots_changed(self) -> None:
+        """Slots were taken or freed in the columns themselves."""
+        self._open = None
 
     def reserve(self, place: int, slots: int) -> None:
         """A request that wants several slots holds so many more of a worker's."""
@@ -202,18 +203,19 @@ class Mirror:
         """Requests are sent to a worker."""
         self._open = None
         self.i[SENT][place] += requests
-        self.workers[place].came += requests
+        self.i[CAME][place] += requests
 
     def lets_go(self, place: int, column: int, requests: int) -> None:
         """Requests of this column, SENT or RUNNING, are off their worker."""
         self._open = None
         self.i[column][place] -= requests
-        self.workers[place].went += requests
+        self.i[WENT][place] += requests
 
     def sampling(self, place: int) -> None:
         """A worker's metrics are about to be read."""
         worker = self.workers[place]
-        worker.asked = worker.came, worker.went, self.i[RUNNING][place] + self.i[SENT][place]
+        i = self.i
+        worker.asked = i[CAME][place], i[WENT][place], i[RUNNING][place] + i[SENT][place]
 
     def sampled(
         self, place: int, requests: int, kv_used: float, kv_tokens: int, now_s: float
@@ -238,8 +240,9 @@ class Mirror:
             worker.capacity = float(kv_tokens)
         used = kv_used * worker.capacity if math.isfinite(worker.capacity) else 0.0
         ours = i[RUNNING][place] + i[SENT][place]
-        came, went, asked = worker.asked if worker.asked[2] >= 0 else (worker.came, worker.went, ours)
-        most, least = asked + worker.came - came, asked - (worker.went - went)
+        all_came, all_went = i[CAME][place], i[WENT][place]
+        came, went, asked = worker.asked if worker.asked[2] >= 0 else (all_came, all_went, ours)
+        most, least = asked + all_came - came, asked - (all_went - went)
         beyond = requests - most if requests > most else min(0, requests - least)
         now = beyond, used - f[LOAD][place] - f[SENT_LOAD][place]
         last = worker.beyond if worker.is_known else now

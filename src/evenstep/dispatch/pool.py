@@ -10,71 +10,57 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenstep.dispatch import deciding_kernel as kernel
 from evenstep.dispatch.rows import Rows
 from evenstep.dispatch.rows_layout import REQUEST, SINCE
 from evenstep.dispatch.settings import Settings, TenantLimits
-from evenstep.request import I8
+from evenstep.dispatch.turn_kernel import FORGET_AT
 
 _LONGEST_RETRY_S = 60
-_FORGET_AT = 1 << 16
 _CLASSES = 32  # that have a share of a window of their own
 
 
 class Pool:
-    """Rows in order of waiting. A request that comes back takes the place its arrival gives it."""
+    """Rows in order of waiting. A request that comes back takes the place its arrival gives it.
+
+    Attributes:
+        here: int64, the rows, oldest first.
+        shares: int64[C], working space of `deciding_kernel.window`.
+    """
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._order: list[tuple[float, int]] = []  # since, request
-        self._shares = np.zeros(_CLASSES, np.int64)
-        self._here = array("q")  # the row of each, in the same order
+        self.shares = np.zeros(_CLASSES, np.int64)
+        self.here = array("q")  # the row of each, in the same order
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.here)
 
     @property
     def is_empty(self) -> bool:
-        return not self._order
+        return not self.here
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._here)
+        return iter(self.here)
 
     def add(self, row: int) -> None:
-        entry, order = self._entry(row), self._order
-        if not order or entry > order[-1]:  # most come last
-            order.append(entry)
-            self._here.append(row)
-            return
-        place = bisect_left(order, entry)
-        order.insert(place, entry)
-        self._here.insert(place, row)
+        here = self.here
+        if not here or self._entry(row) > self._entry(here[-1]):  # most come last
+            here.append(row)
+        else:
+            here.insert(bisect_left(here, self._entry(row), key=self._entry), row)
 
     def remove(self, row: int) -> None:
-        if self._here and self._here[0] == row:  # most leave in their order
-            del self._order[0], self._here[0]
+        here = self.here
+        if here and here[0] == row:  # most leave in their order
+            del here[0]
             return
-        entry = self._entry(row)
-        place = bisect_left(self._order, entry)
-        if place == len(self._order) or self._order[place] != entry:
+        place = bisect_left(here, self._entry(row), key=self._entry)
+        if place == len(here) or here[place] != row:
             raise RuntimeError(f"row {row} is not in the pool")
-        del self._order[place], self._here[place]
-
-    def rows(self, most: int = 0) -> I8:
-        """int64[W], oldest first: all, or the oldest `most`, where no class takes the place of another (`window`).
-
-        Args:
-            most: 0 = all.
-        """
-        waiting = np.array(self._here, np.int64)
-        if not 0 < most < waiting.size:
-            return waiting
-        shown = np.empty(most, np.int64)
-        kernel.window(self._rows.ints, waiting, most, self._shares, shown)
-        return shown
+        del here[place]
 
     def oldest(self) -> int:
-        return self._here[0]
+        return self.here[0]
 
     def _entry(self, row: int) -> tuple[float, int]:
         return self._rows.f[SINCE][row], self._rows.i[REQUEST][row]
@@ -84,17 +70,19 @@ class Waits:
     """Mean wait of the requests admitted so far; after many, the latest weigh most."""
 
     def __init__(self) -> None:
-        self._sum, self._count = 0.0, 0
+        self.sums = array("d", [0.0, 0.0])  # of waits, and their number
 
     def add(self, wait_s: float) -> None:
-        self._sum += wait_s
-        self._count += 1
-        if self._count == _FORGET_AT:
-            self._sum, self._count = self._sum / 2, self._count // 2
+        sums = self.sums
+        sums[0] += wait_s
+        sums[1] += 1.0
+        if sums[1] == FORGET_AT:
+            sums[0], sums[1] = sums[0] / 2, FORGET_AT // 2
 
     @property
     def mean_s(self) -> float:
-        return self._sum / self._count if self._count else 0.0
+        total, count = self.sums
+        return total / count if count else 0.0
 
 
 @dataclass(slots=True)

@@ -38,6 +38,11 @@ class Prefixes:
         self.workers = 0
         self._index: PrefixIndex | None = None
 
+    @property
+    def has_any(self) -> bool:
+        """Whether blocks of any request are known."""
+        return bool(self._blocks)
+
     def resize(self, workers: int) -> None:
         """The fleet changed: workers have other numbers now, so what they hold is forgotten."""
         self.workers = workers

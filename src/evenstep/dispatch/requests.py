@@ -384,6 +384,7 @@ class Requests(ABC):
         rows.give_back(row, request)
         if row in self.prefiller_of:  # while it is prefilling the call itself is closed
             self.leave_prefiller(row, told=told and state != _PREFILLING, request=request)
+        rows.clean(row)
         if worker >= 0:
             found = self.mirror.workers[worker]
             if found.leaves:

@@ -23,14 +23,18 @@ class Rounds:
         self.lockstep = lockstep
         self.opened_s: dict[int, float] = {}  # when the round of a group was opened, in that order
         self.ripe = False  # whether an open round need not wait any longer
+        self.opened: list[int] | None = None  # the groups of the last `open`, all of them open still
 
-    def open(self, group: int, now_s: float) -> bool:
-        """Something happened that a decision should see; whether that opened a round."""
-        is_new = group not in self.opened_s
-        if is_new:
-            self.opened_s[group] = now_s
-        self.ripe = self.ripe or self.lockstep.is_between(group)
-        return is_new
+    def open(self, groups: list[int], now_s: float) -> None:
+        """Something happened that a decision of these groups should see."""
+        if self.ripe and groups is self.opened:
+            return
+        opened_s, is_between = self.opened_s, self.lockstep.is_between
+        for group in groups:
+            if group not in opened_s:
+                opened_s[group] = now_s
+            self.ripe = self.ripe or is_between(group)
+        self.opened = groups
 
     def stepped(self, group: int) -> None:
         """A step of a group is delivered: whoever came with it is there, even if somebody delivers the next one already."""
@@ -38,15 +42,16 @@ class Rounds:
             self.opened_s[group] = -math.inf
             self.ripe = True
 
-    def gathering(self, now_s: float, gather_s: float) -> set[int]:
-        """Groups whose round is open and has to wait for more."""
-        is_between = self.lockstep.is_between
-        return {q for q, opened in self.opened_s.items() if now_s < opened + gather_s and not is_between(q)}
-
-    def close(self, gathering: set[int]) -> None:
-        """The rounds that need not wait are decided."""
-        self.opened_s = {q: opened for q, opened in self.opened_s.items() if q in gathering}
-        self.ripe = False
+    def close(self, now_s: float, gather_s: float) -> set[int]:
+        """The rounds that need not wait are decided; groups whose round is open and has to wait for more."""
+        is_between, opened_s = self.lockstep.is_between, self.opened_s
+        gathering = {q for q, opened in opened_s.items() if now_s < opened + gather_s and not is_between(q)}
+        if gathering:
+            self.opened_s = {q: opened for q, opened in opened_s.items() if q in gathering}
+        else:
+            opened_s.clear()
+        self.ripe, self.opened = False, None
+        return gathering
 
     def deadline_s(self, gather_s: float) -> float:
         """When the first open round need not wait any longer; inf when none is open."""

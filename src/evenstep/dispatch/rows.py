@@ -31,7 +31,7 @@ from evenstep.request import F8, I8
 _STATES = tuple(State)
 _ENDS = Cause.ENDS  # a name of a module is found several times as fast as a member of an enum
 _FRESH: I8 = np.zeros(INTS, np.int64)
-_FRESH[[WORKER, PREDICTED, LEAVE]] = -1, -1, NEVER
+_FRESH[[WORKER, PREDICTED, LEAVE, COPIES]] = -1, -1, NEVER, 1
 
 
 class Rows:
@@ -42,7 +42,7 @@ class Rows:
     """
 
     def __init__(self, room: int = 1024) -> None:
-        self.ints: I8 = np.zeros((INTS, room), np.int64)
+        self.ints: I8 = np.repeat(_FRESH[:, None], room, 1)
         self.floats: F8 = np.zeros((FLOATS, room))
         self.free = list(range(room - 1, -1, -1))
         self.high = 0  # rows beyond were never used
@@ -53,13 +53,12 @@ class Rows:
         self._look()
 
     def take(self, request: int) -> int:
-        """A free row for a request."""
+        """A free row for a request; it is clean, but for times, which are written before anybody reads them."""
         if not self.free:
             self._grow()
         row = self.free.pop()
         if row >= self.high:
             self.high = row + 1
-        self.ints[:, row] = _FRESH  # times are written before anybody reads them
         self.i[REQUEST][row] = request
         self.step[row], self.on[row] = NEW, -1
         self.by_request[request] = row
@@ -84,6 +83,10 @@ class Rows:
         del self.by_request[request]
         self.free.append(row)
 
+    def clean(self, row: int) -> None:
+        """Nothing is left of the request that ended in this row."""
+        self.ints[:, row] = _FRESH
+
     def load(self, row: int) -> int:
         """KV tokens it has, or will have once it is admitted: prompt and what was produced."""
         return self.i[PROMPT][row] + self.i[PRODUCED][row]
@@ -104,7 +107,7 @@ class Rows:
 
     def _grow(self) -> None:
         room = self.ints.shape[1]
-        self.ints = np.concatenate([self.ints, np.zeros_like(self.ints)], axis=1)
+        self.ints = np.concatenate([self.ints, np.repeat(_FRESH[:, None], room, 1)], axis=1)
         self.floats = np.concatenate([self.floats, np.zeros_like(self.floats)], axis=1)
         self.free = list(range(2 * room - 1, room - 1, -1))
         self.step = self.step + array("q", [NEW]) * room

@@ -1,10 +1,9 @@
 """One served model: its dispatcher, its workers, its requests. The dispatcher decides; this carries out its commands.
 
-Rules of this file. Events go to the dispatcher one at a time and in order, and all commands that follow one are carried out
-before the next; an event that comes up meanwhile waits. Those that come in number, requests and whole answers, are told
-together after the reads at hand: a round would be decided only then anyway, and one kind of work after the other costs less
-than all in turn. Chunks are told as two ints. A tick comes after the reads at hand or when the dispatcher asked for it,
-whichever is first.
+Rules of this file. Events go to the dispatcher in order, those that have come up together, and all commands that follow are
+carried out before the next are told. Requests and whole answers, which come in number, are told after the reads at hand: a
+round would be decided only then anyway, and one kind of work after the other costs less than all in turn. Chunks are told
+as two ints. A tick comes after the reads at hand or when the dispatcher asked for it, whichever is first.
 """
 
 from __future__ import annotations
@@ -115,19 +114,32 @@ class ServedModel:
 
     def _tell_all(self) -> None:
         self._is_telling = True
-        do, handle, events = self._do, self.dispatcher.handle, self._events
+        events = self._events
         try:
             while events:
-                event = events.popleft()
                 try:
-                    for command in handle(event):
-                        do[type(command)](command)
+                    commands = self.dispatcher.handle_all(events)
                 except Exception:
+                    event = events.popleft()
+                    self._carry_out(self.dispatcher.handle_all(deque()))  # what follows from those before it
                     if not isinstance(event, ev.Arrived) or event.request not in self._exchanges:
                         raise
                     self._exchanges[event.request].client.fail()
+                else:
+                    self._carry_out(commands)
         finally:
             self._is_telling = False
+
+    def _carry_out(self, commands: list[co.Command]) -> None:
+        do = self._do
+        for command in commands:
+            try:
+                do[type(command)](command)
+            except Exception:  # a bug of ours: it costs the request it is about, and no other
+                exchange = self._exchanges.get(getattr(command, "request", -1))
+                if exchange is None:
+                    raise
+                exchange.client.fail()
 
     def number(self, exchange: Exchange) -> int:
         """The number of a request that is about to be told of."""
