@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -80,6 +82,13 @@ def test_the_kernel_of_a_policy_is_its_neighbour(tmp_path):
     assert kernel is not None and kernel.answer == 42
     assert compiled.kernel_of(near) is kernel
     assert compiled.kernel_of(names.build("routing", {"name": str(tmp_path / "alone.py")})) is None
+
+
+def test_rooms_whose_kernels_call_others_are_known_so_that_nothing_stale_is_run():
+    root = Path(compiled.__file__).parent
+    for kernel in root.glob("*/*_kernel.py"):
+        called = re.findall(r"^from evenstep\.(\w+)\.\w+_kernel import", kernel.read_text(), re.MULTILINE)
+        assert set(called) <= {kernel.parent.name, *compiled.CALLED.get(kernel.parent.name, ())}, kernel
 
 
 def test_what_has_no_file_has_no_kernel():

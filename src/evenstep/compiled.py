@@ -146,12 +146,20 @@ def entry(kernel: Any) -> Any:
     return only.entry_point
 
 
+#: Rooms whose kernels call kernels of other rooms.
+CALLED = {"dispatch": ("predict",), "sim": ("predict",), "gateway": ("dispatch", "engines")}
+
+
 def _drop_stale_caches() -> None:
     """Forget compiled kernels older than any source they may contain: numba looks at their own file alone."""
     root = Path(__file__).parent
     shared = [Path(__file__), root / "streams_kernel.py", root / "routing" / "view.py"]
     for room in (root, *(path for path in root.iterdir() if path.is_dir())):
-        sources = [*shared, *room.glob("*_kernel.py"), *room.glob("*_layout.py")]
+        rooms = room, *(root / other for other in CALLED.get(room.name, ()))
+        sources = [
+            *shared,
+            *(path for one in rooms for end in ("kernel", "layout") for path in one.glob(f"*_{end}.py")),
+        ]
         newest = max(source.stat().st_mtime for source in sources)
         for index in room.glob("__pycache__/*.nbi"):
             with suppress(FileNotFoundError):
