@@ -120,3 +120,15 @@ def read_head(data: bytes) -> Head:
 def is_given(value: msgspec.Raw) -> bool:
     """Whether a field is there and says something."""
     return bytes(value) not in {b"", b"null", b"[]"}
+
+
+def is_silent(choices: list[Choice]) -> bool:
+    """A chat chunk with an empty delta that is there only to carry token ids."""
+    choice = choices[0]
+    return choice.finish_reason is None and choice.token_ids is not None and not is_given(choice.logprobs)
+
+
+def is_role(choice: Choice) -> bool:
+    """The chunk a chat begins with: a role, no text."""
+    delta = choice.delta
+    return delta is not None and bool(delta.role) and not choice.content and choice.finish_reason is None

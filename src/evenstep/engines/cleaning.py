@@ -61,3 +61,11 @@ def _nulled(found: re.Match[bytes]) -> bytes:
     if found[1]:
         return b',"' + found[1] + b'":null'
     return b'"' + found[2] + b'":null' + found[3]
+
+
+def with_fingerprint(event: bytes, fingerprint: bytes) -> bytes:
+    """The event with the engine's ``system_fingerprint``, where it has none."""
+    at = event.rfind(b"}")
+    if not fingerprint or fingerprint == b"null" or b'"system_fingerprint"' in event:
+        return event
+    return event[:at] + b',"system_fingerprint":' + fingerprint + event[at:]

@@ -10,7 +10,7 @@ from evenstep.compiled import jit
 #: Places in `Quick.parts`: bytes of each piece of `Quick.shape`, in this order; then how many counts an event has (0 or 2),
 #: whether ``total_tokens`` is first, what it is beyond ``completion_tokens``, and whether the client gets other bytes.
 PREFIX, LEAD, REST_0, REST_1, REST_2, TAIL, COUNTS, TOTAL_FIRST, PROMPT, CHANGES = range(10)
-PARTS = 10
+PIECES, PARTS = 6, 10
 _FRAME = 16  # room for the size of a chunk in front of what is written
 _MOST_DIGITS = 18
 

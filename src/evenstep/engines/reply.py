@@ -11,7 +11,18 @@ from __future__ import annotations
 import msgspec
 
 from evenstep.engines import cleaning
-from evenstep.engines.chunks import DONE, Choice, Chunk, Usage, is_given, read_chunk, read_head
+from evenstep.engines.chunks import (
+    DONE,
+    Choice,
+    Chunk,
+    Usage,
+    is_given,
+    is_role,
+    is_silent,
+    read_chunk,
+    read_head,
+)
+from evenstep.engines.habits import Habits
 from evenstep.engines.quick import Quick, learned
 from evenstep.engines.sse import EventReader
 from evenstep.engines.usage import SoFar, rewritten
@@ -37,6 +48,7 @@ class ReplyStream:
         fingerprint: the engine's ``system_fingerprint`` as JSON where an earlier stream of it told (`fingerprint`).
         bytes_per_token: for estimates; 0 counts one token an event.
         limit: bytes of the largest event.
+        habits: what earlier streams of this engine looked like.
     """
 
     def __init__(
@@ -53,6 +65,7 @@ class ReplyStream:
         fingerprint: bytes = b"",
         bytes_per_token: float = 0.0,
         limit: int = 1 << 20,
+        habits: Habits | None = None,
     ) -> None:
         self.produced = before.produced if before else 0  #: output tokens, of all choices and engines
         self.prompt_tokens = before.prompt_tokens if before else -1  #: of the client's prompt; -1 until told
@@ -95,6 +108,7 @@ class ReplyStream:
         #: what waits to be read: such texts and ids, or ids and text of an event; tokens of the answer behind each
         self._later: list[tuple[bytes | list[int], str, int]] = []
         self._lessons = _LESSONS if before is None and choices * prompts == 1 else 0
+        self._habits, self._kind, self._has_guessed = habits, (dialect, chat, client, engine), False
 
     def feed(self, data: bytes) -> bytes:
         """Bytes from the engine; what the client gets for them, whole events only."""
@@ -103,10 +117,8 @@ class ReplyStream:
         quick = self._quick
         if quick is None or not self._is_between or len(data) > self._limit:
             return self._read(data)
-        counted = self._counted
-        at, count, out = quick.read(data, counted[0], self._kept)
-        self.produced += count - counted[0]
-        counted[0] = count
+        at, count, out = quick.read(data, self._counted[0], self._kept)
+        self.passed(count, b"")
         return out if at == len(data) else out + self._read(data[at:])
 
     def feed_chunks(self, data: bytes, is_framed: bool) -> tuple[int, bytes]:
@@ -158,9 +170,9 @@ class ReplyStream:
         """As `feed`, every event in full."""
         events = self._reader.feed(data)
         if len(events) == 1:
-            out = self._take(*events[0])
+            out = self._next(*events[0])
         else:
-            out = b"".join([self._take(raw, payload) for raw, payload in events])
+            out = b"".join([self._next(raw, payload) for raw, payload in events])
         if self._reader.fault is not None and not self._over:
             out += self._fail(self._reader.fault)
         self._is_between = self._reader.is_between and not self._over
@@ -190,6 +202,17 @@ class ReplyStream:
             text="".join(self._texts),
             plain=self._plain,
         )
+
+    def _next(self, raw: bytes, data: bytes | None) -> bytes:
+        """An event: a usual one needs not be read in full."""
+        quick = self._quick
+        if quick is None or self._over:
+            return self._take(raw, data)
+        at, count, out = quick.read(raw, self._counted[0], self._kept)
+        if not at:
+            return self._take(raw, data)
+        self.passed(count, b"")
+        return out
 
     def _take(self, raw: bytes, data: bytes | None) -> bytes:
         if self._over:
@@ -230,10 +253,18 @@ class ReplyStream:
 
     def _learn(self, raw: bytes, out: bytes, choice: Choice) -> None:
         """From an event that was read in full, how the next ones probably look."""
+        request_id, created = self._request_id, self._created
+        if self._habits is not None and not self._has_guessed:
+            self._has_guessed = True
+            self._quick = self._habits.guess(self._kind, request_id, created, self.prompt_tokens)
+            if self._quick is not None:
+                return
         content = choice.content
         if content and choice.stop_reason is None and not (choice.delta and choice.delta.others):
             self._lessons -= 1
             self._quick = learned(raw, out, content, self._chat)
+            if self._quick is not None and self._habits is not None:
+                self._habits.keep(self._kind, request_id, created, self._quick)
 
     def _settle(self) -> None:
         """Reads what was put off: a stream that ends as it should never needs it."""
@@ -333,11 +364,11 @@ class ReplyStream:
         if self._drop_usage and chunk.usage is not None:
             new = cleaning.without_usage(new, self._usage_off)
         if self._drop_ids:
-            if self._chat and b'"delta":{}' in data and _is_silent(choices):
+            if self._chat and b'"delta":{}' in data and is_silent(choices):
                 return b""
             new = cleaning.without_ids(new, self._dialect.token_ids_off)
         if self._before is not None and self._before.request_id:
-            if self._chat and all(_is_role(choice) for choice in choices):
+            if self._chat and all(is_role(choice) for choice in choices):
                 return b""
             new = rewritten(new, self._before)
             if not self._drop_ids:
@@ -388,13 +419,13 @@ class ReplyStream:
     def _stamped(self, out: bytes) -> bytes:
         """The last chunk carries the fingerprint where no usage follows it; where we made one follow, it is put back."""
         if len(self._counted) > 1 or self.fingerprint:
-            return _with_fingerprint(out, self.fingerprint)
+            return cleaning.with_fingerprint(out, self.fingerprint)
         self._held = out
         return b""
 
     def _release(self) -> bytes:
         held, self._held = self._held, b""
-        return _with_fingerprint(held, self.fingerprint) if held else b""
+        return cleaning.with_fingerprint(held, self.fingerprint) if held else b""
 
     def _ended(self, raw: bytes) -> bytes:
         if self.finished or not self._dialect.finish_reasons:
@@ -416,22 +447,3 @@ class ReplyStream:
                 return out
         self.failure, self._over = error, True
         return b""
-
-
-def _is_silent(choices: list[Choice]) -> bool:
-    """A chat chunk with an empty delta that is there only to carry token ids."""
-    choice = choices[0]
-    return choice.finish_reason is None and choice.token_ids is not None and not is_given(choice.logprobs)
-
-
-def _is_role(choice: Choice) -> bool:
-    """The chunk a chat begins with: a role, no text."""
-    delta = choice.delta
-    return delta is not None and bool(delta.role) and not choice.content and choice.finish_reason is None
-
-
-def _with_fingerprint(event: bytes, fingerprint: bytes) -> bytes:
-    at = event.rfind(b"}")
-    if not fingerprint or fingerprint == b"null" or b'"system_fingerprint"' in event:
-        return event
-    return event[:at] + b',"system_fingerprint":' + fingerprint + event[at:]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from evenstep import names
+from evenstep.engines.habits import Habits
 from evenstep.engines.view import Dialect, EngineAdapter
 from evenstep.gateway.engine import Endpoint
 from evenstep.gateway.worker import Worker
@@ -29,6 +30,7 @@ class Attached:
 
     Attributes:
         fingerprint: ``system_fingerprint`` of its chunks, once told.
+        habits: what its streams look like.
         passing: requests under way that are no generations.
 
     Raises:
@@ -40,7 +42,7 @@ class Attached:
         self.name = worker.name
         self.adapter: EngineAdapter = names.build("engines", names.parse(worker.engine))
         self.dialect: Dialect = self.adapter.dialect
-        self.fingerprint = b""
+        self.fingerprint, self.habits = b"", Habits()
         self.passing = 0
         self.has_key = bool(api_key)
         fields = f"Host: {endpoint.authority}\r\n"

@@ -296,7 +296,7 @@ class Exchange:
             dialect, chat=request.chat, client=request.asked, engine=self._asked, choices=request.n,
             prompts=request.prompts, before=before, keep=self._can_break, fingerprint=attached.fingerprint,
             bytes_per_token=0.0 if dialect.counts else self.model.sizes.bytes_per_token(request.model),
-            limit=_EVENT_BYTES + _BYTES_PER_ID * len(request.prompt),
+            limit=_EVENT_BYTES + _BYTES_PER_ID * len(request.prompt), habits=attached.habits,
         )  # fmt: skip
 
     def _keep_what_is_there(self, leg: Collecting) -> None:

@@ -221,6 +221,7 @@ class Relay:
         """A free row for a stream, and a place for its file descriptor."""
         if engine >= self._flow_of.size:
             self._flow_of = np.concatenate([self._flow_of, np.full(engine, -1, np.int64)])
+            self._look_again()
         if not self._free:
             size = len(self._flows)
             room = size or _FIRST
@@ -229,7 +230,7 @@ class Relay:
             self._columns, self._shapes = _longer(self._columns, room), _longer(self._shapes, room)
             self._parts, self._kept = _longer(self._parts, room), _longer(self._kept, room)
             self.heard_s = np.concatenate([self.heard_s, np.zeros(room)])
-        self._arrays = self._look_again()
+            self._look_again()
         return self._free.pop()
 
     def _look_again(self) -> None:

@@ -1,0 +1,66 @@
+"""What one stream taught, as a guess for the next: never anything but what reading in full finds."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.strategies import EngineStream, usual_streams
+
+from evenstep.engines import reply as replies
+from evenstep.engines.habits import Habits
+from evenstep.engines.reply import ReplyStream
+from evenstep.engines.view import Asked, Dialect
+
+ALL = Asked(usage=True, continuous=True, token_ids=True)
+IDS = Asked(token_ids=True)
+
+
+def other(events: list[bytes], name: bytes, created: bytes) -> list[bytes]:
+    """The same stream under another id, at another time."""
+    swap = {rb'"id":"(chat)?cmpl-7f"': b'"id":"%b"' % name, rb'"created":\d+': b'"created":%b' % created}
+    for before, after in swap.items():
+        events = [re.sub(before, after, event) for event in events]
+    return events
+
+
+def read(stream, events, client, engine, habits, lessons: int = 4):
+    reply = ReplyStream(Dialect(), chat=stream.chat, client=client, engine=engine, keep=True, habits=habits)
+    reply._lessons = lessons
+    out = b"".join([reply.feed(event) for event in events]) + reply.end()
+    found = reply.failure and str(reply.failure)
+    return out, reply.produced, reply.prompt_tokens, reply.done, reply.estimated, found, reply.so_far()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(usual_streams(), min_size=2, max_size=4), st.sampled_from([Asked(), ALL]), st.data())
+def test_streams_that_follow_others_are_read_as_in_full(streams, client, data):
+    habits = Habits()
+    for number, stream in enumerate(streams):
+        engine = data.draw(st.sampled_from([ALL, ALL, IDS]))
+        events = other(
+            stream.events(engine), b"cmpl-%d" % (10**number), b"%d" % data.draw(st.integers(1, 10**10))
+        )
+        if data.draw(st.booleans()):  # a byte is not as it was
+            at, place = data.draw(st.integers(0, len(events) - 1)), data.draw(st.integers(0, 300))
+            event = bytearray(events[at])
+            event[place % len(event) : place % len(event) + 1] = data.draw(st.binary(max_size=2))
+            events[at] = bytes(event)
+        found = read(stream, events, client, engine, habits)
+        assert found == read(stream, events, client, engine, None, lessons=0)
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_the_second_stream_of_an_engine_is_read_in_full_only_at_its_ends(monkeypatch, chat):
+    habits, full = Habits(), []
+    monkeypatch.setattr(
+        replies, "read_chunk", lambda data, was=replies.read_chunk: (full.append(data), was(data))[1]
+    )
+    steps = tuple((0, (100 + i,), f" w{i}", None) for i in range(20))
+    for number, prompt in enumerate(((1, 2), (1, 2, 3))):
+        full.clear()
+        stream = EngineStream(chat, prompt, (*steps, (0, (7,), " end", "stop")), 1, "")
+        read(stream, other(stream.events(ALL), b"chatcmpl-%d" % number, b"99"), Asked(), ALL, habits)
+        assert len(full) == 3 + (number == 0)  # the first, the last, usage; before there was a habit one more
