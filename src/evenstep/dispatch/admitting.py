@@ -10,7 +10,6 @@ before it takes that first, until only the large are left and run all together.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection
 
 import numpy as np
@@ -138,8 +137,9 @@ class Admitting(Requests):
         most, per_slot = self.settings.pool_window, self.settings.window_per_slot
         if not per_slot:
             return most
-        slots = sum(worker.spec.slots for worker in self.mirror.workers)
-        return min(most or sys.maxsize, max(_FEWEST, int(per_slot * slots)))
+        fitting = int(per_slot * self.mirror.slots)
+        fitting = fitting if fitting > _FEWEST else _FEWEST  # a call costs more
+        return most if 0 < most < fitting else fitting
 
     def bind(self) -> None:
         """Look again where the columns are that a round writes."""

@@ -1,11 +1,13 @@
 """Requests that arrive: who may come in, and the row, the queue and the deadline of who does.
 
-Rules of this file. Most requests are sent by the next tick: their deadlines are noted as `newcomers` and are set when a
+Rules of this file. What most requests need is in one loop (`Arriving.arrived_all`), everything in `Arriving._arrived`; both
+leave the same state. Most requests are sent by the next tick: their deadlines are noted as `newcomers` and are set when a
 tick has left them waiting, or when somebody asks what the next deadline is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from evenstep.dispatch import events as ev
@@ -21,6 +23,7 @@ from evenstep.dispatch.rows_layout import (
     KEY,
     PROMPT,
     QUEUED_AT,
+    REQUEST,
     SESSION,
     SINCE,
     STATE,
@@ -52,64 +55,89 @@ class Arriving(Ending):
         self.newcomers, self.newcomers_s = list[int](), 0.0
         self._most: tuple[float, int] | None = None  # until the fleet changes
 
+    def arrived_all(self, events: list[ev.Arrived]) -> int:
+        """Requests arrive, up to the first that is not in its usual course; how many that were.
+
+        That is: it may come in, it wants one slot, it comes behind all who wait, and nothing is known of its prompt's
+        blocks. They wait for a slot as `_arrived` lets them.
+        """
+        rows, settings, here = self.rows, self.settings, self.pool.here
+        free, known, (most, slots) = rows.free, rows.by_request, self._most or self.most
+        room = min(len(free), settings.pool_limit - len(here) - len(self.for_prefiller))
+        if self.is_draining or settings.tenants or self.prefill.prefillers or slots < 1 or room < 1:
+            return 0
+        i, f, tenants, newcomers = rows.i, rows.f, self.tenants, self.newcomers
+        requests, prompts, states, enters = i[REQUEST], i[PROMPT], i[STATE], self.door.enters
+        since, queued_at = f[SINCE], f[QUEUED_AT]
+        now_s, last_s = self.now_s, since[here[-1]] if here else -math.inf
+        last, count = requests[here[-1]] if here else -1, 0
+        for event in events[:room]:
+            request, prompt = event.request, event.prompt_tokens
+            at_s = event.now_s if event.now_s > now_s else now_s
+            if event.copies != 1 or event.blocks or not 0 < prompt <= most or request in known:
+                break
+            if at_s == last_s and request < last:
+                break
+            row = free.pop()
+            if row >= rows.high:
+                rows.high = row + 1
+            known[request] = row
+            requests[row], prompts[row], states[row] = request, prompt, _WAITS
+            since[row] = queued_at[row] = now_s = last_s = at_s
+            last = request
+            _note(i, row, event)
+            tenants[row] = enters(event.tenant)
+            if not newcomers:
+                self.newcomers_s = now_s
+            newcomers.append(row)
+            here.append(row)
+            if not count:
+                self.now_s = now_s
+                self.open_rounds()
+            count += 1
+        self.now_s = now_s
+        return count
+
     def _arrived(self, event: ev.Arrived) -> None:
+        if self.arrived_all([event]):
+            return
         request, prompt, copies, rows = event.request, event.prompt_tokens, event.copies, self.rows
         if request in rows.by_request:
             raise RuntimeError(f"request {request} arrived twice")
         if prompt < 1 or copies < 1:
             field = "prompt_tokens" if prompt < 1 else "copies"
             raise InputError(f"request {request}", field, getattr(event, field), "an integer >= 1")
-        most, settings, pool = self._most or self.most, self.settings, self.pool
-        if (
-            prompt > most[0] or copies > most[1] or self.is_draining or settings.tenants
-            or len(pool.here) + len(self.for_prefiller) >= settings.pool_limit
-        ):  # fmt: skip
-            refusal = self._refusal(event)
-            if refusal is not None:
-                self.meters.requests[str(refusal[0])] += 1
-                self.out.append(Reject(request, *refusal))
-                return
+        refusal = self._refusal(event)
+        if refusal is not None:
+            self.meters.requests[str(refusal[0])] += 1
+            self.out.append(Reject(request, *refusal))
+            return
         row = rows.take(request)
         if rows.generation != self._generation:
             self.bind()
-        i, f, now_s = rows.i, rows.f, self.now_s
-        i[PROMPT][row] = prompt
-        if copies > 1:
-            i[COPIES][row] = copies
-        elif event.can_continue:
-            i[CONTINUES][row] = 1
-        self._note(row, event)
-        f[SINCE][row] = now_s
+        i = rows.i
+        i[PROMPT][row], i[COPIES][row] = prompt, copies
+        _note(i, row, event)
+        rows.f[SINCE][row] = self.now_s
         self.tenants[row] = self.door.enters(event.tenant)
         if event.blocks:
             self.prefixes.add(row, event.blocks)
-        if self.prefill.prefillers and self.fleet.is_split:
+        if self.fleet.is_split:
             self.enqueue(row, Cause.ARRIVES_FOR_PREFILL)
             return
-        i[STATE][row] = _WAITS
-        f[QUEUED_AT][row] = now_s
+        rows.move(row, Cause.ARRIVES_FOR_DECODE)
+        rows.f[QUEUED_AT][row] = self.now_s
         if not self.newcomers:
-            self.newcomers_s = now_s
+            self.newcomers_s = self.now_s
         self.newcomers.append(row)
-        pool.add(row)
+        self.pool.add(row)
         self.open_rounds()
-
-    def _note(self, row: int, event: ev.Arrived) -> None:
-        """What is zero with most requests; rows are clean."""
-        i = self.rows.i
-        if event.max_tokens:
-            i[CAP][row] = event.max_tokens
-        if event.key:
-            i[KEY][row] = event.key
-        if event.session:
-            i[SESSION][row] = event.session
-        if event.request_class:
-            i[CLASS][row] = event.request_class
-        if event.expected_tokens:
-            i[EXPECTED][row] = event.expected_tokens
 
     def set_deadlines(self) -> None:
         """Set those of the newcomers that still wait; who failed meanwhile has another one."""
+        if not self.pool.here and not self.seating:
+            self.newcomers.clear()
+            return
         states, queued_at, excluded = self.rows.i[STATE], self.rows.f[QUEUED_AT], self.excluded
         ttl_s, timers = self.settings.ttl_s, self.timers
         for row in self.newcomers:
@@ -127,7 +155,7 @@ class Arriving(Ending):
         """Status, reason and Retry-After of a request that is turned away at once."""
         if self.is_draining:
             return 503, "draining", 1
-        capacity, slots = self.most
+        capacity, slots = self._most or self.most
         if not slots:
             return 503, "no-worker", 1
         if event.prompt_tokens > capacity:
@@ -135,6 +163,8 @@ class Arriving(Ending):
         if event.copies > slots:
             return 400, "too-wide", 0
         waiting = len(self.pool) + len(self.for_prefiller)
+        if waiting < self.settings.pool_limit and not self.settings.tenants:
+            return None
         return self.door.refusal(event.tenant, waiting, self.waits.mean_s, self.now_s)
 
     @property
@@ -147,3 +177,19 @@ class Arriving(Ending):
                 max((worker.spec.slots for worker in workers), default=0),
             )
         return self._most
+
+
+def _note(i: list[memoryview[int]], row: int, event: ev.Arrived) -> None:
+    """What a client may have said, and most do not; rows are clean."""
+    if event.can_continue and event.copies == 1:
+        i[CONTINUES][row] = 1
+    if event.max_tokens:
+        i[CAP][row] = event.max_tokens
+    if event.key:
+        i[KEY][row] = event.key
+    if event.session:
+        i[SESSION][row] = event.session
+    if event.request_class:
+        i[CLASS][row] = event.request_class
+    if event.expected_tokens:
+        i[EXPECTED][row] = event.expected_tokens

@@ -195,17 +195,17 @@ class Deciding:
             except Exception as error:  # whatever a guest raises; counted, told and in the log
                 reason, self._said = "raised", f"{type(error).__name__}: {error}"
             else:
-                if not self._is_over(shown.decision, start):
+                watch = self.stopwatch
+                if watch is None:
+                    is_over = shown.decision in self.overruns
+                else:
+                    is_over = watch() - start > self.settings.budget_ms / 1000
+                if not is_over:
                     return answer, ""
                 reason = "budget"
             self.door.memory = kept
             self.packed.worker[:] = HOLD
         return self.least_load.answer(shown), reason
-
-    def _is_over(self, decision: int, start: float) -> bool:
-        if self.stopwatch is None:
-            return decision in self.overruns
-        return self.stopwatch() - start > self.settings.budget_ms / 1000
 
     def _look_further(self, waiting: I8, reason: Reason) -> Reason:
         """Show what the policy reads beside the round itself; why it is not asked, where the predictor fails."""

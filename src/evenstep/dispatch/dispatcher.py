@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -22,7 +22,7 @@ from evenstep.dispatch.checking import check as check_all
 from evenstep.dispatch.checkpoint import dump
 from evenstep.dispatch.commands import Abort, Command, WakeAt
 from evenstep.dispatch.ending import TOGETHER
-from evenstep.dispatch.events import Event, Finished
+from evenstep.dispatch.events import Arrived, Event, Finished
 from evenstep.dispatch.lockstep import BEHIND, WIDE, Lockstep
 from evenstep.dispatch.records import Header, InParts, Record
 from evenstep.dispatch.rounds import Rounds
@@ -32,6 +32,7 @@ from evenstep.dispatch.snapshot import snapshot as snapshot_of
 from evenstep.dispatch.steps import Steps
 from evenstep.dispatch.transitions import Cause, State
 
+_E = TypeVar("_E", Arrived, Finished)
 _HISTORY = 64  # as many as stay in a processor's cache
 
 
@@ -91,26 +92,17 @@ class Dispatcher(Arriving):
         Raises:
             InputError: as `handle`; the event stands first in `events`, and the next call has the commands so far.
         """
-        out, history, do, waiting = self.out, self.history, self._do, self.pool.here
+        out, history, waiting = self.out, self.history, self.pool.here
         while events:
-            event = events[0]
-            kind = type(event)
-            if kind is Finished and self._log is None and not waiting and len(events) > 1:
-                for event in self.finished_all(_run_of(events)):
-                    history.append((event, out))
-                    events.popleft()
-                if waiting and self.deciding.door.binds_at_once:
-                    self.bind_waiting()
-                continue
-            if self._log is not None:
-                event = self._logged(event)
-            now_s = event.now_s
-            self.now_s = max(self.now_s, now_s)
-            do[kind](event)
+            done = self._several(events) if len(events) > 1 else 0
+            if done:
+                for _ in range(done):
+                    history.append((events.popleft(), out))
+            else:
+                self._take(events[0])
+                history.append((events.popleft(), out))
             if waiting and self.deciding.door.binds_at_once:
                 self.bind_waiting()
-            history.append((event, out))
-            events.popleft()
         if self._wake_s > self.now_s and (
             self.due or self.rounds.opened_s or self.timers.is_new or self.newcomers
         ):
@@ -119,18 +111,33 @@ class Dispatcher(Arriving):
         self.out = self.fleet.out = []
         return out
 
-    def _logged(self, event: Event) -> Event:
-        """Write an event to the log; the event as it happens."""
-        assert self._log is not None
-        self.flush()
+    def _several(self, events: deque[Event]) -> int:
+        """Handle the first of several events together, if they are of those that come in number; how many were."""
+        kind = type(events[0])
+        if self._log is not None:
+            return 0
+        if kind is Arrived and not self.deciding.door.binds_at_once:
+            return self.arrived_all(_run_of(events, Arrived))
+        if kind is Finished and not self.pool.here:
+            return self.finished_all(_run_of(events, Finished))
+        return 0
+
+    def _take(self, event: Event) -> None:
+        """Handle an event by itself, and log it."""
         now_s = event.now_s
-        if now_s < self.now_s:  # the log has the time it happens at, also where that came by `now_s` alone
-            event = msgspec.structs.replace(event, now_s=self.now_s)
-        if self._parts is not None and self._parts.is_full:
-            self._parts.begin_part(dump(self))
-        self._log(event)
-        self._logged_s = max(self.now_s, now_s)
-        return event
+        if self._log is not None:
+            self.flush()
+            if (
+                now_s < self.now_s
+            ):  # the log has the time it happens at, also where that came by `now_s` alone
+                event = msgspec.structs.replace(event, now_s=self.now_s)
+            if self._parts is not None and self._parts.is_full:
+                self._parts.begin_part(dump(self))
+            self._log(event)
+            self._logged_s = max(self.now_s, now_s)
+        if now_s > self.now_s:  # noqa: PLR1730  # a call costs more
+            self.now_s = now_s
+        self._do[type(event)](event)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that is measured, as plain numbers by metric name."""
@@ -324,11 +331,11 @@ class Dispatcher(Arriving):
         self.is_draining = True
 
 
-def _run_of(events: deque[Event]) -> list[Finished]:
-    """The first of them, as far as they are requests that finished, as many as are ended at once."""
-    run: list[Finished] = []
+def _run_of(events: deque[Event], kind: type[_E]) -> list[_E]:
+    """The first of them, as far as they are of this kind, as many as are handled at once."""
+    run: list[_E] = []
     for event in events:
-        if type(event) is not Finished or len(run) == TOGETHER:
+        if not isinstance(event, kind) or len(run) == TOGETHER:
             break
         run.append(event)
     return run

@@ -91,7 +91,14 @@ class PolicyDoor:
                 packed.worker[:waiting] = decision.worker
             found = decision.memory
         else:
-            self._through_kernel(shown, memory)
+            if self._asked_for[0] != packed.workers or self._asked_for[1] < waiting:
+                self._make_scratch(packed.workers, waiting)
+            self._kernel(
+                shown.decision, shown.seed, shown.now_s, shown.mean_wait_s, 0, waiting,
+                packed.workers_i, packed.workers_f, packed.waiting_i, packed.waiting_f,
+                packed.projections if self.horizon else packed.no_projections, packed.growth, packed.cached, memory,
+                self._parameters, *self._scratch, packed.worker,
+            )  # fmt: skip
             found, broken = memory, ""
             if not packed.keeps(packed.worker, waiting):
                 broken = broken_rule(
@@ -102,18 +109,6 @@ class PolicyDoor:
         if found is not None and found.size:
             self.memory = np.array(found, np.int64)
         return packed.worker[:waiting]
-
-    def _through_kernel(self, shown: Shown, memory: I8) -> None:
-        packed, waiting = shown.packed, shown.waiting
-        if self._asked_for[0] != packed.workers or self._asked_for[1] < waiting:
-            self._make_scratch(packed.workers, waiting)
-        assert self._kernel is not None
-        self._kernel(
-            shown.decision, shown.seed, shown.now_s, shown.mean_wait_s, 0, waiting,
-            packed.workers_i, packed.workers_f, packed.waiting_i, packed.waiting_f,
-            packed.projections if self.horizon else packed.no_projections, packed.growth, packed.cached, memory,
-            self._parameters, *self._scratch, packed.worker,
-        )  # fmt: skip
 
     def _make_scratch(self, workers: int, waiting: int) -> None:
         """Working space for so many; more than asked for, so that it is not asked for at every decision."""

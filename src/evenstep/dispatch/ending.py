@@ -69,14 +69,14 @@ class Ending(Delivering):
             self.rows.ints, self.rows.floats, columns.ints, columns.floats, learned, *self.meters.ttft_s.arrays(),
         )  # fmt: skip
 
-    def finished_all(self, events: list[ev.Finished]) -> list[ev.Finished]:
+    def finished_all(self, events: list[ev.Finished]) -> int:
         """Requests end, in order: several while nobody waits, or one at its time.
 
         Args:
             events: `TOGETHER` at most.
 
         Returns:
-            Those that were looked at: up to one that made somebody wait.
+            How many were looked at: all, or up to one that made somebody wait.
         """
         (rows_of, legs, prompts, outputs), times = self._telling, self._times
         by_request, now_s, count = self.rows.by_request, self.now_s, 0
@@ -94,10 +94,10 @@ class Ending(Delivering):
                 self.now_s = times[last]
                 self._finish(events[last])
                 if self.pool.here:
-                    return events[: last + 1]
+                    return last + 1
             at = last + 1
         self.now_s = now_s
-        return events
+        return count
 
     def _finished(self, event: ev.Finished) -> None:
         self.finished_all([event])
@@ -131,6 +131,7 @@ class Ending(Delivering):
                 ahead.ended(request, prompts[at], output, keys[at])
             if breaker.failing:
                 breaker.answered(mirror.names[on[row]], request)
+            on[row] = -1
             here = tenants.pop(row)
             here.requests -= 1
             if not here.requests:

@@ -99,6 +99,7 @@ class Mirror:
         # KV tokens of requests that were in the step and are not running any more
         self.left = array("d")
         self._open: list[int] | None = None  # what `open_groups` found, until slots change
+        self._slots = -1  # of all workers; -1 = to be counted
         self._replace(np.zeros((INTS, 0), np.int64), np.zeros((FLOATS, 0)))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -153,12 +154,19 @@ class Mirror:
     def changed(self, place: int) -> None:
         """Something about the worker changed that says how much it may be sent."""
         worker, i, f = self.workers[place], self.i, self.f
-        self._open = None
+        self._open, self._slots = None, -1
         i[FREE_AT_MOST][place] = worker.spec.slots - worker.foreign if worker.is_open else _CLOSED
         i[FOREIGN][place], f[FOREIGN_LOAD][place] = worker.foreign, worker.foreign_load
         f[CAPACITY][place], f[SECONDS_PER_TOKEN][place] = worker.capacity, 1.0 / worker.spec.speed
         f[HEARD_S][place] = worker.heard_s if worker.spec.scraped and worker.is_open else math.inf
         self._oldest_s = min(f[HEARD_S])
+
+    @property
+    def slots(self) -> int:
+        """Slots of all workers, taken or not."""
+        if self._slots < 0:
+            self._slots = sum(worker.spec.slots for worker in self.workers)
+        return self._slots
 
     def joins(self, place: int) -> None:
         """A request has its first token."""

@@ -29,12 +29,13 @@ class Rounds:
         """Something happened that a decision of these groups should see."""
         if self.ripe and groups is self.opened:
             return
-        opened_s, is_between = self.opened_s, self.lockstep.is_between
+        opened_s, delivered, is_ripe = self.opened_s, self.lockstep.delivered, self.ripe
         for group in groups:
             if group not in opened_s:
                 opened_s[group] = now_s
-            self.ripe = self.ripe or is_between(group)
-        self.opened = groups
+            if not delivered[group]:
+                is_ripe = True
+        self.ripe, self.opened = is_ripe, groups
 
     def stepped(self, group: int) -> None:
         """A step of a group is delivered: whoever came with it is there, even if somebody delivers the next one already."""
@@ -44,8 +45,8 @@ class Rounds:
 
     def close(self, now_s: float, gather_s: float) -> set[int]:
         """The rounds that need not wait are decided; groups whose round is open and has to wait for more."""
-        is_between, opened_s = self.lockstep.is_between, self.opened_s
-        gathering = {q for q, opened in opened_s.items() if now_s < opened + gather_s and not is_between(q)}
+        delivered, opened_s = self.lockstep.delivered, self.opened_s
+        gathering = {q for q, opened in opened_s.items() if delivered[q] and now_s < opened + gather_s}
         if gathering:
             self.opened_s = {q: opened for q, opened in opened_s.items() if q in gathering}
         else:
