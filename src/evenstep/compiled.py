@@ -12,6 +12,7 @@ import dataclasses
 import importlib
 import math
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -146,22 +147,39 @@ def entry(kernel: Any) -> Any:
     return only.entry_point
 
 
-#: Rooms whose kernels call kernels of other rooms.
-CALLED = {"dispatch": ("predict",), "sim": ("predict",), "gateway": ("dispatch", "engines")}
+_IMPORT = re.compile(r"^from evenstep\.([\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 
 
-def _drop_stale_caches() -> None:
-    """Forget compiled kernels older than any source they may contain: numba looks at their own file alone."""
-    root = Path(__file__).parent
-    shared = [Path(__file__), root / "streams_kernel.py", root / "routing" / "view.py"]
+def _imported(root: Path, source: Path) -> set[Path]:
+    """Modules of ours that a source imports names or constants from."""
+    found: set[Path] = set()
+    for module, many, few in _IMPORT.findall(source.read_text(encoding="utf-8")):
+        folder = root.joinpath(*module.split("."))
+        found |= {
+            folder.with_suffix(".py"),
+            *(folder / f"{name}.py" for name in re.findall(r"\w+", many or few)),
+        }
+    return {path for path in found if path.is_file()}
+
+
+def drop_stale_caches(root: Path) -> None:
+    """Forget compiled kernels older than any source they may contain: numba looks at their own file alone.
+
+    Args:
+        root: the package's folder.
+    """
     for room in (root, *(path for path in root.iterdir() if path.is_dir())):
-        rooms = room, *(root / other for other in CALLED.get(room.name, ()))
-        sources = [
-            *shared,
-            *(path for one in rooms for end in ("kernel", "layout") for path in one.glob(f"*_{end}.py")),
-        ]
+        indices = list(room.glob("__pycache__/*.nbi"))
+        if not indices:
+            continue
+        kernels = [*room.glob("*_kernel.py"), *room.glob("*_layout.py")]
+        sources, new = {root / "compiled.py"}, set(kernels)
+        while new:
+            sources |= new
+            parts = [path for path in new if path.stem.endswith(("_kernel", "_layout"))]
+            new = set[Path]().union(*(_imported(root, path) for path in parts)) - sources
         newest = max(source.stat().st_mtime for source in sources)
-        for index in room.glob("__pycache__/*.nbi"):
+        for index in indices:
             with suppress(FileNotFoundError):
                 if index.stat().st_mtime < newest:
                     index.unlink()
@@ -173,7 +191,7 @@ if numba is None:
         "ignore", "overflow encountered in scalar", RuntimeWarning, r"evenstep\.streams_kernel"
     )
 if numba is not None:
-    _drop_stale_caches()
+    drop_stale_caches(Path(__file__).parent)
     # Functions as values are what a compiled policy is here; numba calls the feature experimental at every use.
     warnings.filterwarnings("ignore", category=numba.NumbaExperimentalFeatureWarning)
 

@@ -77,8 +77,8 @@ class FakeGateway:
         self.now = config
         self.asked.append(("reload", config.policy))
 
-    def listen_to(self, sinks: tuple[Any, ...]) -> None:
-        self.sinks = sinks
+    def listen_to(self, sinks: tuple[Any, ...], of_classes: tuple[Any, ...] = ()) -> None:
+        self.sinks = (*of_classes, *sinks)
 
     def drain(self) -> None:
         self.why = "draining"

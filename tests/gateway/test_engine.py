@@ -17,7 +17,7 @@ class Asked:
     """A leg that notes what it hears."""
 
     def __init__(self):
-        self.connection, self.is_off, self.is_head = None, False, False
+        self.connection, self.is_off, self.is_head, self.at_once = None, False, False, None
         self.heard, self.over = [], asyncio.Event()
 
     def head(self, head, length):

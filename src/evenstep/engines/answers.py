@@ -40,12 +40,12 @@ class Prefilled:
     handover: bytes
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
     finish_reason: str | None = None
     stop_reason: int | str | None = None
 
 
-class _Body(msgspec.Struct):
+class _Body(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: Usage | None = None
     kv_transfer_params: msgspec.Raw = msgspec.Raw()

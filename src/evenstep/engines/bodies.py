@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 from evenstep.engines import splice
-from evenstep.engines.requests import GenerationRequest
+from evenstep.engines.requests import ROUTING_FIELDS, GenerationRequest
 from evenstep.engines.view import Asked, Dialect
 from evenstep.errors import EngineError
 
-#: Members of a body by which a client could pick an engine's rank or memory; they never go on.
-ROUTING_FIELDS = (
-    "kv_transfer_params",
-    "data_parallel_rank",
-    "routed_dp_rank",
-    "disagg_prefill_dp_rank",
-    "bootstrap_host",
-    "bootstrap_port",
-    "bootstrap_room",
-)
-
-_ROUTING = frozenset(ROUTING_FIELDS)
 _PREFILL = b'{"do_remote_decode":true,"do_remote_prefill":false%s}'
 
 
@@ -33,11 +21,9 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
     Returns:
         The body and what it asks the engine to tell. The same bytes where nothing has to change.
     """
-    if not request.stream and _ROUTING.isdisjoint(request.fields):
-        return request.body, request.asked
-    changes: dict[str, bytes | None] = {}
-    if not _ROUTING.isdisjoint(request.fields):
-        changes |= {name: None for name in ROUTING_FIELDS if name in request.fields}
+    if request.frame.goes_unchanged:
+        return request.body, request.frame.asked
+    changes: dict[str, bytes | None] = {name: None for name in ROUTING_FIELDS if name in request.frame.fields}
     asked = request.asked
     if request.stream and dialect.counts:
         asked = Asked(asked.usage or dialect.usage_needs_final, True, asked.token_ids or token_ids)

@@ -52,7 +52,7 @@ def prompt_key(request: GenerationRequest, key: bytes) -> int:
     prompt, digest = request.prompt, _keyed(key).copy()
     if len(prompt) > 2 * _LONG_END:
         prompt = b"%b%b%d:" % (prompt[:_LONG_END], prompt[-_LONG_END:], len(prompt))
-    digest.update(prompt + request.value("model"))
+    digest.update(prompt + request.frame.model_value)
     return _id(digest.digest()) or 1
 
 

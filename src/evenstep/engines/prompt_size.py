@@ -22,24 +22,26 @@ class PromptSizes:
 
     def __init__(self, keep: float = 0.99, models: int = 1024, prior: float = PRIOR_BYTES_PER_TOKEN) -> None:
         self._keep, self._models, self._prior = keep, models, prior
+        self._rate: dict[str, float] = {}  # model -> bytes of a token
         self._seen: OrderedDict[str, tuple[float, float]] = (
             OrderedDict()
         )  # model -> weighted bytes, weighted tokens
 
     def bytes_per_token(self, model: str) -> float:
         """Bytes of one token of this model's prompts."""
-        total, tokens = self._seen.get(model, _NOTHING)
-        return (total + self._prior * _PRIOR_TOKENS) / (tokens + _PRIOR_TOKENS)
+        return self._rate.get(model, self._prior)
 
     def estimate(self, model: str, prompt_bytes: int) -> int:
         """Tokens of a prompt of so many bytes, at least 1."""
-        return max(1, round(prompt_bytes / self.bytes_per_token(model)))
+        return round(prompt_bytes / self._rate.get(model, self._prior)) or 1
 
     def learn(self, model: str, prompt_bytes: int, prompt_tokens: int) -> None:
         """An engine has told the tokens of a prompt."""
         if prompt_bytes <= 0 or prompt_tokens <= 0:
             return
         total, tokens = self._seen.pop(model, _NOTHING)
-        self._seen[model] = (self._keep * total + prompt_bytes, self._keep * tokens + prompt_tokens)
+        total, tokens = self._keep * total + prompt_bytes, self._keep * tokens + prompt_tokens
+        self._seen[model] = total, tokens
+        self._rate[model] = (total + self._prior * _PRIOR_TOKENS) / (tokens + _PRIOR_TOKENS)
         if len(self._seen) > self._models:
-            self._seen.popitem(last=False)
+            del self._rate[self._seen.popitem(last=False)[0]]

@@ -14,6 +14,16 @@ from evenstep.errors import InputError
 
 #: Completions that take no ``max_tokens`` produce this many, as OpenAI's and vLLM's do.
 DEFAULT_COMPLETION_TOKENS = 16
+#: Members of a body by which a client could pick an engine's rank or memory; they never go on.
+ROUTING_FIELDS = (
+    "kv_transfer_params",
+    "data_parallel_rank",
+    "routed_dp_rank",
+    "disagg_prefill_dp_rank",
+    "bootstrap_host",
+    "bootstrap_port",
+    "bootstrap_room",
+)
 #: Headers that name a session, the first that is there.
 SESSION_HEADERS = ("x-evenstep-session", "x-session-id")
 
@@ -21,49 +31,129 @@ Kind = Literal["chat", "completions", "other"]
 _PATHS: dict[str, Kind] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
 _WHERE = "request"
 _MOST = 2**31
+_ROUTING = frozenset(ROUTING_FIELDS)
 _FIRST = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
+
+
+class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What a body says beside its prompt; the same for all bodies that differ in their prompts alone.
+
+    Args:
+        kind: ``chat`` or ``completions``.
+        fields: where each member of the body lay that it was read from.
+        model: the model asked for.
+        model_value: that, as it stands in the body.
+        stream: whether the answer is a stream.
+        n: answers the client gets for each prompt.
+        best_of: sequences the engine runs for each prompt.
+        max_tokens: output tokens of one sequence at most; -1 where only the context limits it.
+        min_tokens: output tokens of one sequence at least.
+        user: a key that may pin a request to where its like went; empty where not given.
+        asked: what is to be told beside the text.
+        goes_unchanged: engines get it as it is: it is no stream, and nothing in it would pick an engine's rank or memory.
+        start, prompt_bytes: where the prompt lay, and how long it was.
+    """
+
+    kind: Literal["chat", "completions"]
+    fields: Mapping[str, splice.Span]
+    model: str
+    model_value: bytes
+    stream: bool
+    n: int
+    best_of: int
+    max_tokens: int
+    min_tokens: int
+    user: str
+    asked: Asked
+    goes_unchanged: bool
+    start: int
+    prompt_bytes: int
+
+    def fields_with(self, more: int) -> Mapping[str, splice.Span]:
+        """Where each member lies when the prompt is so many bytes longer."""
+        if not more:
+            return self.fields
+        start = self.start
+        return {
+            name: (key + more, value + more, stop + more) if key > start
+            else (key, value, stop + more if value == start else stop)
+            for name, (key, value, stop) in self.fields.items()
+        }  # fmt: skip
 
 
 class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A request for tokens.
 
     Args:
-        kind: ``chat`` or ``completions``.
+        frame: what it says beside its prompt.
         body: as the client sent it.
-        fields: where each member of the body lies.
-        model: the model asked for.
-        stream: whether the answer is a stream.
-        prompts: prompts of the body; more than one only in completions.
-        n: answers the client gets for each prompt.
-        slots: sequences the engine runs at once: the larger of n and best_of, for each prompt.
-        max_tokens: output tokens of one sequence at most; -1 where only the context limits it.
-        min_tokens: output tokens of one sequence at least.
         prompt: bytes of the prompt: the value of ``prompt`` or ``messages``.
+        prompts: prompts of the body; more than one only in completions.
         prompt_tokens: where the prompt came as ids, their number; else -1.
-        user, session: keys that may pin a request to where its like went; empty where not given.
-        asked: what is to be told beside the text.
+        session: a key that may pin it to where its like went; empty where not given.
     """
 
-    kind: Literal["chat", "completions"]
+    frame: Frame
     body: bytes
-    fields: Mapping[str, splice.Span]
-    model: str
-    stream: bool
-    prompts: int
-    n: int
-    slots: int
-    max_tokens: int
-    min_tokens: int
     prompt: bytes
-    prompt_tokens: int
-    user: str
-    session: str
-    asked: Asked
+    prompts: int = 1
+    prompt_tokens: int = -1
+    session: str = ""
+
+    @property
+    def kind(self) -> Literal["chat", "completions"]:
+        """``chat`` or ``completions``."""
+        return self.frame.kind
 
     @property
     def chat(self) -> bool:
         """Whether it is a chat."""
-        return self.kind == "chat"
+        return self.frame.kind == "chat"
+
+    @property
+    def fields(self) -> Mapping[str, splice.Span]:
+        """Where each member of the body lies."""
+        return self.frame.fields_with(len(self.prompt) - self.frame.prompt_bytes)
+
+    @property
+    def model(self) -> str:
+        """The model asked for."""
+        return self.frame.model
+
+    @property
+    def stream(self) -> bool:
+        """Whether the answer is a stream."""
+        return self.frame.stream
+
+    @property
+    def n(self) -> int:
+        """Answers the client gets for each prompt."""
+        return self.frame.n
+
+    @property
+    def slots(self) -> int:
+        """Sequences the engine runs at once: the larger of n and best_of, for each prompt."""
+        return self.frame.best_of * self.prompts
+
+    @property
+    def max_tokens(self) -> int:
+        """Output tokens of one sequence at most; -1 where only the context limits it."""
+        return self.frame.max_tokens
+
+    @property
+    def min_tokens(self) -> int:
+        """Output tokens of one sequence at least."""
+        return self.frame.min_tokens
+
+    @property
+    def user(self) -> str:
+        """A key that may pin it to where its like went; empty where not given."""
+        return self.frame.user
+
+    @property
+    def asked(self) -> Asked:
+        """What is to be told beside the text."""
+        return self.frame.asked
 
     def value(self, name: str) -> bytes:
         """The bytes of one member; empty where it is not there."""
@@ -122,41 +212,7 @@ def read_request(
     slots = frame.best_of * prompts
     if slots > max_slots:
         raise InputError(_WHERE, "n", slots, f"at most {max_slots} sequences in one request")
-    more = len(prompt) - frame.prompt_bytes
-    fields = frame.fields if not more else frame.fields_with(more)
-    return GenerationRequest(
-        kind, body, fields, frame.model, frame.stream, prompts, frame.n, slots, frame.max_tokens, frame.min_tokens, prompt,
-        prompt_tokens, frame.user, session, frame.asked,
-    )  # fmt: skip
-
-
-class _Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What a body says beside its prompt; fields as in `GenerationRequest`.
-
-    Args:
-        start, prompt_bytes: where its prompt lay when it was read, and how long it was.
-    """
-
-    fields: Mapping[str, splice.Span]
-    model: str
-    stream: bool
-    n: int
-    best_of: int
-    max_tokens: int
-    min_tokens: int
-    user: str
-    asked: Asked
-    start: int
-    prompt_bytes: int
-
-    def fields_with(self, more: int) -> dict[str, splice.Span]:
-        """Where each member lies when the prompt is so many bytes longer."""
-        start = self.start
-        return {
-            name: (key + more, value + more, stop + more) if key > start
-            else (key, value, stop + more if value == start else stop)
-            for name, (key, value, stop) in self.fields.items()
-        }  # fmt: skip
+    return GenerationRequest(frame, body, prompt, prompts, prompt_tokens, session)
 
 
 class _Chat(msgspec.Struct, gc=False):
@@ -168,11 +224,11 @@ class _Completion(msgspec.Struct, gc=False):
 
 
 _MESSAGES, _PROMPT = msgspec.json.Decoder(_Chat), msgspec.json.Decoder(_Completion)
-_FRAMES: dict[tuple[bytes, bytes], _Frame] = {}
+_FRAMES: dict[tuple[bytes, bytes], Frame] = {}
 _MOST_FRAMES, _LONGEST_FRAME = 1024, 1024
 
 
-def _framed(body: bytes, chat: bool) -> tuple[_Frame, bytes]:
+def _framed(body: bytes, chat: bool) -> tuple[Frame, bytes]:
     """What a body says, and its prompt. Clients write the same around prompt after prompt, so that is read only once.
 
     Two bodies that have the same bytes in front of their prompts and the same behind them differ in their prompts alone:
@@ -200,7 +256,7 @@ def _framed(body: bytes, chat: bool) -> tuple[_Frame, bytes]:
     return found, prompt
 
 
-def _frame(body: bytes, chat: bool) -> tuple[_Frame, bytes]:
+def _frame(body: bytes, chat: bool) -> tuple[Frame, bytes]:
     """Read all of a body."""
     fields = splice.members(body, _WHERE)
     given = _given(body, fields)
@@ -218,9 +274,12 @@ def _frame(body: bytes, chat: bool) -> tuple[_Frame, bytes]:
         max_tokens = _count("max_tokens", given.max_tokens, DEFAULT_COMPLETION_TOKENS, least=0)
     options = given.stream_options or _NO_OPTIONS
     usage = bool(options.include_usage)
-    frame = _Frame(
+    _, value, stop = fields["model"]
+    frame = Frame(
+        kind="chat" if chat else "completions",
         fields=fields,
         model=given.model,
+        model_value=body[value:stop],
         stream=bool(given.stream),
         n=n,
         best_of=best_of,
@@ -228,6 +287,7 @@ def _frame(body: bytes, chat: bool) -> tuple[_Frame, bytes]:
         min_tokens=_count("min_tokens", given.min_tokens, 0, least=0),
         user=given.user or "",
         asked=Asked(usage, usage and bool(options.continuous_usage_stats), bool(given.return_token_ids)),
+        goes_unchanged=not given.stream and _ROUTING.isdisjoint(fields),
         start=span[1],
         prompt_bytes=span[2] - span[1],
     )

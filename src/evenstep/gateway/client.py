@@ -16,6 +16,8 @@ from typing import Protocol, cast
 
 from evenstep.engines import refusals
 from evenstep.engines.refusals import Refusal
+from evenstep.engines.requests import GenerationRequest
+from evenstep.gateway.alike import Alike
 from evenstep.gateway.asking import Asking
 from evenstep.gateway.config import Limits
 from evenstep.gateway.deadline import NEVER, Deadline
@@ -61,6 +63,8 @@ class Service(Protocol):
 
     def serve(self, request: Received, client: Client) -> None: ...
 
+    def serve_alike(self, request: GenerationRequest, asking: Asking, name: str, client: Client) -> None: ...
+
     def new_name(self) -> str: ...
 
     def told(self, status: int) -> None: ...
@@ -76,12 +80,14 @@ class Client(asyncio.Protocol):
         job: what takes time; None while nothing does.
         is_framed: the answer that has begun goes out in HTTP chunks.
         paused: the client reads more slowly than we write: whoever sends has to stop reading until `Job.client_resumed`.
+        last_head: of the request that is served, or was last.
+        alike: by what to know the next request; None while there is nothing to go by.
     """
 
     __slots__ = (
         "_asking", "_body_since_s", "_chunked", "_chunks", "_deadline", "_got", "_is_head", "_keep_alive", "_length",
-        "_name", "_pieces", "_prefix", "_rest", "_searched", "_service", "_state", "_unsent", "is_framed", "job", "paused",
-        "transport",
+        "_name", "_pieces", "_prefix", "_rest", "_searched", "_service", "_state", "_unsent", "alike", "is_framed", "job",
+        "last_head", "paused", "transport",
     )  # fmt: skip
 
     def __init__(self, service: Service) -> None:
@@ -89,6 +95,8 @@ class Client(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, None)
         self.job: Job | None = None
         self.paused = False
+        self.last_head = b""
+        self.alike: Alike | None = None
         self._state = _IN_HEAD
         self._rest = bytearray()
         self._searched = 0
@@ -145,6 +153,12 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._state == _IN_HEAD:
+            alike = self.alike
+            if alike is not None and not self._rest and alike.heads is self._service.heads:
+                found = alike.split(data)
+                if found is not None:
+                    self._serve_alike(alike, *found)
+                    return
             if not self._rest and data[:1] != b"\r":  # the common case: a head, whole, and nothing before it
                 end = data.find(b"\r\n\r\n") + 4
                 if 4 <= end <= self._service.limits.head_bytes:
@@ -198,7 +212,7 @@ class Client(asyncio.Protocol):
             self._refuse(error)
             return
         found = asking.head
-        self._asking, self._length = asking, length
+        self._asking, self._length, self.last_head = asking, length, head
         self._keep_alive, self._chunks, self._is_head = found.keep_alive, found.chunks, found.method == "HEAD"
         self._name = asking.name or service.new_name()
         if length > limits.body_bytes:
@@ -249,6 +263,18 @@ class Client(asyncio.Protocol):
             floor_s = self._body_since_s + _GRACE_S + self._got / limits.body_bytes_per_s
             total_s = min(total_s, floor_s)
         self._deadline.set(total_s)
+
+    def _serve_alike(self, alike: Alike, body: bytes, prompt: bytes) -> None:
+        """A whole request like the last one."""
+        asking, service = alike.asking, self._service
+        self._keep_alive, self._name = asking.head.keep_alive, service.new_name()
+        self._state = _BUSY
+        self._deadline.at = NEVER
+        try:
+            request = GenerationRequest(alike.frame, body, prompt, session=asking.session)
+            service.serve_alike(request, asking, self._name, self)
+        except Exception:
+            self.fail()
 
     def _serve(self, body: bytes) -> None:
         self._state = _BUSY
@@ -313,12 +339,15 @@ class Client(asyncio.Protocol):
         """
         if self._state == _CLOSED:
             return
-        self._keep_alive &= not self._service.is_draining
-        head = b"%bContent-Type: %b\r\nContent-Length: %d\r\n%b%b\r\n" % (
+        service = self._service
+        if service.is_draining:
+            self._keep_alive = False
+        head = b"%bContent-Type: %b\r\nContent-Length: %d\r\n%b%b\r\n%b" % (
             self._first_lines(status), kind, len(body), fields, b"" if self._keep_alive else b"Connection: close\r\n",
+            b"" if self._is_head else body,
         )  # fmt: skip
-        self._service.told(status)
-        self.transport.write(head if self._is_head else head + body)
+        service.told(status)
+        self.transport.write(head)
         self._answered()
 
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:

@@ -80,8 +80,8 @@ class Control(Protocol):
         """
         ...
 
-    def listen_to(self, sinks: tuple[Sink, ...]) -> None:
-        """Tell these of each request that is over, from the next one on."""
+    def listen_to(self, sinks: tuple[Sink, ...], of_classes: tuple[Sink, ...] = ()) -> None:
+        """Tell these of each request that is over, from the next one on; `of_classes` of those that have a class."""
         ...
 
     def drain(self) -> None:

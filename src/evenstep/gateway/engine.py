@@ -14,6 +14,7 @@ import math
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from typing import Protocol, cast
 from urllib.parse import urlsplit
 
@@ -41,15 +42,19 @@ def _read_head(head: bytes) -> tuple[ResponseHead, int, bool]:
     return found, found.length, found.status == 200
 
 
-_HEADS = Heads(_read_head)
-
-
 class Leg(Protocol):
     """One call to an engine, as its connection sees it; the methods are called in this order, the last two once."""
 
     connection: EngineConnection | None
     is_off: bool  #: nobody wants its answer any more
     is_head: bool  #: it is a HEAD request
+
+    @property
+    def at_once(self) -> Callable[[ResponseHead, bytes], None] | None:
+        """Takes an answer that came all at once, in place of the methods below, when its connection is free again; None =
+        it wants pieces.
+        """
+        ...
 
     def head(self, head: ResponseHead, length: int) -> None:
         """The answer begins; `length` bytes follow, or `CHUNKED` or `UNTIL_CLOSED`."""
@@ -96,23 +101,8 @@ class EngineConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_chunked",
-        "_data",
-        "_endpoint",
-        "_heard",
-        "_idle_s",
-        "_is_old",
-        "_is_paused",
-        "_keep",
-        "_left",
-        "_leg",
-        "_lent",
-        "_rest",
-        "_sent_s",
-        "_silence_s",
-        "_state",
-        "_transport",
-        "deadline",
+        "_chunked", "_data", "_endpoint", "_heard", "_idle_s", "_is_old", "_is_paused", "_keep", "_left", "_leg",
+        "_lent", "_rest", "_sent_s", "_silence_s", "_state", "_transport", "deadline",
     )  # fmt: skip
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -255,31 +245,28 @@ class EngineConnection(asyncio.Protocol):
     # --- reading -------------------------------------------------------------------------------------------------
 
     def _head(self, data: bytes) -> None:
-        data = self._rest + data
-        end = data.find(b"\r\n\r\n") + 4
-        if end < 4:
-            self._rest = data
-            if len(data) > _MOST_HEAD:
-                self._break("status", "its head is too large")
-            return
+        if self._rest:
+            data, self._rest = self._rest + data, b""
         leg = self._leg
         assert leg is not None
-        try:
-            if leg.is_head:
-                head = read_response_head(data[:end], to_head=True)
-                length = head.length
-            else:
-                head, length = _HEADS.read(data[:end])
-        except HeadError as error:
-            self._break("status", error.message)
-            return
-        self._rest = b""
+        found = None if leg.is_head else self._endpoint.heads.split(data)
+        if found is None:
+            found = self._read_head(data, leg.is_head)
+            if found is None:
+                return
+        head, length, end = found
         rest = data[end:]
         if head.status < 200:
             if head.status == 101:
                 self._break("status", "it wants another protocol")
             elif rest:
                 self._head(rest)
+            return
+        at_once = leg.at_once
+        if at_once is not None and length == len(rest) > 0:
+            self._keep = head.keep_alive
+            self._done(has_more=False)
+            at_once(head, rest)
             return
         self._keep, self._left = head.keep_alive, length
         self._chunked = Chunked() if length == CHUNKED else None
@@ -292,6 +279,23 @@ class EngineConnection(asyncio.Protocol):
                 self._over(has_more=False)
         elif self._state == _IN_BODY and (rest or not self._left):
             self._body(rest)
+
+    def _read_head(self, data: bytes, is_head: bool) -> tuple[ResponseHead, int, int] | None:
+        """Head, length of the body and where it begins; None where the head is not whole, or none."""
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            self._rest = data
+            if len(data) > _MOST_HEAD:
+                self._break("status", "its head is too large")
+            return None
+        try:
+            if is_head:
+                head = read_response_head(data[:end], to_head=True)
+                return head, head.length, end
+            return *self._endpoint.heads.read(data[:end]), end
+        except HeadError as error:
+            self._break("status", error.message)
+            return None
 
     def _body(self, data: bytes) -> None:
         chunked, left = self._chunked, self._left
@@ -319,6 +323,12 @@ class EngineConnection(asyncio.Protocol):
 
     def _over(self, has_more: bool) -> None:
         leg = self._leg
+        self._done(has_more)
+        if leg is not None:
+            leg.ended()
+
+    def _done(self, has_more: bool) -> None:
+        """The answer ended in order: the connection is kept for the next one, if that is safe."""
         if has_more or not self._keep or self._is_paused or self._transport.is_closing():
             self.close()
         else:
@@ -326,8 +336,6 @@ class EngineConnection(asyncio.Protocol):
             self._state, self._chunked = _IDLE, None
             self._idle_s = now_s = time.monotonic()
             self._endpoint.keep(self, now_s)
-        if leg is not None:
-            leg.ended()
 
     def _break(self, kind: Kind, why: str) -> None:
         leg = self._leg
@@ -360,6 +368,7 @@ class Endpoint:
     Attributes:
         authority: what Host says.
         base: path in front of every target.
+        heads: what heads of its answers say.
     """
 
     def __init__(
@@ -374,6 +383,7 @@ class Endpoint:
         self.authority = f"{host}:{self._port}"
         self.is_tls = is_tls
         self.base = parts.path.rstrip("/")
+        self.heads = Heads(_read_head)
         self.connections: set[EngineConnection] = set()
         self._idle: list[EngineConnection] = []
         self._tasks: set[asyncio.Task[None]] = set()

@@ -19,6 +19,7 @@ from evenstep.engines.reply import ReplyStream
 from evenstep.engines.requests import GenerationRequest
 from evenstep.engines.usage import SoFar
 from evenstep.engines.view import Asked
+from evenstep.gateway.asking import Asking
 from evenstep.gateway.attached import Attached
 from evenstep.gateway.client import Client
 from evenstep.gateway.ended import Outcome, Story
@@ -41,8 +42,7 @@ class Exchange:
         client: who asks.
         request: what is asked.
         name: its id, as client and engines see it.
-        more: lines of the client's head that go on to engines.
-        carries_key: the client's credentials are among them.
+        asking: what its head asks for.
 
     Attributes:
         number: the dispatcher's.
@@ -67,17 +67,10 @@ class Exchange:
     _stalled = False
 
     def __init__(
-        self,
-        model: ServedModel,
-        client: Client,
-        request: GenerationRequest,
-        name: str,
-        more: bytes,
-        carries_key: bool,
+        self, model: ServedModel, client: Client, request: GenerationRequest, name: str, asking: Asking
     ) -> None:
-        self.model, self.client, self.request, self.name = model, client, request, name
-        self.carries_key, self._more = carries_key, more
-        self._can_break = request.stream and can_break(request)
+        self.model, self.client, self.request, self.name, self.asking = model, client, request, name, asking
+        self._can_break = request.frame.stream and can_break(request)
 
     @property
     def can_continue(self) -> bool:
@@ -103,7 +96,7 @@ class Exchange:
             self.story.sent(attached.name)
         body = bodies.decode_leg(self._body, self._handover) if self._handover else self._body
         settings = attached.endpoint.settings
-        if self.request.stream:
+        if self.request.frame.stream:
             leg = self._leg = Stream(self, command.leg, attached, command.row, self._reply(attached, None))
             self._send(leg, attached, body, settings.first_byte_s)
         else:
@@ -282,12 +275,16 @@ class Exchange:
 
     def _write_body(self, attached: Attached) -> None:
         """The body for engines of this dialect."""
+        request = self.request
+        if request.frame.goes_unchanged:
+            self._body = request.body
+            return
         dialect = attached.dialect
         wants_ids = self._can_break and (dialect.chat_from_ids or not self.request.chat)
         self._body, self._asked = bodies.upstream(self.request, dialect, token_ids=wants_ids)
 
     def _send(self, leg: Collecting, attached: Attached, body: bytes, patience_s: float) -> None:
-        head = attached.generation_head(self.request.chat, self.name, len(body), self._more)
+        head = attached.generation_head(self.request.chat, self.name, len(body), self.asking.carried)
         attached.endpoint.send(leg, (head, body), patience_s)
 
     def _reply(self, attached: Attached, before: SoFar | None) -> ReplyStream:

@@ -24,6 +24,8 @@ class _Question:
         ask: ask it on a fresh connection.
     """
 
+    at_once = None
+
     def __init__(self, answer: asyncio.Future[tuple[int, bytes]], ask: Callable[[_Question], None]) -> None:
         self.connection: EngineConnection | None = None
         self.is_off = self.is_head = False

@@ -16,8 +16,9 @@ from evenstep.dispatch.events import Arrived
 from evenstep.engines import refusals
 from evenstep.engines.prompt_blocks import name_key, prompt_blocks, prompt_key
 from evenstep.engines.refusals import Refusal
-from evenstep.engines.requests import Kind, read_request
+from evenstep.engines.requests import GenerationRequest, Kind, read_request
 from evenstep.errors import InputError
+from evenstep.gateway.alike import alike_of
 from evenstep.gateway.asking import Asking, asking_of
 from evenstep.gateway.callers import Callers
 from evenstep.gateway.client import Client, Received
@@ -57,7 +58,8 @@ class Front:
         clients: open connections.
         codes: answers by status.
         passing: requests under way that are no generations.
-        sinks: take each request that is over.
+        sinks: take each request that is over and has no class.
+        class_sinks: take each that has one.
 
     Raises:
         InputError: a key that cannot be read.
@@ -71,6 +73,7 @@ class Front:
         self.is_draining = False
         self.why_not_ready = "starting"
         self.sinks: tuple[Sink, ...] = ()
+        self.class_sinks: tuple[Sink, ...] = ()
         self._salt = salt
         self._front = secrets.token_hex(6)
         self._numbers = itertools.count(1)
@@ -114,26 +117,30 @@ class Front:
 
     def _generate(self, kind: Kind, received: Received, client: Client) -> None:
         asking = received.asking
-        caller = asking.caller
-        assert caller is not None
         try:
             request = read_request(kind, received.body, session=asking.session)
         except InputError as error:
             self._turn_away(received, client, refusals.bad_request(error))
             return
-        pool = self.pools.pool_of(request.model)
+        client.alike = alike_of(client.last_head, request, asking, self.heads, self.limits)
+        self.serve_alike(request, asking, received.name, client)
+
+    def serve_alike(self, request: GenerationRequest, asking: Asking, name: str, client: Client) -> None:
+        """Answer a request for tokens, as time goes on."""
+        caller, frame = asking.caller, request.frame
+        assert caller is not None
+        pool = self.pools.pool_of(frame.model)
         if pool is None:
-            self._turn_away(received, client, self._unknown(request.model))
+            self._turn_away(Received(asking, request.body, name), client, self._unknown(frame.model))
             return
         now_s = time.monotonic()
-        exchange = Exchange(pool, client, request, received.name, asking.carried, asking.carries_key)
+        exchange = Exchange(pool, client, request, name, asking)
         estimate = pool.estimate(exchange)
-        if self.sinks:
-            exchange.story = Story(
-                self.sinks, received.name, asking, now_s, request.model, estimate, asking.number
-            )
+        sinks = self.class_sinks if asking.number else self.sinks
+        if sinks:
+            exchange.story = Story(sinks, name, asking, now_s, frame.model, estimate, asking.number)
         salt = self._salt
-        session = request.session or asking.task or request.user
+        session = request.session or asking.task or frame.user
         event = Arrived(
             now_s=now_s,
             request=pool.number(exchange),
@@ -142,9 +149,9 @@ class Front:
             request_class=asking.number,
             key=prompt_key(request, salt),
             session=name_key(session, salt) if session else 0,
-            max_tokens=max(0, request.max_tokens),
+            max_tokens=max(0, frame.max_tokens),
             expected_tokens=asking.expected,
-            copies=request.slots,
+            copies=frame.best_of * request.prompts,
             can_continue=exchange.can_continue,
             blocks=tuple(prompt_blocks(request, salt)) if pool.reads_cached else (),
         )
@@ -153,8 +160,9 @@ class Front:
     def _turn_away(self, received: Received, client: Client, refusal: Refusal) -> None:
         """Refuse a request that no pool has seen."""
         client.refuse(refusal)
-        if self.sinks:
-            story = Story(self.sinks, received.name, received.asking, time.monotonic())
+        sinks = self.class_sinks if received.asking.number else self.sinks
+        if sinks:
+            story = Story(sinks, received.name, received.asking, time.monotonic())
             story.ended("refused", refusal.status)
 
     def _unknown(self, model: str) -> Refusal:

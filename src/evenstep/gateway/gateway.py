@@ -147,9 +147,9 @@ class Gateway:
         self.pools.ask_again()
         _log.info("reloaded", extra={"policy": config.policy})
 
-    def listen_to(self, sinks: tuple[Sink, ...]) -> None:
-        """Tell these of each request that is over, from the next one on."""
-        self.front.sinks = sinks
+    def listen_to(self, sinks: tuple[Sink, ...], of_classes: tuple[Sink, ...] = ()) -> None:
+        """Tell these of each request that is over, from the next one on; `of_classes` of those that have a class."""
+        self.front.sinks, self.front.class_sinks = sinks, (*of_classes, *sinks)
 
     def drain(self) -> None:
         """Accept nothing new; what is accepted ends."""

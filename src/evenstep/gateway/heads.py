@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 _FIRST, _SECOND = b"\r\nContent-Length: ", b"\r\ncontent-length: "
 _WIDTH = len(_FIRST)
-_DIGITS = 18  # at most, as in `head`
+DIGITS = 18  #: of a length at most, as in `head`
 _MOST = 512
 _LONGEST = 2048  # bytes of a head that is remembered
 
@@ -31,24 +31,37 @@ class Heads(Generic[T]):
         self._make = make
         self._without: dict[bytes, T] = {}  # by the head without the line of its length
         self._whole: dict[bytes, tuple[T, int]] = {}
+        self._last: tuple[bytes, bytes, T] | None = None
+
+    def split(self, data: bytes) -> tuple[T, int, int] | None:
+        """What the head at the start of these bytes says, the length of what follows it and where that begins.
+
+        None where it is not like the last one that was read: it is for `read` then, as far as it is whole.
+        """
+        if self._last is None:
+            return None
+        before, after, found = self._last
+        start = len(before)
+        stop = data.find(b"\r", start, start + DIGITS + 1)
+        digits = data[start:stop]
+        if data.startswith(after, stop) and data.startswith(before) and digits.isdigit():
+            return found, int(digits), stop + len(after)
+        return None
 
     def read(self, head: bytes) -> tuple[T, int]:
         """What a head says, and the length of what follows it."""
-        at = head.rfind(_FIRST)  # it comes late, as a rule
-        if at < 0:
-            at = head.rfind(_SECOND)
-        if at >= 0:
-            stop = head.find(b"\r\n", at + _WIDTH)
-            digits = head[at + _WIDTH : stop]
-            if digits.isdigit() and len(digits) <= _DIGITS:
-                key = head[:at] + head[stop:]
-                found = self._without.get(key)
-                if found is not None:
-                    return found, int(digits)
-                made, length, is_kept = self._make(head)
-                if is_kept and length >= 0:
-                    _remember(self._without, key, made)
-                return made, length
+        place = length_at(head)
+        if place is not None:
+            at, stop = place
+            key = head[:at] + head[stop:]
+            found = self._without.get(key)
+            if found is not None:
+                self._last = head[:at], head[stop:], found
+                return found, int(head[at:stop])
+            made, length, is_kept = self._make(head)
+            if is_kept and length >= 0:
+                _remember(self._without, key, made)
+            return made, length
         known = self._whole.get(head)
         if known is not None:
             return known
@@ -56,6 +69,19 @@ class Heads(Generic[T]):
         if is_kept:
             _remember(self._whole, head, (made, length))
         return made, length
+
+
+def length_at(head: bytes) -> tuple[int, int] | None:
+    """Where the digits of its length begin and end; None where it has none, or says it in another way."""
+    at = head.rfind(_FIRST)  # it comes late, as a rule
+    if at < 0:
+        at = head.rfind(_SECOND)
+        if at < 0:
+            return None
+    at += _WIDTH
+    stop = head.find(b"\r\n", at)
+    digits = head[at:stop]
+    return (at, stop) if digits.isdigit() and len(digits) <= DIGITS else None
 
 
 def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:

@@ -7,6 +7,7 @@ refused. What reaches the client and when is the exchange's business.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from evenstep.dispatch.events import Kind
@@ -63,6 +64,21 @@ class Collecting:
         elif head.kind != self.kind or not head.is_plain:
             self._lose("status", "its answer has another content type than was asked for")
 
+    @property
+    def at_once(self) -> Callable[[ResponseHead, bytes], None] | None:
+        """See `Leg`."""
+        return self._at_once
+
+    def _at_once(self, head: ResponseHead, body: bytes) -> None:
+        if head.status == 200 and head.kind == self.kind and head.is_plain and len(body) <= _MOST_ANSWER:
+            self.whole(body)
+            return
+        self.head(head, len(body))
+        if not self.is_off:
+            self.body(body)
+        if not self.is_off:
+            self.ended()
+
     def chunks(self, data: bytes) -> bytes:
         return data
 
@@ -97,7 +113,7 @@ class Collecting:
         status, exchange = head.status, self.exchange
         is_clients = 400 <= status < 500 and status not in _NOT_THE_CLIENTS
         if status in _ABOUT_KEYS:
-            is_clients = exchange.carries_key and not self.attached.has_key
+            is_clients = exchange.asking.carries_key and not self.attached.has_key
         exchange.refusal = of_engine(b"".join(self._pieces), status, head.retry_after_s)
         self._lose("client" if is_clients else "status", f"it answered {status}", head.retry_after_s)
 
@@ -160,6 +176,10 @@ class Stream(Collecting):
         self.silence_s = attached.endpoint.settings.silence_s
         self.flow: Flow | None = None  # while the relay has it
         self._takes = _TAKES
+
+    @property
+    def at_once(self) -> None:
+        """It goes out piece by piece."""
 
     def passed(self, count: int, kept: bytes) -> None:
         """The relay handed on usual events, and told of them."""

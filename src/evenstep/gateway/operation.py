@@ -223,13 +223,14 @@ class Operation:
 
     def _listen_in(self, config: GatewayConfig) -> None:
         """Have the gateway tell what becomes of requests to those who want to know."""
-        sinks: list[Sink] = [self._attainment.ended] if config.classes else []
+        of_classes: tuple[Sink, ...] = (self._attainment.ended,) if config.classes else ()
+        sinks: list[Sink] = []
         if config.log.access:
             sinks.append(access)
         if self._spans is not None:
             spans, loop = self._spans, asyncio.get_running_loop()
             sinks.append(lambda one: _hand_over(loop, spans, one))
-        self._door.tell(self._door.control.listen_to, tuple(sinks))
+        self._door.tell(self._door.control.listen_to, tuple(sinks), of_classes)
 
     def _own(self, scraper: Scraper, reloader: Reloader) -> dict[str, Any]:
         found = self._attainment

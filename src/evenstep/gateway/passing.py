@@ -36,6 +36,8 @@ class Passing:
         story: what is noted of it for those who listen; None while nobody does.
     """
 
+    at_once = None
+
     def __init__(
         self, client: Client, request: Received, engines: Sequence[Attached], carries_key: bool,
         over: Callable[[Passing], None], story: Story | None = None,
