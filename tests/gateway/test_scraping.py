@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-import aiohttp
 import pytest
 from tests.gateway.fake_gateway import PAGE, FakeGateway, engine
 
 from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
 from evenstep.gateway.control import Doorway
+from evenstep.gateway.pages import Pages
 from evenstep.gateway.scraping import Scraper, place_of, preflight, state_of
 from evenstep.gateway.sections import Engines
+from evenstep.gateway.tls import client_context
 from evenstep.gateway.worker import Worker
 
 QUICK = Engines(scrape_s=0.005, scrape_timeout_s=2.0)
@@ -23,8 +24,9 @@ def story(told):
 
     async def run() -> None:
         gateway = FakeGateway()
-        async with engine() as one, aiohttp.ClientSession() as session:
-            scraper = Scraper(Doorway(gateway, asyncio.get_running_loop()), QUICK, session)
+        async with engine() as one:
+            pages = Pages(client_context(Engines()))
+            scraper = Scraper(Doorway(gateway, asyncio.get_running_loop()), QUICK, pages)
             try:
                 await told(gateway, one, scraper)
             finally:
@@ -106,17 +108,18 @@ def test_what_has_no_page_is_not_read():
 
 def test_before_anything_is_served_config_and_engines_must_agree():
     async def run() -> None:
-        async with engine() as one, aiohttp.ClientSession() as session:
+        async with engine() as one:
+            pages = Pages(client_context(Engines()))
             good, gone = Worker(one.url, name="a", kv_tokens=1600), Worker("http://127.0.0.1:1", name="gone")
-            assert await preflight(session, [good, gone], 2.0) == ["gone"]
+            assert await preflight(pages, [good, gone], 2.0) == ["gone"]
             with pytest.raises(InputError, match="worker b: kv_tokens is 1601; expected at most 1600"):
-                await preflight(session, [Worker(one.url, name="b", kv_tokens=1601)], 2.0)
+                await preflight(pages, [Worker(one.url, name="b", kv_tokens=1601)], 2.0)
             with pytest.raises(
                 InputError, match="worker c: rank is 1; expected a rank on its metrics page: 0"
             ):
-                await preflight(session, [Worker(one.url, name="c", rank=1)], 2.0)
+                await preflight(pages, [Worker(one.url, name="c", rank=1)], 2.0)
             with pytest.raises(InputError, match="a variable that is set"):
-                await preflight(session, [Worker(one.url, name="d", api_key="env:NO_SUCH")], 2.0)
+                await preflight(pages, [Worker(one.url, name="d", api_key="env:NO_SUCH")], 2.0)
 
     asyncio.run(run())
 

@@ -26,6 +26,7 @@ from evenstep.gateway.discovery import discover, sources
 from evenstep.gateway.ended import Ended, Sink
 from evenstep.gateway.logs import Logs, access, fields
 from evenstep.gateway.membership import Membership
+from evenstep.gateway.pages import Pages
 from evenstep.gateway.reloading import Reloader
 from evenstep.gateway.scraping import Scraper, preflight
 from evenstep.gateway.sections import Tls
@@ -34,7 +35,6 @@ from evenstep.gateway.snapshots import Snapshots
 from evenstep.gateway.tls import client_context, server_context
 
 if TYPE_CHECKING:
-    import aiohttp
     from aiohttp import web
 
     from evenstep.gateway.spans import Spans
@@ -130,43 +130,34 @@ class Operation:
         self._reloading = asyncio.create_task(_quietly(self._reloader.reload()))
 
     async def _run(self, started: list[BaseException | None], ready: threading.Event) -> None:
-        import aiohttp
-
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         config = self._settled.value
         try:
-            connector = aiohttp.TCPConnector(ssl=client_context(config.engines), limit=0)
-            session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+            parts = await self._begin(config)
         except BaseException as error:
             started.append(error)
             ready.set()
             return
-        async with session:
-            try:
-                parts = await self._begin(config, session)
-            except BaseException as error:
-                started.append(error)
-                ready.set()
-                return
-            started.append(None)
-            ready.set()
-            await self._end.wait()
-            await parts.close()
-            if self._spans is not None:
-                await asyncio.to_thread(self._spans.close)
+        started.append(None)
+        ready.set()
+        await self._end.wait()
+        await parts.close()
+        if self._spans is not None:
+            await asyncio.to_thread(self._spans.close)
 
-    async def _begin(self, config: GatewayConfig, session: aiohttp.ClientSession) -> _Parts:
+    async def _begin(self, config: GatewayConfig) -> _Parts:
+        pages = Pages(client_context(config.engines))
         follow = sources(config.discovery)
         if config.traces.endpoint:
             from evenstep.gateway.spans import Spans
 
             self._spans = Spans(config.traces)
-        silent = await preflight(session, config.fleet(), config.engines.scrape_timeout_s)
+        silent = await preflight(pages, config.fleet(), config.engines.scrape_timeout_s)
         for name in silent:
             _log.warning(
                 "metrics cannot be read; the worker counts as full until they can", extra=fields(worker=name)
             )
-        scraper = Scraper(self._door, config.engines, session)
+        scraper = Scraper(self._door, config.engines, pages)
         membership = Membership(self._door, config.fleet(), scraper.follow)
         heard: list[Callable[[GatewayConfig], None]] = [
             lambda new: scraper.reload(new.engines), lambda new: self._attainment.reload(new.classes), self._listen_in,

@@ -10,27 +10,23 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import urlsplit
 
 from evenstep import names
 from evenstep.engines.view import EngineAdapter, EngineSample
-from evenstep.errors import EngineError, InputError
+from evenstep.errors import InputError
 from evenstep.gateway.control import Doorway
 from evenstep.gateway.logs import fields
+from evenstep.gateway.pages import Pages
 from evenstep.gateway.secrets import read_secret
 from evenstep.gateway.sections import Engines
 from evenstep.gateway.worker import Worker
 
-if TYPE_CHECKING:
-    import aiohttp
-
 _log = logging.getLogger("evenstep.gateway.scraping")
-_LARGEST_PAGE = 32 << 20
-_OK = 200
 _FIRST_S = 0.1  # before the second reading, doubled until it is as configured: a new worker is known soon
 
 
@@ -79,14 +75,18 @@ class Scraper:
     Args:
         door: the way to the gateway.
         engines: how often, how long.
-        session: fetches pages.
+        pages: fetches them.
     """
 
-    def __init__(self, door: Doorway, engines: Engines, session: aiohttp.ClientSession) -> None:
-        self._door, self._engines, self._session = door, engines, session
+    def __init__(self, door: Doorway, engines: Engines, pages: Pages) -> None:
+        self._door, self._engines, self._pages = door, engines, pages
         self._tasks: dict[Place, asyncio.Task[None]] = {}
         self._on: dict[Place, list[Worker]] = {}
         self._bad: dict[Place, str] = {}
+        self._asking: tuple[list[str], asyncio.Event] | None = (
+            None  # workers whose pages are about to be read
+        )
+        self._news = list[tuple[Callable[..., None], tuple[Any, ...]]]()  # that the gateway is told next
         self.results: Counter[str] = Counter({"ok": 0, "failed": 0})
 
     def follow(self, workers: Iterable[Worker]) -> None:
@@ -99,6 +99,7 @@ class Scraper:
         for place in [p for p in self._tasks if p not in self._on]:
             self._tasks.pop(place).cancel()
             self._bad.pop(place, None)
+            self._pages.forget(place.url)
         for place in self._on:
             if place not in self._tasks:
                 self._tasks[place] = asyncio.create_task(self._read_on(place))
@@ -112,6 +113,7 @@ class Scraper:
         tasks = list(self._tasks.values())
         self.follow([])
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._pages.close()
 
     async def _read_on(self, place: Place) -> None:
         wait_s = _FIRST_S
@@ -122,10 +124,10 @@ class Scraper:
 
     async def _read(self, place: Place) -> None:
         workers, control = self._on[place], self._door.control
-        await asyncio.wrap_future(self._door.ask(control.sampling, tuple(worker.name for worker in workers)))
+        await self._is_asking([worker.name for worker in workers])
         try:
             async with asyncio.timeout(self._engines.scrape_timeout_s):
-                found = await fetch(self._session, place)
+                found = await fetch(self._pages, place)
         except Exception as error:
             self._failed(place, error)
             found = {}
@@ -134,9 +136,35 @@ class Scraper:
         for worker in workers:
             sample = state_of(worker, found)
             if sample is None:
-                self._door.tell(control.scrape_failed, worker.name)
+                self._tell(control.scrape_failed, worker.name)
             else:
-                self._door.tell(control.sampled, worker.name, sample)
+                self._tell(control.sampled, worker.name, sample)
+
+    async def _is_asking(self, names: list[str]) -> None:
+        """The gateway knows that these are about to be read; all pages that are read at one time are said at once."""
+        if self._asking is None:
+            self._asking = [], asyncio.Event()
+            asyncio.get_running_loop().call_soon(self._ask)
+        about, known = self._asking
+        about += names
+        await known.wait()
+
+    def _ask(self) -> None:
+        assert self._asking is not None
+        (about, known), self._asking = self._asking, None
+        loop = asyncio.get_running_loop()
+        asked = self._door.ask(self._door.control.sampling, tuple(about))
+        asked.add_done_callback(lambda _: loop.call_soon_threadsafe(known.set))
+
+    def _tell(self, call: Callable[..., None], *args: Any) -> None:
+        """Tell the gateway after the reads at hand, all of them at once: it wakes for it."""
+        if not self._news:
+            asyncio.get_running_loop().call_soon(self._tell_all)
+        self._news.append((call, args))
+
+    def _tell_all(self) -> None:
+        news, self._news = self._news, []
+        self._door.tell(_each, news)
 
     def _failed(self, place: Place, error: Exception) -> None:
         self.results["failed"] += 1
@@ -149,6 +177,11 @@ class Scraper:
         self.results["ok"] += 1
         if self._bad.pop(place, ""):
             _log.info("metrics can be read again", extra=fields(url=place.url))
+
+
+def _each(news: list[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
+    for call, args in news:
+        call(*args)
 
 
 def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample | None:
@@ -173,27 +206,18 @@ def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample |
     )
 
 
-async def fetch(session: aiohttp.ClientSession, place: Place) -> dict[int, EngineSample]:
+async def fetch(pages: Pages, place: Place) -> dict[int, EngineSample]:
     """The state of each rank on a page.
 
     Raises:
         EngineError: another status than 200, a page that is too large or lacks what is needed.
-        aiohttp.ClientError: no connection, or one that broke.
+        OSError: no connection, or one that broke.
     """
-    key = read_secret(place.api_key, place.url, "api_key")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    async with session.get(place.url, headers=headers, allow_redirects=False) as answer:
-        if answer.status != _OK:
-            raise EngineError(f"metrics page: status is {answer.status}; expected {_OK}.")
-        page = bytearray()
-        async for piece in answer.content.iter_chunked(1 << 16):
-            page += piece
-            if len(page) > _LARGEST_PAGE:
-                raise EngineError(f"metrics page: size is over {_LARGEST_PAGE} bytes; expected less.")
-    return {sample.rank: sample for sample in _adapter(place.engine).samples(bytes(page))}
+    page = await pages.read(place.url, read_secret(place.api_key, place.url, "api_key"))
+    return {sample.rank: sample for sample in _adapter(place.engine).samples(page)}
 
 
-async def preflight(session: aiohttp.ClientSession, workers: Iterable[Worker], timeout_s: float) -> list[str]:
+async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -> list[str]:
     """See, before anything is served, that what is configured is what engines say of themselves.
 
     Returns:
@@ -203,18 +227,18 @@ async def preflight(session: aiohttp.ClientSession, workers: Iterable[Worker], t
         InputError: a worker has less KV memory than its config says, or there is no such rank on its page.
     """
     asked = [(worker, place) for worker in workers if (place := place_of(worker)) is not None]
-    pages = {place: None for _, place in asked}
+    places = {place: None for _, place in asked}
 
     async def one(place: Place) -> dict[int, EngineSample] | None:
         try:
             async with asyncio.timeout(timeout_s):
-                return await fetch(session, place)
+                return await fetch(pages, place)
         except InputError:
             raise
         except Exception:
             return None
 
-    found = dict(zip(pages, await asyncio.gather(*map(one, pages)), strict=True))
+    found = dict(zip(places, await asyncio.gather(*map(one, places)), strict=True))
     silent: list[str] = []
     for worker, place in asked:
         samples = found[place]

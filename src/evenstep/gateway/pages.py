@@ -1,0 +1,176 @@
+"""Pages that are read again and again: GET over connections that stay open, and nothing else of HTTP.
+
+An idle gateway does little but this, so that it has to cost little. A page is asked for once; a kept connection that turns
+out to be closed is not the page's fault, and one fresh connection is tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from urllib.parse import urlsplit
+
+import httptools
+
+from evenstep.errors import EngineError
+
+_LARGEST = 32 << 20
+_OK = 200
+
+
+class Pages:
+    """Reads pages, each over a connection of its own.
+
+    Args:
+        tls: what is asked of servers that speak https.
+    """
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self._tls = tls
+        self._kept: dict[str, _Connection] = {}
+
+    async def read(self, url: str, bearer: str = "") -> bytes:
+        """A page as it is now; whoever gives up waiting closes its connection.
+
+        Args:
+            bearer: key in the head; empty = none.
+
+        Raises:
+            EngineError: another status than 200, no HTTP, a page that is too large or cut off.
+            OSError: no connection.
+        """
+        parts = urlsplit(url)
+        key = f"Authorization: Bearer {bearer}\r\n" if bearer else ""
+        path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        host = parts.netloc.rpartition("@")[2]
+        head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{key}Accept: */*\r\n\r\n".encode("latin-1")
+        kept = self._kept.pop(url, None)
+        if kept is not None and kept.is_open:
+            try:
+                return await self._ask(url, kept, head)
+            except _StaleError:
+                pass
+        assert parts.hostname is not None  # a worker's address has one
+        is_tls = parts.scheme == "https"
+        _, fresh = await asyncio.get_running_loop().create_connection(
+            _Connection,
+            parts.hostname,
+            parts.port or (443 if is_tls else 80),
+            ssl=self._tls if is_tls else None,
+        )
+        return await self._ask(url, fresh, head)
+
+    async def _ask(self, url: str, connection: _Connection, head: bytes) -> bytes:
+        try:
+            page = await connection.ask(head)
+        except BaseException:
+            connection.close()
+            raise
+        if connection.is_open:
+            self._kept[url] = connection
+        return page
+
+    def forget(self, url: str) -> None:
+        """A page is not read any more."""
+        kept = self._kept.pop(url, None)
+        if kept is not None:
+            kept.close()
+
+    def close(self) -> None:
+        """Close every connection that is kept."""
+        for url in list(self._kept):
+            self.forget(url)
+
+
+class _StaleError(EngineError):
+    """A kept connection was closed before anything of the answer came."""
+
+
+class _Connection(asyncio.Protocol):
+    """One connection: a question, its answer, the next question."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[bytes] | None = None
+        self._page = bytearray()
+        self._questions = 0
+        self._has_answered = self._has_length = self._has_head = False
+        self.is_open = False
+
+    # --- what the parser tells ----------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._has_length = self._has_head = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._has_length |= name.lower() in {b"content-length", b"transfer-encoding"}
+
+    def on_headers_complete(self) -> None:
+        self._has_head = True
+
+    def on_body(self, body: bytes) -> None:
+        self._page += body
+        if len(self._page) > _LARGEST:
+            self._fail(EngineError(f"metrics page: size is over {_LARGEST} bytes; expected less."))
+
+    def on_message_complete(self) -> None:
+        if not self._parser.should_keep_alive():
+            self.close()
+        self._complete()
+
+    # --- the connection -----------------------------------------------------------------------------------------------
+
+    def ask(self, head: bytes) -> asyncio.Future[bytes]:
+        """Ask for a page; it is there, or the reason why not, when the answer is done."""
+        assert self._transport is not None
+        self._answer = asyncio.get_running_loop().create_future()
+        self._has_answered = False
+        self._questions += 1
+        self._page.clear()
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport.write(head)
+        return self._answer
+
+    def close(self) -> None:
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport, self.is_open = transport, True
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None or self._answer.done():  # nobody asked
+            self.close()
+            return
+        self._has_answered = True
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._fail(EngineError("metrics page: its answer is no HTTP; expected a page."))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        if self._answer is None or self._answer.done():
+            return
+        if exc is None and self._has_head and not self._has_length:
+            self._complete()  # a page without a length ends with its connection
+        elif self._questions > 1 and not self._has_answered:
+            self._fail(_StaleError("metrics page: its connection was closed."))
+        else:
+            self._fail(exc or EngineError("metrics page: its connection ended before the page did."))
+
+    def _complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self._answer is None or self._answer.done():
+            return
+        if status == _OK:
+            self._answer.set_result(bytes(self._page))
+        else:
+            self._fail(EngineError(f"metrics page: status is {status}; expected {_OK}."))
+
+    def _fail(self, error: Exception) -> None:
+        self.close()
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)

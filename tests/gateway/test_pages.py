@@ -1,0 +1,133 @@
+"""Pages over kept connections, from servers that behave and from others."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from evenstep.errors import EngineError
+from evenstep.gateway.pages import Pages
+from evenstep.gateway.sections import Engines
+from evenstep.gateway.tls import client_context
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b"
+
+
+def page(text: bytes) -> bytes:
+    return OK % (len(text), text)
+
+
+def told(connections: list[list[bytes]], story):
+    """Run ``story(pages, url, heads)`` with a server that answers so on each connection, and then closes it.
+
+    Args:
+        connections: of each connection the answer to each question, empty = none, but the connection is closed.
+    """
+
+    async def run() -> None:
+        heads: list[bytes] = []
+        left = iter(connections)
+
+        async def serve(reader, writer):
+            for answer in next(left):
+                try:
+                    heads.append(await reader.readuntil(b"\r\n\r\n"))
+                except asyncio.IncompleteReadError:
+                    break
+                writer.write(answer)
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
+        pages = Pages(client_context(Engines()))
+        try:
+            await story(pages, url, heads)
+        finally:
+            pages.close()
+            server.close()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_page_is_read_again_over_the_same_connection():
+    async def story(pages, url, heads):
+        assert [await pages.read(url, "sk-1") for _ in range(3)] == [b"a", b"", b"c"]
+        assert heads[0].startswith(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:")
+        assert all(b"\r\nAuthorization: Bearer sk-1\r\n" in head for head in heads)
+
+    told([[page(b"a"), page(b""), page(b"c")]], story)
+
+
+def test_a_kept_connection_that_was_closed_is_made_anew():
+    async def story(pages, url, heads):
+        assert [await pages.read(url) for _ in range(2)] == [b"a", b"b"]
+        await asyncio.sleep(0)
+
+    told([[page(b"a"), b""], [page(b"b")]], story)
+
+
+def test_a_fresh_connection_that_is_closed_is_a_failed_reading():
+    async def story(pages, url, heads):
+        with pytest.raises(EngineError, match="ended before the page did"):
+            await pages.read(url)
+        assert len(heads) == 1
+
+    told([[b""], [page(b"b")]], story)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc",
+        b"HTTP/1.0 200 OK\r\n\r\nabc",
+    ],
+)
+def test_a_page_may_be_in_chunks_end_its_connection_or_end_with_it(answer):
+    async def story(pages, url, heads):
+        assert await pages.read(url) == b"abc"
+        assert await pages.read(url) == b"again"
+
+    more = [answer, page(b"again")] if b"chunked" in answer else [answer]
+    told([more, [page(b"again")]], story)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n",
+            "status is 302; expected 200",
+        ),
+        (b"SSH-2.0-OpenSSH\r\n", "its answer is no HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "ended before the page did"),
+    ],
+)
+def test_what_is_no_page_says_so_and_its_connection_is_not_kept(answer, why):
+    async def story(pages, url, heads):
+        with pytest.raises(EngineError, match=why):
+            await pages.read(url)
+        assert await pages.read(url) == b"good"
+
+    told([[answer], [page(b"good")]], story)
+
+
+def test_a_page_that_is_too_large_is_not_read_to_its_end(monkeypatch):
+    monkeypatch.setattr("evenstep.gateway.pages._LARGEST", 10)
+
+    async def story(pages, url, heads):
+        with pytest.raises(EngineError, match="size is over 10 bytes"):
+            await pages.read(url)
+
+    told([[page(b"x" * 11)]], story)
+
+
+def test_who_gives_up_waiting_gets_no_answer_of_the_question_before():
+    async def story(pages, url, heads):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await pages.read(url)
+        assert await pages.read(url) == b"b"
+
+    told([[b"HTTP/1.1 200 OK\r\n", page(b"a")], [page(b"b")]], story)
