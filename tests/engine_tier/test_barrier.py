@@ -33,11 +33,23 @@ def mean(rounds: list[Judged], what: str) -> float:
     return float(np.mean([getattr(found, what) for found in rounds]))
 
 
-# Two rounds a policy spread by some percent, most of all join-shortest-queue's, whose ties are chance: in single rounds the gain
-# was 8 to 13 %. The figure is that of benchmarks/bench_real_barrier.py; this only tells that there is one.
-@pytest.mark.parametrize("other", ["jsq", "round-robin"])
-def test_our_policy_makes_more_tokens_a_second_on_a_skewed_load(rounds, other):
-    assert mean(of(rounds, OURS), "tokens_per_s") >= 1.05 * mean(of(rounds, other), "tokens_per_s")
+#: Asked over join-shortest-queue, whose ties are chance, so that its rounds spread by some percent: where two rounds of each
+#: cannot tell, more are played, in alternation.
+ASKED, MORE = 1.08, 3
+
+
+def test_our_policy_makes_more_tokens_a_second_on_a_skewed_load(barrier, rounds):
+    ours, theirs = of(rounds, OURS), of(rounds, "jsq")
+    while gain(ours, theirs) < ASKED and len(ours) < len(of(rounds, OURS)) + MORE:
+        for policy, found in ((OURS, ours), ("jsq", theirs)):
+            found.append(play(barrier, skewed(), policy, 2.0, 50 + len(ours) + len(theirs)))
+            print(found[-1].line())
+    assert gain(ours, theirs) >= ASKED
+    assert gain(ours, of(rounds, "round-robin")) >= 1.05
+
+
+def gain(ours: list[Judged], theirs: list[Judged]) -> float:
+    return mean(ours, "tokens_per_s") / mean(theirs, "tokens_per_s")
 
 
 def test_our_policy_waits_less_at_the_barrier(rounds):
