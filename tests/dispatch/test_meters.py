@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenstep.dispatch.meters import Histogram, Meters
+from evenstep.dispatch.meters import SHORT_SECONDS, Histogram, Meters, Seconds
 
 
 def test_a_histogram_counts_at_or_below_each_bound():
@@ -18,3 +18,13 @@ def test_all_meters_are_plain_numbers():
     values = found.values()
     assert values["decisions_total"] == [{"policy": "br-0", "outcome": "admitted", "value": 2}]
     assert values["output_tokens_total"] == 0
+
+
+def test_what_is_counted_together_is_there_whenever_somebody_looks():
+    found, other = Seconds(), Histogram(SHORT_SECONDS)
+    for number in range(600):
+        found.add(number / 1e6)
+        other.add(number / 1e6)
+        if number % 100 == 0:
+            assert found.values() == other.values()
+    assert found.values() == other.values()

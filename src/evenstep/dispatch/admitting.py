@@ -113,14 +113,12 @@ class Admitting(Requests):
             packed.gathers[group] = 0
         if not worker:
             return
-        watch = deciding.stopwatch
-        start = watch() if watch else 0.0
         is_part = 0 < offered < deciding.free
         sent = self._send_all(shown, worker)
         if sent < 0:
             sent = self._apply(packed.waiting[:shown].tolist(), worker, packed.free.tolist())
-        if watch:
-            self.meters.stages["apply"].add(watch() - start)
+        if deciding.stopwatch:
+            self.meters.stages["apply"].add(deciding.stopwatch() - deciding.decided_s)
         left = len(pool.here)
         if not left or deciding.door.binds_at_once:
             self.due |= sent > 0 and is_part and left > 0
@@ -178,7 +176,7 @@ class Admitting(Requests):
             self.timers,
         )
         on, requests, prompts, out = rows.on, rows.i[REQUEST], rows.i[PROMPT], self.out
-        has_blocks, has_timers, tokens = prefixes.has_any, len(timers) > 0, 0
+        has_blocks, has_timers, tokens = prefixes.has_any, bool(timers.at), 0
         for row, g in zip(packed.waiting[:shown].tolist(), worker, strict=True):
             if g == HOLD:
                 continue

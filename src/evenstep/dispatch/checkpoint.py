@@ -20,7 +20,7 @@ _PREDICTORS = "evenstep.predict."
 _LEFT_OUT = (
     "_do", "_log", "_parts", "_chunks", "history", "out", "_on", "_step_of", "_produced", "_load", "_step",
     "_delivered", "_expected", "_seen_s", "_group", "_counts_tokens", "_room", "_members", "counts", "told", "times",
-    "_telling", "_times", "_ending", "_seating",
+    "_telling", "_times", "_quiet", "_ending", "_seating",
 )  # fmt: skip
 _MODULES = {
     f"evenstep.dispatch.{name}"

@@ -56,6 +56,7 @@ class Deciding:
         self.fallback = Fallback(settings.good_rounds)
         self.least_load = PolicyDoor("least-load", LeastLoad())
         self.decisions = 0
+        self.decided_s = 0.0  # when the last answer was there, as the stopwatch says
         self.free = 0  # slots at the last decision, offered or not
         self.notice, self._said = notice, ""
         self.has_bypassed = False  # a worker may hold more than its slots from then
@@ -153,7 +154,7 @@ class Deciding:
         answer, reason = self._ask(shown, reason, prepared)
         if watch:
             self.meters.stages["prepare"].add(prepared - start)
-            self.meters.stages["route"].add(watch() - prepared)
+            self.meters.stages["route"].add(self.decided_s - prepared)
         was_off = self.fallback.is_off
         self.fallback.after(reason)
         if reason:
@@ -195,17 +196,20 @@ class Deciding:
             except Exception as error:  # whatever a guest raises; counted, told and in the log
                 reason, self._said = "raised", f"{type(error).__name__}: {error}"
             else:
-                watch = self.stopwatch
-                if watch is None:
+                if self.stopwatch is None:
                     is_over = shown.decision in self.overruns
                 else:
-                    is_over = watch() - start > self.settings.budget_ms / 1000
+                    self.decided_s = self.stopwatch()
+                    is_over = self.decided_s - start > self.settings.budget_ms / 1000
                 if not is_over:
                     return answer, ""
                 reason = "budget"
             self.door.memory = kept
             self.packed.worker[:] = HOLD
-        return self.least_load.answer(shown), reason
+        answer = self.least_load.answer(shown)
+        if self.stopwatch is not None:
+            self.decided_s = self.stopwatch()
+        return answer, reason
 
     def _look_further(self, waiting: I8, reason: Reason) -> Reason:
         """Show what the policy reads beside the round itself; why it is not asked, where the predictor fails."""

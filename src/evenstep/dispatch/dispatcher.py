@@ -190,10 +190,15 @@ class Dispatcher(Arriving):
     # --- rounds --------------------------------------------------------------------------------------------------
 
     def _tick(self, event: ev.Tick) -> None:
-        self.due, self._wake_s, self.timers.is_new = False, math.inf, True  # whatever was asked for has come
+        timers = self.timers
+        self.due, self._wake_s, timers.is_new = (
+            False,
+            math.inf,
+            bool(timers.at),
+        )  # whatever was asked for has come
         if self.newcomers and self.newcomers_s + self.settings.ttl_s <= self.now_s:
             self.set_deadlines()
-        if len(self.timers):
+        if timers.at:
             self._look_at_deadlines()
         self.close_rounds()
         if self.newcomers:

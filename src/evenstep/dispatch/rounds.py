@@ -46,7 +46,9 @@ class Rounds:
     def close(self, now_s: float, gather_s: float) -> set[int]:
         """The rounds that need not wait are decided; groups whose round is open and has to wait for more."""
         delivered, opened_s = self.lockstep.delivered, self.opened_s
-        gathering = {q for q, opened in opened_s.items() if delivered[q] and now_s < opened + gather_s}
+        gathering = set[int]()
+        if any(delivered):
+            gathering = {q for q, opened in opened_s.items() if delivered[q] and now_s < opened + gather_s}
         if gathering:
             self.opened_s = {q: opened for q, opened in opened_s.items() if q in gathering}
         else:

@@ -8,19 +8,23 @@ from collections import deque
 
 
 class Timers:
-    """Named deadlines; a name has one at most."""
+    """Named deadlines; a name has one at most.
+
+    Attributes:
+        at: deadline by name.
+    """
 
     def __init__(self) -> None:
         #: Deadlines that were set in their order, as nearly all are, and the others: both may hold some that moved since.
         self._line: deque[tuple[float, int, tuple[str, int]]] = deque()
         self._heap: list[tuple[float, int, tuple[str, int]]] = []
-        self._due: dict[tuple[str, int], float] = {}
+        self.at: dict[tuple[str, int], float] = {}
         self._number = 0
         self.is_new = False  #: one was set since whoever asks for `next_s` last looked
 
     def set(self, name: tuple[str, int], at_s: float) -> None:
         """The name's deadline is now this one."""
-        self._due[name] = at_s
+        self.at[name] = at_s
         self._number += 1
         self.is_new = True
         line = self._line
@@ -28,20 +32,20 @@ class Timers:
             line.append((at_s, self._number, name))
         else:
             heapq.heappush(self._heap, (at_s, self._number, name))
-        if len(line) + len(self._heap) > 64 + 4 * len(self._due):
-            self._line = deque(entry for entry in line if self._due.get(entry[2]) == entry[0])
-            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
+        if len(line) + len(self._heap) > 64 + 4 * len(self.at):
+            self._line = deque(entry for entry in line if self.at.get(entry[2]) == entry[0])
+            self._heap = [entry for entry in self._heap if self.at.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
 
     def clear(self, name: tuple[str, int]) -> None:
-        self._due.pop(name, None)
+        self.at.pop(name, None)
 
     def pop(self, now_s: float) -> tuple[str, int] | None:
         """A name whose deadline is over, earliest first; its deadline is cleared."""
         found = self._first()
         if found is None or found[0] > now_s:
             return None
-        del self._due[found[2]]
+        del self.at[found[2]]
         return found[2]
 
     @property
@@ -51,11 +55,11 @@ class Timers:
         return math.inf if found is None else found[0]
 
     def __len__(self) -> int:
-        return len(self._due)
+        return len(self.at)
 
     def _first(self) -> tuple[float, int, tuple[str, int]] | None:
         """The earliest deadline that holds; those in front of it that do not are thrown away."""
-        line, heap, due = self._line, self._heap, self._due
+        line, heap, due = self._line, self._heap, self.at
         while line and due.get(line[0][2]) != line[0][0]:
             line.popleft()
         if not heap:

@@ -53,6 +53,17 @@ def count(value, counts, bounds, sums):
     sums[1] += 1.0
 
 
+_COUNT_ALL = F1, I1, F1, F1
+
+
+@declared(None if INT is None else INT(*_COUNT_ALL))
+def count_all(values, counts, bounds, sums):
+    """So many more observations, in order."""
+    for value in values:
+        count(value, counts, bounds, sums)
+    return values.size
+
+
 @jit
 def clean(ints, row):
     """A row as a request finds it that arrives; see `Rows`."""
