@@ -77,6 +77,7 @@ class ServedModel:
         self._number = 0
         self.relay = relay
         self._events: deque[ev.Event] = deque()
+        self._ended: list[ev.Finished] = []  # to be told before these
         self._is_telling = self._is_looking = self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._do: dict[type[Any], Callable[[Any], None]] = {
@@ -105,16 +106,23 @@ class ServedModel:
         if not self._is_telling:
             self._tell_all()
 
-    def later(self, event: ev.Event) -> None:
-        """Something happened that may be told after the reads at hand, or before anything else is."""
-        self._events.append(event)
+    def later(self, event: ev.Arrived | ev.Finished) -> None:
+        """Something happened that may be told after the reads at hand, or before anything else is: ends before arrivals,
+        whatever their order, so that there is room for these.
+        """
+        if isinstance(event, ev.Arrived):
+            self._events.append(event)
+        else:
+            self._ended.append(event)
         if not self._is_looking:
             self._is_looking = True
             self._loop.call_soon(self._look)
 
     def _tell_all(self) -> None:
         self._is_telling = True
-        events = self._events
+        events, ended = self._events, self._ended
+        events.extendleft(reversed(ended))
+        ended.clear()
         try:
             while events:
                 try:
@@ -277,11 +285,11 @@ class ServedModel:
     def _look(self) -> None:
         """The reads at hand are done."""
         try:
-            if self._events and not self._is_telling:
+            if (self._events or self._ended) and not self._is_telling:
                 self._tell_all()
         finally:
             self._is_looking = False
-            if self._is_due or self._events:
+            if self._is_due or self._events or self._ended:
                 self._tick()
 
     def _tick(self) -> None:
