@@ -72,8 +72,9 @@ def read_answer(body: bytes, finish_reasons: bool = True) -> Answer:
     again, bad = False, None
     for choice in read.choices:
         reason = choice.finish_reason
-        again |= reason == "recomputed" or choice.stop_reason == "recomputed"
-        if reason in _GAVE_UP or (finish_reasons and not reason):
+        if reason == "recomputed" or choice.stop_reason == "recomputed":
+            again = True
+        elif reason in _GAVE_UP or (finish_reasons and not reason):
             bad = choice
     if bad is not None and not again:
         raise EngineError(f"engine: a choice has finish_reason {bad.finish_reason!r}; expected its end.")

@@ -39,9 +39,12 @@ class PromptSizes:
         """An engine has told the tokens of a prompt."""
         if prompt_bytes <= 0 or prompt_tokens <= 0:
             return
-        total, tokens = self._seen.pop(model, _NOTHING)
+        seen = self._seen
+        total, tokens = seen.get(model, _NOTHING)
         total, tokens = self._keep * total + prompt_bytes, self._keep * tokens + prompt_tokens
-        self._seen[model] = total, tokens
+        seen[model] = total, tokens
+        if len(seen) > 1:
+            seen.move_to_end(model)
         self._rate[model] = (total + self._prior * _PRIOR_TOKENS) / (tokens + _PRIOR_TOKENS)
         if len(self._seen) > self._models:
             del self._rate[self._seen.popitem(last=False)[0]]

@@ -16,7 +16,8 @@ from evenstep.gateway.asking import Asking
 from evenstep.gateway.heads import DIGITS, Heads, length_at
 from evenstep.gateway.sections import Limits
 
-_VALUE = msgspec.json.Decoder(msgspec.Raw)
+_DECODE = msgspec.json.Decoder(msgspec.Raw).decode
+_CLOSINGS = b'"', b"]"
 _LONGEST = 2048  # bytes around a prompt, head included
 
 
@@ -48,23 +49,24 @@ class Alike:
 
     def split(self, data: bytes) -> tuple[bytes, bytes] | None:
         """Body and prompt of bytes that are one whole request like this; None where they are anything else."""
-        start = len(self.before)
+        before, after, behind, size = self.before, self.after, self.behind, len(data)
+        start = len(before)
         stop = data.find(b"\r", start, start + DIGITS + 1)
-        behind, after, size = self.behind, self.after, len(data)
-        if not (data.startswith(after, stop) and data.endswith(behind) and data.startswith(self.before)):
+        if not (data.startswith(after, stop) and data.endswith(behind) and data.startswith(before)):
             return None
-        digits, body, begin, end = (
-            data[start:stop],
-            stop + self.head_more,
-            stop + len(after),
-            size - len(behind),
-        )
-        if not digits.isdigit() or int(digits) != size - body or size - body > self.body_bytes:
+        digits, at = data[start:stop], stop + self.head_more
+        if not digits.isdigit() or int(digits) != size - at or size - at > self.body_bytes:
             return None
-        prompt = data[begin:end]
-        if prompt.startswith(self.opening) and prompt.endswith((b'"', b"]")) and _is_value(prompt):
-            return data[body:], prompt
-        return None
+        prompt = data[stop + len(after) : size - len(behind)]
+        if not prompt.startswith(self.opening) or not prompt.endswith(_CLOSINGS):
+            return None
+        try:
+            _DECODE(prompt)
+            if not prompt.isascii():
+                prompt.decode()
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None  # not one JSON value, or no UTF-8
+        return data[at:], prompt
 
 
 def alike_of(
@@ -90,12 +92,3 @@ def alike_of(
     return Alike(
         heads, limits.body_bytes, head[:at], after, len(head) - stop, behind, opening, asking, request.frame
     )
-
-
-def _is_value(prompt: bytes) -> bool:
-    """Whether these bytes are one JSON value, and UTF-8."""
-    try:
-        _VALUE.decode(prompt)
-        return prompt.isascii() or bool(prompt.decode())
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False

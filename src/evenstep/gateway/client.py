@@ -342,12 +342,14 @@ class Client(asyncio.Protocol):
         service = self._service
         if service.is_draining:
             self._keep_alive = False
-        head = b"%bContent-Type: %b\r\nContent-Length: %d\r\n%b%b\r\n%b" % (
-            self._first_lines(status), kind, len(body), fields, b"" if self._keep_alive else b"Connection: close\r\n",
-            b"" if self._is_head else body,
+        name, end = self._name.encode("ascii"), b"\r\n" if self._keep_alive else b"Connection: close\r\n\r\n"
+        pieces = (
+            _FIRST_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status, b"X-Request-Id: " if name else b"", name,
+            b"\r\nContent-Type: " if name else b"Content-Type: ", kind, b"\r\nContent-Length: %d\r\n" % len(body), fields,
+            end, b"" if self._is_head else body,
         )  # fmt: skip
         service.told(status)
-        self.transport.write(head)
+        self.transport.write(b"".join(pieces))
         self._answered()
 
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
