@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.dispatch.told import Story
 
+from evenstep import compiled
 from evenstep.dispatch import events as ev
+from evenstep.dispatch.delivering import warm
 from evenstep.dispatch.delivering_kernel import deliver
 from evenstep.dispatch.records import Chunks
 from evenstep.dispatch.rows_layout import LEG, REQUEST, WORKER
@@ -149,6 +151,16 @@ def test_where_somebody_waits_for_the_end_of_a_step_it_goes_the_long_way():
     slow = slow_ones(told)
     at_once(told, rows, [1, 1], 3.0, ahead=True)
     assert [row for row, *_ in slow] == rows[1:]
+
+
+@pytest.mark.skipif(compiled.numba is None, reason="nothing is compiled")
+def test_nothing_is_compiled_while_chunks_come_once_it_is_warm():
+    warm()
+    ready = len(deliver.overloads)
+    told, rows = fleet(1, 3)
+    for step in range(3):
+        at_once(told, rows, [1, 9, 1], 1.0 + step, ahead=False)
+    assert len(deliver.overloads) == ready == 1
 
 
 def test_the_log_has_the_same_chunks_either_way():

@@ -141,3 +141,8 @@ class Delivering(Admitting):
         sizes = len(rows.step), len(mirror.workers), len(steps.step), steps.room
         self.counts[:] = *sizes, False, *(np.asarray(one).ctypes.data for one in arrays)
         self.look_whether_quiet()
+
+
+def warm() -> None:
+    """Have the compiled part ready for being called from here, compiled where it was not yet."""
+    deliver(np.zeros(2, np.int64), 0, 0, 0.0, np.zeros(PLACES, np.int64))

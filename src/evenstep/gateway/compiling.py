@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from evenstep import compiled, dispatch, engines, names
+from evenstep.dispatch.delivering import warm as warm_delivering
 from evenstep.dispatch.warming import warm
 from evenstep.engines.quick import warm as warm_quick
 from evenstep.gateway.relay import warm as warm_relay
@@ -91,6 +92,7 @@ def warm_all(policy: str, predictor: str) -> None:
     """
     warm_quick()
     warm_relay()
+    warm_delivering()
     warm(policy, predictor)
 
 
@@ -99,7 +101,9 @@ def is_compiled(policy: str) -> bool:
     if compiled.numba is None:
         return True
     home = sys.modules[type(names.build("routing", names.parse(policy))).__module__].__file__
-    kernels = [Path(path) / "ahead_kernel.py" for path in dispatch.__path__]
+    kernels = [
+        Path(path) / f"{name}_kernel.py" for path in dispatch.__path__ for name in ("ahead", "delivering")
+    ]
     kernels += [Path(path) / "quick_kernel.py" for path in engines.__path__]
     kernels.append(Path(__file__).with_name("relay_kernel.py"))
     if home is not None:
