@@ -52,6 +52,16 @@ class Steps:
         return self.numbers[FLOATS : FLOATS + len(self.members)].tolist()
 
     @property
+    def step_s(self) -> float:
+        """Seconds of the last step counted."""
+        return self.numbers[STEP_S]
+
+    @property
+    def ended_s(self) -> float:
+        """When that ended; nan before there is one."""
+        return self.numbers[ENDED_S]
+
+    @property
     def is_of_time(self) -> bool:
         """Whether idle shares count the fixed part of a step too; before there is a fit they are of loads alone."""
         return self.fit.seconds_per_token > 0.0 and self.fit.overhead_s >= 0.0
@@ -149,7 +159,7 @@ class Steps:
             },
             "barrier_idle_device_seconds_total": self.idle_device_s,
             "steps_total": self.steps,
-            "step_seconds": self.numbers[STEP_S],
+            "step_seconds": self.step_s,
             "overhead_seconds": _known(fit.overhead_s),
             "seconds_per_token": _known(fit.seconds_per_token),
             "fit_r_squared": _known(fit.r_squared),

@@ -114,12 +114,13 @@ def whole_wait_s(mean_wait_s, considered, running, memory):
 
 @borrowing
 def leaving(request, workers_i, projections, steps):
-    """Mean requests that are expected to leave a worker within a step."""
+    """Mean requests that are expected to leave a worker within a step, of each worker one at most."""
     if steps.shape[1] < 2:
         return 0.0
     gained, left = steps[GROWTH, 1] - steps[GROWTH, 0], 0.0
     for g in range(projections.shape[0]):
-        left += max(0.0, projections[g, 0] + workers_i[RUNNING, g] * gained - projections[g, 1])
+        lost = projections[g, 0] + workers_i[RUNNING, g] * gained - projections[g, 1]
+        left += min(request, max(0.0, lost))
     return left / (request * projections.shape[0])
 
 
@@ -289,7 +290,8 @@ def route_into(
 
     set_steps(full, growth, parameters[DISCOUNT])
     left = leaving(request, workers_i, projections, full)
-    set_steps(full, growth, min(parameters[DISCOUNT], 1.0 / (1.0 + left / CORRECTED)))
+    pace = (left / CORRECTED) * (left / CORRECTED)
+    set_steps(full, growth, min(parameters[DISCOUNT], 1.0 / (1.0 + pace * pace)))
     look_seldom(full, projections, steps, ahead)
     set_speeds(workers_f, about)
     set_workers(

@@ -37,10 +37,11 @@ MOST_SEEN = 4096
 KEPT = 1.0 / 3.0
 #: Most mean requests that are kept.
 MOST_OFFSET = 4 << 20
-#: Where so many requests leave a worker in a step, what is one step ahead counts half.
-CORRECTED = 2.0
+#: Where so many requests leave a worker in a step, what is one step ahead counts half; with the fourth power of their number
+#: it soon counts nothing, or all that `discount` leaves it.
+CORRECTED = 0.5
 #: Where at least so many slots are filled at once, one swap seldom suffices: BUSY times as many moves for each.
-MANY, BUSY = 24, 4
+MANY, BUSY = 24, 8
 #: Overdue requests take one of so many slots, and one at least: age has had its price long before.
 OVERDUE = 16
 #: A pool is worth steering when it has more than so many requests for every slot.
@@ -61,7 +62,9 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     load = speed[:, None] * moment.load
     usual_s = usual_wait_s(view, memory, moment, running)
     whole_s = whole_wait_s(view, memory, moment, running)
-    discount = min(policy.discount, 1.0 / (1.0 + leaving(view, moment, request) / CORRECTED))
+    pace = leaving(view, moment, request) / CORRECTED
+    pace *= pace
+    discount = min(policy.discount, 1.0 / (1.0 + pace * pace))
     moment = replace(moment, weight=powers(discount, moment.weight.size))
     steps = [h for h in LOOKED_AT if h < moment.weight.size]
     weights = gathered(moment.weight, steps)
@@ -99,12 +102,15 @@ def powers(base: float, count: int) -> F8:
 
 
 def leaving(view: RoutingView, moment: Moment, request: float) -> float:
-    """Mean requests that are expected to leave a worker within a step."""
+    """Mean requests that are expected to leave a worker within a step, of each worker one at most.
+
+    More would say that one large request leaves, and nothing of how soon the others are corrected.
+    """
     if moment.growth.size < 2:
         return 0.0
     gained = float(moment.growth[1] - moment.growth[0])
     left = [
-        max(0.0, float(now) + int(running) * gained - float(then))
+        min(request, max(0.0, float(now) + int(running) * gained - float(then)))
         for now, then, running in zip(
             view.projections[:, 0], view.projections[:, 1], view.running, strict=True
         )
