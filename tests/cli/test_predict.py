@@ -42,6 +42,15 @@ def test_json_is_one_object_and_a_report_is_written(capsys, tmp_path):
     assert "Predictors on" in place.read_text()
 
 
+def test_what_an_unknown_format_is_told_to_do_can_be_done(capsys, tmp_path):
+    trace = tmp_path / "trace.txt"
+    trace.write_text("what is this\n")
+    assert main(["predict", "evaluate", str(trace)]) == 2
+    assert "Name it with --format-name" in capsys.readouterr().err
+    assert main(["predict", "evaluate", str(trace), "--format-name", "azure"]) == 2
+    assert "unknown flag" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

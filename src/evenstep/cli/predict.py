@@ -42,7 +42,10 @@ class Predict:
         )
         judged.add_argument("--limit", type=int, metavar="ROWS", help="read this many requests only")
         judged.add_argument(
-            "--trace-format", metavar="NAME", help="format of the trace, when it is not recognised"
+            "--trace-format",
+            "--format-name",
+            metavar="NAME",
+            help="format of the trace, when it is not recognised",
         )
         judged.add_argument("--skip-bad-rows", action="store_true", help="leave out bad rows, and count them")
         judged.add_argument(
