@@ -368,3 +368,10 @@ def test_no_figure_is_nan(capsys):
             assert not (isinstance(value, float) and math.isnan(value))
 
     walk(compare(capsys, "--policy", "jsq", "--load", "0.05", "--seeds", "1"))
+
+
+def test_a_predictor_that_never_had_enough_to_fit_is_told_of(capsys):
+    pytest.importorskip("lightgbm")
+    asked = "compare sample:azure-conv --limit 200 --workers 2 --slots 8 --seeds 2 --policy br-h:predictor=learned"
+    assert main(asked.split()) == 0
+    assert "survival answered in its place" in capsys.readouterr().out

@@ -230,6 +230,11 @@ def prediction_notes(results: Sequence[PolicyResult]) -> tuple[str, ...]:
                 f"{result.policy}: {short} of {asked} predictions had too short a history;"
                 " those requests were taken to stay."
             )
+        if any(summary.get("predictor_fits") == 0 for summary in result.summaries):
+            notes.append(
+                f"{result.policy}: a run was over before {result.predictor} had enough completions for its first fit;"
+                " survival answered in its place. A smaller refit comes sooner."
+            )
     return tuple(notes)
 
 
