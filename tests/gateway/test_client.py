@@ -188,3 +188,25 @@ def test_a_client_that_never_reads_is_given_up():
             writer.close()
 
     asyncio.run(story())
+
+
+def test_a_request_like_an_earlier_one_is_answered_whole_whatever_came_between():
+    post = request({**BODY, "stream": False})
+    between = b"HEAD /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    async def scenario():
+        bodies = []
+        async with running() as emulator, serving(url(emulator)) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            for data in (post, between, post, between, post):
+                writer.write(data)
+                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+                length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+                bodies.append(
+                    b"" if data is between else await asyncio.wait_for(reader.readexactly(length), 20)
+                )
+            writer.close()
+        return bodies
+
+    answers = asyncio.run(scenario())
+    assert [b'"choices"' in answer for answer in answers] == [True, False, True, False, True]

@@ -265,9 +265,11 @@ class Client(asyncio.Protocol):
         self._deadline.set(total_s)
 
     def _serve_alike(self, alike: Alike, body: bytes, prompt: bytes) -> None:
-        """A whole request like the last one."""
+        """A whole request like the last one of its kind."""
         asking, service = alike.asking, self._service
-        self._keep_alive, self._name = asking.head.keep_alive, service.new_name()
+        head = asking.head  # others may have come between
+        self._keep_alive, self._chunks, self._is_head = head.keep_alive, head.chunks, False
+        self._name = service.new_name()
         self._state = _BUSY
         self._deadline.at = NEVER
         try:
