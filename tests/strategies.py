@@ -143,6 +143,7 @@ def recorded_tables(draw: st.DrawFn) -> tuple[Conditions, StepTable, RequestTabl
         random.permutation(requests), random.integers(0, sum(sizes), requests),
         random.integers(1, 5000, requests), output, visible, visible + wait, first, first + output * 0.3,
         np.arange(requests), np.arange(requests) + output - 1, random.integers(0, 2, requests),
+        random.integers(0, 3, requests) if draw(st.booleans()) else None,
     )  # fmt: skip
     makespan = float(
         max((start + step_table.duration_s).max(), request_table.finished_s.max(), 150.0 * steps)

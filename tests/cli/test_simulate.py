@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from evenstep.cli import simulate as module
@@ -40,6 +41,49 @@ def test_json_is_one_object_and_both_doors_give_one_digest(capsys):
         assert out.count("\n") == 1
         digests.add(json.loads(out)["digest"])
     assert len(digests) == 1
+
+
+CLASSES = [
+    "simulate", "examples/workloads/tenants.yaml", "--workers", "2", "--slots", "4", "--limit", "300", "--policy", "jsq",
+]  # fmt: skip
+
+
+def test_each_class_has_a_line_where_a_trace_has_several(capsys, tmp_path):
+    assert main([*CLASSES, "--records", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("class "))
+    shown = [line.split() for line in lines[head + 1 : head + 3]]
+    requests = pq.read_table(tmp_path / "requests.parquet").to_pydict()
+    for number, cells in enumerate(shown):
+        mine = [i for i, kind in enumerate(requests["request_class"]) if kind == number]
+        tokens = sum(requests["output_tokens"][i] for i in mine)
+        waits = [requests["admitted_s"][i] - requests["visible_s"][i] for i in mine]
+        assert cells[:3] == [str(number), str(len(mine)), str(tokens)]
+        assert cells[4:] == [f"{sum(waits) / len(waits):.4g}", f"{max(waits):.4g}"]
+
+
+def test_classes_are_the_same_with_and_without_records_and_absent_without_classes(capsys, tmp_path):
+    found = []
+    for more in ([], ["--records", str(tmp_path / "records")]):
+        assert main([*CLASSES, "--format", "json", *more]) == 0
+        found.append(json.loads(capsys.readouterr().out)["by_class"])
+    assert [one["requests"] for one in found[0]] == [one["requests"] for one in found[1]]
+    assert [one["admitted_share"] for one in found[0]] == [one["admitted_share"] for one in found[1]]
+    assert main([*SMALL, "--format", "json", "--records", str(tmp_path / "none")]) == 0
+    assert "by_class" not in json.loads(capsys.readouterr().out)
+    assert "request_class" not in pq.read_table(tmp_path / "none" / "requests.parquet").column_names
+
+
+def test_of_many_classes_the_table_shows_the_first_ones():
+    one = {
+        "requests": 1,
+        "output_tokens": 1,
+        "admitted_share": 0.01,
+        "mean_wait_s": 0.0,
+        "oldest_wait_s": 0.0,
+    }
+    lines = module.class_lines([{"request_class": i, **one} for i in range(module.MOST_CLASSES + 7)])
+    assert len(lines) == module.MOST_CLASSES + 2 and lines[-1].startswith("and 7 more classes")
 
 
 def test_records_and_chrome_trace_are_written(capsys, tmp_path):

@@ -144,6 +144,6 @@ def _run(
 
 def table(kind: type, rows: list[Row]) -> object:
     """A record table from its rows; columns ending in ``_s``, ``_j`` or holding load are float64, others int64."""
-    fields = kind.__dataclass_fields__
-    kinds = [np.float64 if f.type == "F8" else np.int64 for f in fields.values()]
+    fields = [f for f in kind.__dataclass_fields__.values() if "None" not in f.type]
+    kinds = [np.float64 if f.type == "F8" else np.int64 for f in fields]
     return kind(*(np.array([r[i] for r in rows], k) for i, k in enumerate(kinds)))

@@ -27,6 +27,17 @@ SHOWN = (
 
 #: Shown where prefix caches were looked at.
 CACHED = ("prefix_hit_share", "prefix_hit_tokens", "prefix_prompt_tokens")
+#: Columns where a trace has several classes, by field of the summary's `by_class`: heading and format.
+OF_CLASS = {
+    "request_class": ("class", "d"),
+    "requests": ("requests", "d"),
+    "output_tokens": ("output tokens", "d"),
+    "admitted_share": ("admitted while all had some", ".1%"),
+    "mean_wait_s": ("mean wait s", ".4g"),
+    "oldest_wait_s": ("oldest wait s", ".4g"),
+}
+#: Classes the table shows; JSON has them all.
+MOST_CLASSES = 20
 #: A Chrome trace needs every worker at every step in memory.
 MOST_SAMPLED = 50_000_000
 
@@ -174,10 +185,24 @@ def _table(run: Run) -> list[str]:
         text = "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
         lines.append(f"{name:<26} {text}")
     lines.append(f"{'window':<26} {run.summary['window']['kind']}, {run.summary['window']['steps']} steps")
+    lines += class_lines(run.summary.get("by_class", []))
     lines += [f"note: {note}" for note in (run.trace.notes if run.trace is not None else ())]
     if run.conditions.oracle:
         lines.append("its predictor saw true lengths: unreachable live")
     return [*lines, f"{'digest':<26} {run.digest}"]
+
+
+def class_lines(classes: list[dict[str, Any]]) -> list[str]:
+    """A line a class below a line of headings; nothing where there are no classes."""
+    if not classes:
+        return []
+    lines = ["  ".join(heading for heading, _ in OF_CLASS.values())]
+    for one in classes[:MOST_CLASSES]:
+        cells = [format(one[name], form).rjust(len(heading)) for name, (heading, form) in OF_CLASS.items()]
+        lines.append("  ".join(cells))
+    if len(classes) > MOST_CLASSES:
+        lines.append(f"and {len(classes) - MOST_CLASSES} more classes: --format json has them all")
+    return lines
 
 
 def _object(run: Run, command_line: str, settings: dict[str, Any]) -> dict[str, Any]:

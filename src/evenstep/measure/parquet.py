@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -92,9 +92,10 @@ def read_table(path: Path) -> tuple[Any, dict[str, Any]]:
             values[name] = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, column.type.list_size)
         else:
             values[name] = column.to_numpy(zero_copy_only=False)
-    expected = {f.name for f in fields(kind)}
-    if set(values) != expected:
-        missing = ", ".join(sorted(expected ^ set(values)))
+    known = {f.name for f in fields(kind)}
+    needed = {f.name for f in fields(kind) if f.default is MISSING}
+    if not needed <= set(values) <= known:
+        missing = ", ".join(sorted((needed - set(values)) | (set(values) - known)))
         raise InputError(str(path), "columns", missing, f"the columns of a {head['table']} table")
     return kind(**values), head
 

@@ -25,6 +25,7 @@ class RequestTable:
         finished_s: float64[N], clock after its last decode step.
         admitted_step, finished_step: int64[N], steps of its barrier group: first and last decode step.
         restarts: int64[N], times it went back to the pool (worker lost, or KV memory overflowed).
+        request_class: int64[N], class or tenant; None where the trace has no classes.
     """
 
     request_id: I8
@@ -38,6 +39,7 @@ class RequestTable:
     admitted_step: I8
     finished_step: I8
     restarts: I8
+    request_class: I8 | None = None
 
     @property
     def rows(self) -> int:
@@ -248,15 +250,16 @@ class Run:
 
 
 def columns(table: Any) -> dict[str, Any]:
-    """The columns of a record table by name."""
-    return {f.name: getattr(table, f.name) for f in fields(table)}
+    """The columns of a record table by name; one that is absent is left out."""
+    found = {f.name: getattr(table, f.name) for f in fields(table)}
+    return {name: column for name, column in found.items() if column is not None}
 
 
 def concatenate(kind: Any, parts: list[Any]) -> Any:
     """One table from its parts, in order; the list is emptied."""
     if len(parts) == 1:
         return parts[0]
-    names = [f.name for f in fields(kind)]
+    names = list(columns(parts[0]))
     pieces = {name: [getattr(part, name) for part in parts] for name in names}
     parts.clear()  # so that each column's pieces are let go once they are joined
     return kind(**{name: np.concatenate(pieces.pop(name)) for name in names})

@@ -11,6 +11,7 @@ import numpy as np
 
 from evenstep.cost.power import Power
 from evenstep.measure import metrics
+from evenstep.measure.classes import ByClass
 from evenstep.measure.metrics import Slo
 from evenstep.measure.quantiles import AllValues, LogHistogram
 from evenstep.measure.records import Conditions, RequestTable, StepTable, Totals, columns
@@ -51,6 +52,7 @@ class Tally:
         self._times = {name: kind() for name in ("tpot", "ttft", "e2e", "wait")}
         self._sums = dict.fromkeys(self._times, 0.0)
         self._by_size = WaitsBySize()
+        self._by_class = ByClass()
         self._oldest_wait_s = 0.0
         self._longest = 0
         self._requests = self._good_requests = self._good_tokens = 0
@@ -115,6 +117,10 @@ class Tally:
             self._times[name].add(values)
             self._sums[name] += float(values.sum())
         self._by_size.add(requests.prompt_tokens, times["wait"])
+        if requests.request_class is not None:
+            self._by_class.add(
+                requests.request_class, requests.output_tokens, requests.admitted_s, times["wait"]
+            )
         self._oldest_wait_s = max(self._oldest_wait_s, float(times["wait"].max()))
         steps = requests.finished_step - requests.admitted_step + 1
         self._longest = max(self._longest, int(steps[requests.restarts == 0].max(initial=0)))
@@ -152,6 +158,9 @@ class Tally:
         values["p99_wait_s"] = float(self._times["wait"].quantiles(_SHARES[2:])[0])
         values["oldest_wait_s"] = self._oldest_wait_s
         values["waits_by_prompt_fifth"] = self._by_size.fifths()
+        classes = self._by_class.rows()
+        if len(classes) > 1:
+            values["by_class"] = classes
         return values
 
     def _mean(self, name: str) -> float:

@@ -217,9 +217,11 @@ def done_rows(state: State, rows: int) -> RequestTable:
     i, f = state.done_i[:rows].T, state.done_f[:rows].T
     if state.ints.window(at.SCALARS_I)[at.KEEP]:  # every request stands at its own row
         row, prompt, output = np.arange(rows, dtype=np.int64), state.prompt, state.output
+        kind = state.request_class
     else:
         row = state.ints.window(at.ENDED)[:rows].copy()
         prompt, output = state.prompt[row], state.output[row]
+        kind = None if state.request_class is None else state.request_class[row]
     return RequestTable(
         request_id=row,
         worker=i[at.D_WORKER],
@@ -232,6 +234,7 @@ def done_rows(state: State, rows: int) -> RequestTable:
         admitted_step=i[at.D_ADMITTED_STEP],
         finished_step=i[at.D_FINISHED_STEP],
         restarts=i[at.D_RESTARTS],
+        request_class=kind,
     )
 
 

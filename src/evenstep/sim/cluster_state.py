@@ -50,6 +50,7 @@ class State:
     output: I8
     arrival: F8
     columns: NDArray[np.int64]
+    request_class: I8 | None
     links: I8
     think: F8
     profile: I8
@@ -282,6 +283,7 @@ def prepared(
         if cluster.arrivals == "timed" and trace.arrival_s is not None
         else _NO_FLOATS,
         columns=_columns(trace),
+        request_class=trace.request_class,
         links=_links(trace) if sc[at.ARRIVALS] == at.SESSIONS else _NO_INTS,
         think=trace.column("think_s") if sc[at.ARRIVALS] == at.SESSIONS else _NO_FLOATS,
         profile=_profile(drift, kind, scale, longest + horizon + 1),

@@ -108,6 +108,7 @@ class Record:
             admitted_step=ints([j.admitted_step for j in jobs]),
             finished_step=ints([j.finished_step for j in jobs]),
             restarts=ints([j.restarts for j in jobs]),
+            request_class=trace.request_class,
         )
         totals = Totals(
             requests=len(jobs),

@@ -77,6 +77,7 @@ class Kept:
     def __init__(self, state: State, steps: StepTable) -> None:
         self._words, self._visible = state.done_i, state.done_f[:, at.S_VISIBLE]
         self._prompt, self._output, self._steps = state.prompt, state.output, steps
+        self._class = state.request_class
 
     def table(self) -> RequestTable:
         """All requests."""
@@ -101,12 +102,20 @@ class Kept:
         here = slice(start, end)
         return _requests(
             np.arange(start, end), self._words[here], self._visible[here], self._prompt[here], self._output[here],
-            self._steps.start_s, self._ended, 0,
+            self._steps.start_s, self._ended, 0, None if self._class is None else self._class[here],
         )  # fmt: skip
 
 
 def _requests(
-    rows: I8, words: I8, visible: F8, prompt: I8, output: I8, began: F8, ended: F8, first: int
+    rows: I8,
+    words: I8,
+    visible: F8,
+    prompt: I8,
+    output: I8,
+    began: F8,
+    ended: F8,
+    first: int,
+    kind: I8 | None,
 ) -> RequestTable:
     """The table of some completed requests; `began` and `ended` are the times of the steps from `first` on."""
     whole, times = np.empty((3, rows.size), np.int64), np.empty((3, rows.size))
@@ -115,6 +124,7 @@ def _requests(
         request_id=rows, worker=whole[0], prompt_tokens=prompt, output_tokens=output,
         visible_s=visible, admitted_s=times[0], first_token_s=times[1], finished_s=times[2],
         admitted_step=whole[1], finished_step=whole[2], restarts=np.zeros(rows.size, np.int64),
+        request_class=kind,
     )  # fmt: skip
 
 
@@ -143,6 +153,7 @@ class Passing:
         found = _requests(
             row, words, words.view(np.float64)[:, at.S_VISIBLE], state.prompt[row], state.output[row],
             self.began, self.ended, self.first,
+            None if state.request_class is None else state.request_class[row],
         )  # fmt: skip
         self.rows, self.done = rows[~over], done[~over]
         oldest = int(admitted[~over].min(initial=done_steps))
