@@ -213,3 +213,14 @@ def test_numbers_may_be_repeated_in_text():
 def test_text_that_is_no_numbers_names_field_and_value(text):
     with pytest.raises(InputError, match=r"^law: speed is "):
         config.numbers_of("law", "speed", text)
+
+
+@dataclass(frozen=True)
+class Paced:
+    share: float | None = None
+    limit: int | None = None
+
+
+def test_a_flag_takes_a_number_in_any_plain_decimal_form():
+    found = config.settle(Paced, config.Layer("command line", {"share": ".85", "limit": "+4"}, text=True))
+    assert (found.value.share, found.value.limit) == (0.85, 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import textwrap
 
@@ -187,3 +188,46 @@ def test_a_file_is_read_anew_in_another_folder_and_after_a_change(tmp_path, monk
     (tmp_path / "b" / "twice.py").write_text("VALUE = 3\n")
     os.utime(tmp_path / "b" / "twice.py", ns=(1, 10**18))
     assert said() == 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """One field of each kind that holds numbers, and one of text."""
+
+    share: float = 0.0
+    limit: int = 0
+    either: int | float = 0
+    perhaps: float | None = None
+    several: tuple[float, ...] = ()
+    word: str = ""
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [(".05", 0.05), ("0.05", 0.05), ("-.5", -0.5), ("+.5", 0.5), ("5.", 5.0), ("05.50", 5.5), ("+1e3", 1000.0), (".5e-1", 0.05)],
+)  # fmt: skip
+def test_a_number_may_be_written_in_any_plain_decimal_form(text, number):
+    options = {"share": text, "either": text, "perhaps": text, "several": f"1/{text}", "word": text}
+    made = names.make(Numbers, options, "numbers")
+    assert (made.share, made.either, made.perhaps, made.several) == (number, number, number, (1.0, number))
+    assert made.word == text
+
+
+@pytest.mark.parametrize(("text", "number"), [("3", 3), ("+3", 3), ("-3", -3), ("007", 7), ("000", 0)])
+def test_a_whole_number_stays_whole(text, number):
+    made = names.make(Numbers, {"limit": text, "either": text}, "numbers")
+    assert (made.limit, made.either) == (number, number)
+    assert type(made.either) is int
+
+
+@pytest.mark.parametrize(
+    "text", [".", "", "+", "e5", ".e5", "1.2.3", "0x1", "1_000", " 1", "1,5", "--1", "\u0663"]
+)
+def test_what_is_no_plain_number_is_refused(text):
+    with pytest.raises(InputError, match="share is"):
+        names.make(Numbers, {"share": text}, "numbers")
+
+
+def test_a_fraction_is_no_whole_number():
+    with pytest.raises(InputError, match=r"limit is '\.05'; expected an integer"):
+        names.make(Numbers, {"limit": ".05"}, "numbers")

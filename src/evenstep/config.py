@@ -233,11 +233,12 @@ def _loader() -> Any:
 
 
 def _lines_of(node: Any, path: str, lines: dict[str, int], shown: str) -> None:
-    """Note the line of every key; refuse a key given twice, which YAML would let pass."""
+    """Note the line of every key and of every item of a list; refuse a key given twice, which YAML would let pass."""
     import yaml
 
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
+            lines[f"{path}[{index}]"] = item.start_mark.line + 1
             _lines_of(item, f"{path}[{index}]", lines, shown)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
@@ -315,6 +316,22 @@ def _expected(said: str) -> str:
     return _WORDS.get(text.strip("`"), text)
 
 
+def numeral(value: Any, hint: Any) -> Any:
+    """Text for a field that holds numbers only, as JSON writes that number: ``.05`` is 0.05, ``+3`` is 3.
+
+    Anything else comes back as it is, for the conversion to judge.
+    """
+    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    if not isinstance(value, str) or not {int, float, types.NoneType}.issuperset(options):
+        return value
+    found = re.fullmatch(r"([-+]?)(\d*)(?:(\.)(\d*))?([eE][-+]?\d+)?", value, re.ASCII)
+    if found is None or not (found[2] or found[4]):
+        return value
+    sign, whole, point, decimals, power = found.groups(default="")
+    part = f".{decimals or '0'}" if point else ""
+    return f"{sign.strip('+')}{whole.lstrip('0') or '0'}{part}{power}"
+
+
 def expectation(said: str, hint: Any) -> str:
     """What would have been accepted, from msgspec's message and the type of the field."""
     choices = _choices(hint)
@@ -341,7 +358,7 @@ def _one(kind: Any, name: str, value: Any, layer: Layer) -> Any:
 
     hint = get_type_hints(kind)[name]
     try:
-        return msgspec.convert(value, hint, strict=not layer.text)
+        return msgspec.convert(numeral(value, hint) if layer.text else value, hint, strict=not layer.text)
     except msgspec.ValidationError as error:
         shown = "--" + name.replace("_", "-") if layer.text else name
         choices = _choices(hint)

@@ -18,9 +18,9 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
-from evenstep.config import expectation
+from evenstep.config import expectation, numeral
 from evenstep.errors import EvenstepError, InputError, nearest
 
 #: What a member of each room binds; ``""`` means the module itself is the member.
@@ -137,10 +137,7 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
         hint = nearest(unknown[0], fields) or f"{where} takes none."
         raise InputError(where, "option", ", ".join(unknown), "a known option", hint)
     hints = get_type_hints(kind)
-    listed = {
-        key: value.split("/") if isinstance(value, str) and get_origin(hints[key]) is tuple else value
-        for key, value in options.items()
-    }
+    listed = {key: _listed(value, hints[key]) for key, value in options.items()}
     try:
         with _made(kind, where):
             return msgspec.convert(listed, kind, strict=False)
@@ -149,6 +146,13 @@ def make(kind: Any, options: Mapping[str, Any], where: str) -> Any:
         hint = get_type_hints(kind).get(field)
         expected = expectation(str(error), hint)
         raise InputError(where, field or "options", options.get(field, dict(options)), expected) from None
+
+
+def _listed(value: Any, hint: Any) -> Any:
+    """An option's value, its text split where the field holds several, each number as JSON writes it."""
+    if isinstance(value, str) and get_origin(hint) is tuple:
+        return [numeral(part, get_args(hint)[0]) for part in value.split("/")]
+    return numeral(value, hint)
 
 
 @contextmanager

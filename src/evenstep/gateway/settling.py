@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from evenstep.config import Document, Settled, convert, expectation, read_yaml
+from evenstep.config import Document, Settled, convert, expectation, numeral, read_yaml
 from evenstep.errors import InputError, nearest
 from evenstep.gateway.config import GatewayConfig, checked
 from evenstep.gateway.worker import Worker, worker_of
@@ -170,7 +170,7 @@ def _read(text: str, hint: Any, place: str, name: str) -> Any:
     if type(None) in get_args(hint) and text in ("", "none", "null"):
         return None
     try:
-        return msgspec.convert(text, hint, strict=False)
+        return msgspec.convert(numeral(text, hint), hint, strict=False)
     except msgspec.ValidationError as error:
         raise InputError(place, name, text, expectation(str(error), hint)) from None
 
