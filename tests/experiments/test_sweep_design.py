@@ -80,3 +80,27 @@ def test_every_number_of_a_summary_can_be_asked_for():
 def test_a_bad_design_is_refused_before_anything_runs(changes, message):
     with pytest.raises(InputError, match=re.escape(message)):
         design(**changes)
+
+
+@pytest.mark.parametrize(
+    ("policies", "over", "message"),
+    [
+        ("[fcfs, 'best:horizon=-1']", "workers: [2]", "line 5: horizon of best is -1; expected an integer >= 1."),
+        ("\n- fcfs\n- best:horzon=2", "workers: [2]", "line 7: option of best is 'horzon'; expected a known option. Did you mean horizon"),
+        ("\n- fcfs\n- bst", "workers: [2]", "line 7: policy is 'bst'; expected a known policy. Did you mean best"),
+        ("\n- fcfs\n- jsq:ties", "workers: [2]", "line 7: option of jsq:ties is 'ties'; expected key=value."),
+        ("['best:predictor=survivl']", "workers: [2]", "line 5: predictor is 'survivl'; expected a known predictor. Did you mean survival"),
+        ("['best:predictor=survival,predictor.window=-3']", "workers: [2]", "line 5: window of survival is -3; expected an integer >= 1."),
+        ("['br-h:horizon=5']", "workers: [2]", "line 5: predictor of br-h:horizon=5 is 'missing'"),
+        ("[best]", "policy.horizon: [20, -1]", "line 4: horizon of best is -1; expected an integer >= 1."),
+        ("['best:predictor=survival']", "predictor.refresh-every: [0]", "line 4: refresh_every of survival is 0"),
+        ("[best, jsq]", "policy.ties: [lowest, first]", "line 4: ties of jsq is 'first'; expected one of random, lowest."),
+    ],
+)  # fmt: skip
+def test_a_policy_or_option_that_does_not_fit_is_refused_with_its_line_before_anything_runs(
+    tmp_path, policies, over, message
+):
+    path = tmp_path / "s.yaml"
+    path.write_text(f"version: 1\nsource: sample:azure-conv\nover:\n  {over}\npolicies: {policies}\n")
+    with pytest.raises(InputError, match=re.escape(f"{path} {message}")):
+        design_of(*read_sweep(path))

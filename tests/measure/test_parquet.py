@@ -100,3 +100,11 @@ def test_tables_of_different_runs_are_refused(tmp_path):
 def test_a_full_disk_is_a_clear_error():
     with pytest.raises(InputError, match="No space left on device"):
         write_table(sample().steps, Path("/dev/full"), {})
+
+
+def test_classes_come_back_where_a_table_has_them(tmp_path):
+    run = small_run([3, 5], [4, 1])
+    kinds = np.array([2, 0])
+    write_table(dataclasses.replace(run.requests, request_class=kinds), tmp_path / "requests.parquet", {})
+    table, _ = read_table(tmp_path / "requests.parquet")
+    assert table.request_class.tolist() == [2, 0]

@@ -17,6 +17,9 @@ from evenstep.experiments.sweep_points import Axis, axis_of, grid_points, latin_
 from evenstep.experiments.sweep_until import Until, parse_until
 from evenstep.measure.swept import value_text
 
+#: Room of what an option's prefix names.
+ROOMS = {"policy": "routing", "predictor": "predict"}
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -83,9 +86,11 @@ def design_of(found: SweepFile, document: Document) -> Design:
     shared = {"source": found.source} if found.source else {}
     layers = [_layer(document, "fixed", name, value) for name, value in found.fixed.items()]
     layers += [_layer(document, "", name, value) for name, value in shared.items()]
+    points = [_point(tuple(found.over), one, layers, asked, document) for one in values]
+    _check_contenders(points, found, document)
     design = Design(
         parameters=tuple(found.over),
-        points=tuple(_point(tuple(found.over), one, layers, asked, document) for one in values),
+        points=tuple(points),
         policies=tuple(found.policies),
         metrics=tuple(found.metrics),
         grid=cube is None,
@@ -113,10 +118,47 @@ def metric_names() -> tuple[str, ...]:
 def _policies(found: SweepFile, document: Document) -> list[Contender]:
     if not found.policies:
         raise InputError(document.where("policies"), "policies", "empty", "at least one policy")
-    for name in found.policies:
+    made: list[Contender] = []
+    for index, name in enumerate(found.policies):
+        where = document.where(f"policies[{index}]")
         if found.policies.count(name) > 1:
-            raise InputError(document.where("policies"), "policies", name, "each policy once")
-    return [contender(text) for text in found.policies]
+            raise InputError(where, "policies", name, "each policy once")
+        try:
+            made.append(contender(name))
+            for spec, room in ((_spec(made[-1], room), room) for room in ROOMS.values()):
+                if spec is not None:
+                    names.find(room, str(spec["name"]))
+        except InputError as error:
+            raise _placed(error, where) from None
+    return made
+
+
+def _check_contenders(points: list[Point], found: SweepFile, document: Document) -> None:
+    """Build every policy and predictor with the options of its points, each once, before any run.
+
+    Raises:
+        InputError: with the line of the swept option at fault, or else of the policy.
+    """
+    built: set[str] = set()
+    for point in points:
+        for index, one in enumerate(point.contenders):
+            if repr(one) in built:
+                continue
+            built.add(repr(one))
+            try:
+                one.build()
+            except InputError as error:
+                options = {name.partition(".")[2].replace("-", "_"): name for name in found.over}
+                swept = options.get(error.field)
+                field = f"policies[{index}]" if swept is None else f"over.{swept}"
+                raise _placed(error, document.where(field)) from None
+
+
+def _placed(error: InputError, where: str) -> InputError:
+    """The error with the place in the file; what it was found at becomes part of the field."""
+    whole = next((prefix for prefix, room in ROOMS.items() if room == error.where), None)
+    field = whole or f"{error.field} of {error.where}"
+    return InputError(where, field, error.value, error.expected, error.hint)
 
 
 def _axis(name: str, given: Any, asked: list[Contender], document: Document) -> Axis:
@@ -124,7 +166,7 @@ def _axis(name: str, given: Any, asked: list[Contender], document: Document) -> 
     prefix, dot, option = name.partition(".")
     if not dot:
         return axis_of(name, given, where, number=_number(get_type_hints(CompareSettings)[name]))
-    room, key = ("routing" if prefix == "policy" else "predict"), option.replace("-", "_")
+    room, key = ROOMS[prefix], option.replace("-", "_")
     specs = [_spec(one, room) for one in asked]
     kinds = [names.find(room, str(spec["name"])) for spec in specs if spec is not None]
     having = [kind for kind in kinds if key in _options(kind)]
@@ -158,7 +200,7 @@ def _with_options(one: Contender, given: Mapping[str, Any]) -> Contender:
     """The contender with the swept options it has."""
     for name, value in given.items():
         prefix, dot, option = name.partition(".")
-        room, key = ("routing" if prefix == "policy" else "predict"), option.replace("-", "_")
+        room, key = ROOMS.get(prefix, ""), option.replace("-", "_")
         spec = _spec(one, room) if dot else None
         if spec is None or key not in _options(names.find(room, str(spec["name"]))):
             continue
