@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -171,3 +172,23 @@ def test_a_full_disk_is_exit_2_and_one_line(folder, capsys, flag):
     assert main(["sweep", "s.yaml", "--cache", "cache", flag, "/dev/full"]) == 2
     seen = capsys.readouterr()
     assert seen.err.count("\n") == 1 and "No space left" in seen.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM")
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_sigterm_says_what_is_kept_and_how_to_go_on(folder, capsys, monkeypatch, processes):
+    made = []
+
+    def advance(bar, label):
+        made.append(label)
+        if len(made) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("evenstep.experiments.progress.Bar.advance", advance)
+    assert main(["sweep", "s.yaml", "--processes", processes]) == 130
+    assert (
+        "evenstep sweep: interrupted; 3 runs of this call are kept in s.parquet.cache"
+        in capsys.readouterr().err
+    )
+    assert signal.getsignal(signal.SIGTERM) == before

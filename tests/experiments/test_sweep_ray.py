@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import signal
+import socket
+import subprocess
 import sys
+import threading
 
 import pytest
 from tests.experiments.sweeps import tiny
 from tests.experiments.test_sweep_runs import deadly
 
 from evenstep.errors import InputError
+from evenstep.experiments import sweep_ray
+from evenstep.experiments.progress import Silent
 from evenstep.experiments.sweep import sweep
+from evenstep.experiments.sweep_ray import OnRay
 from evenstep.measure.swept import write_swept
+
+
+class Looking(Silent):
+    """Sees what SIGTERM would do whenever a run has ended."""
+
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    def advance(self, label: str) -> None:
+        self.seen.append(signal.getsignal(signal.SIGTERM))
+
+
+@pytest.mark.engine
+def test_sigterm_stays_as_it_was_while_a_cluster_of_this_process_runs():
+    """It comes first: where the module's cluster runs, none is started."""
+    looking = Looking()
+    sweep(tiny(), executor="ray", progress=looking)
+    assert set(looking.seen) == {signal.getsignal(signal.SIGTERM)}
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +69,13 @@ def test_a_run_that_kills_its_process_on_a_node_twice_is_named(cluster, tmp_path
 
 
 @pytest.mark.engine
+def test_sigterm_stays_as_it_was_while_a_cluster_runs(cluster):
+    looking = Looking()
+    sweep(tiny(), executor="ray", ray_address=cluster.address, progress=looking)
+    assert set(looking.seen) == {signal.getsignal(signal.SIGTERM)}
+
+
+@pytest.mark.engine
 def test_a_cluster_that_is_not_there_is_one_clear_error(cluster):
     with pytest.raises(
         InputError, match="--ray-address is 'nowhere'; expected the address of a running cluster"
@@ -57,3 +89,78 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch):
         InputError, match=r"executor is 'ray'; expected an installed Ray. Install evenstep\[ray\]"
     ):
         sweep(tiny(), executor="ray")
+
+
+class Unjoinable:
+    """A Ray that nobody can join: it waits for an answer that does not come."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.over = threading.Event()
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def init(self, address: str, **_: object) -> None:
+        self.asked.append(address)
+        self.over.wait()
+
+
+@pytest.fixture
+def unjoinable(monkeypatch):
+    found = Unjoinable()
+    monkeypatch.setitem(sys.modules, "ray", found)
+    monkeypatch.setattr(sweep_ray, "ANSWER_S", 0.3)
+    yield found
+    found.over.set()
+
+
+@pytest.fixture
+def listening():
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        yield f"127.0.0.1:{found.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_where_nobody_listens_ray_is_not_asked_and_the_error_names_the_address(unjoinable, scheme):
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        address = f"{scheme}127.0.0.1:{gone.getsockname()[1]}"
+    with pytest.raises(InputError, match=f"--ray-address is '{address}'; expected .* Nobody answers there"):
+        OnRay({}, address)
+    assert unjoinable.asked == []
+
+
+def test_what_listens_and_is_no_cluster_is_given_up(unjoinable, listening):
+    with pytest.raises(InputError, match=f"--ray-address is '{listening}'; .* answered within 0.3 s"):
+        OnRay({}, listening)
+    assert unjoinable.asked == [listening]
+
+
+def test_an_address_of_the_environment_is_named_as_such(unjoinable, listening, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", listening)
+    with pytest.raises(InputError, match=f"RAY_ADDRESS is '{listening}'"):
+        OnRay({})
+
+
+def test_a_dead_cluster_is_known_before_anything_is_compiled_or_run(unjoinable, listening, monkeypatch):
+    monkeypatch.setattr("evenstep.experiments.sweep_runs.Warming", None)
+    with pytest.raises(InputError, match="--ray-address"):
+        sweep(tiny(), executor="ray", ray_address=listening)
+
+
+@pytest.mark.engine
+def test_an_address_without_a_cluster_is_exit_2_without_a_traceback(listening, tmp_path):
+    (tmp_path / "s.yaml").write_text(
+        "version: 1\nsource: sample:azure-conv\nover: {workers: [2]}\nfixed: {limit: 20}\npolicies: [jsq]\n"
+    )
+    words = ["sweep", "s.yaml", "--executor", "ray", "--ray-address", listening]
+    code = f"import sys; from evenstep.cli.main import main; sys.exit(main({words!r}))"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2, ended.stderr
+    last = ended.stderr.splitlines()[-1]  # Ray itself may have said above that it tries
+    assert last.startswith(
+        f"sweep: --ray-address is '{listening}'; expected the address of a running cluster."
+    )
+    assert "Traceback" not in ended.stderr

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +72,9 @@ class SweepCommand:
             help="processes to run in; all cores, if it takes long, when left out",
         )
         parser.add_argument(
-            "--ray-address", metavar="ADDRESS", help="the Ray cluster; one on this machine when left out"
+            "--ray-address",
+            metavar="ADDRESS",
+            help="the Ray cluster; that of RAY_ADDRESS, or one on this machine, when left out",
         )
         parser.add_argument(
             "--dry-run",
@@ -111,15 +117,29 @@ def _sweep(args: argparse.Namespace) -> int:
         progress=Bar(lines=outputs.lines_of(args.format)),
     )
     try:
-        if args.dry_run:
-            return _forecast(args, running)
-        swept = running.run(Places(args.executor, args.processes, args.ray_address))
+        with _terminated_like_ctrl_c():
+            if args.dry_run:
+                return _forecast(args, running)
+            swept = running.run(Places(args.executor, args.processes, args.ray_address))
     except Interrupted as stop:
         text = f"{stop.made} runs of this call are kept in {cache}, {stop.left} are left"
         print(f"evenstep sweep: interrupted; {text}. To go on: {args.command_line}", file=sys.stderr)
         return INTERRUPTED
     _write(args, running, swept, out)
     return FINE
+
+
+@contextmanager
+def _terminated_like_ctrl_c() -> Generator[None]:
+    """SIGTERM is an interruption as Ctrl-C is: processes end, and what is kept is said."""
+    if threading.current_thread() is not threading.main_thread():  # no other may say what a signal does
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _forecast(args: argparse.Namespace, running: Sweep) -> int:

@@ -5,14 +5,22 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-from collections.abc import Mapping
+import signal
+import socket
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from evenstep.errors import InputError
 from evenstep.experiments.sweep_task import Ended, SourceKey, Task, Workloads, attempt
 from evenstep.workload.yaml_file import Workload
+
+#: Seconds a cluster has to answer; Ray would try for minutes.
+ANSWER_S = 15.0
 
 
 class OnRay:
@@ -20,11 +28,11 @@ class OnRay:
 
     Args:
         sources: workloads that were read already; every node gets them once.
-        address: the cluster, e.g. ``auto`` or ``10.0.0.1:6379``; None = the one this process is connected to, else one
-            started on this machine for the while.
+        address: the cluster, e.g. ``auto`` or ``10.0.0.1:6379``; None = the one this process is connected to, else that
+            of the environment's RAY_ADDRESS, else one started on this machine for the while.
 
     Raises:
-        InputError: Ray is not installed, there is no such cluster, or it has no core.
+        InputError: Ray is not installed, there is no such cluster, it does not answer, or it has no core.
     """
 
     def __init__(self, sources: Mapping[SourceKey, Workload], address: str | None = None) -> None:
@@ -81,16 +89,68 @@ class OnRay:
 def _connect(ray: Any, address: str | None) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
-    if address is None:
-        ray.init(include_dashboard=False, **quiet)
+    named = "--ray-address" if address is not None else "RAY_ADDRESS"
+    address = address if address is not None else os.environ.get("RAY_ADDRESS")
+    if not address:
+        _start(partial(ray.init, include_dashboard=False, **quiet))
         return
-    try:
+
+    def join() -> None:
+        _check_listens(address)
         ray.init(address=address, **quiet)
+
+    try:
+        _in_a_thread(join)
     except (ConnectionError, ValueError, OSError) as error:
         said = " ".join(str(error).split())[:160]
-        raise InputError(
-            "sweep", "--ray-address", address, "the address of a running cluster", f"{said}"
-        ) from None
+        raise InputError("sweep", named, address, "the address of a running cluster", f"{said}") from None
+
+
+def _start(init: Callable[[], object]) -> None:
+    """Start a cluster in this thread, with whose end it ends, and take SIGTERM back, which Ray takes for itself."""
+    before = signal.getsignal(signal.SIGTERM)
+    init()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
+
+
+def _in_a_thread(connect: Callable[[], object]) -> None:
+    """Connect from a thread: Ray cannot be told to stop trying, and leaves SIGTERM alone there.
+
+    Raises:
+        TimeoutError: it took longer than `ANSWER_S`.
+        Exception: what `connect` raises.
+    """
+    failed: list[Exception] = []
+
+    def tried() -> None:
+        try:
+            connect()
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=tried, daemon=True)
+    thread.start()
+    thread.join(ANSWER_S)
+    if thread.is_alive():
+        raise TimeoutError(f"No cluster answered within {ANSWER_S:g} s.")
+    if failed:
+        raise failed[0]
+
+
+def _check_listens(address: str) -> None:
+    """See that somebody takes connections at an address that has a port.
+
+    Raises:
+        ConnectionError: nobody does.
+    """
+    place = urlsplit(address if "://" in address else f"ray://{address}")
+    if not (place.hostname and place.port):
+        return  # a word such as auto, for Ray to judge
+    try:
+        socket.create_connection((place.hostname, place.port), timeout=ANSWER_S / 3).close()
+    except OSError as error:
+        raise ConnectionError(f"Nobody answers there: {error}.") from None
 
 
 _workloads: dict[str, Workloads] = {}

@@ -74,6 +74,10 @@ class Runs:
         asked = {(task.contender.name, task.loop): task.contender for task in tasks}
         kinds, policies = list(asked), [one.build()[0] for one in asked.values()]
         loops = [loop for _, loop in kinds]
+        if (
+            self._places.executor == "ray"
+        ):  # a cluster that does not answer is known before kernels are compiled
+            self._move(len(tasks))
         notice = compile_notice(policies, loops)
         if notice:
             self._watch.say(notice)
