@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.sim.doors import differences
 
 from evenstep import names
 from evenstep.sim.cluster import Cluster, simulate
@@ -44,3 +45,19 @@ def test_memorised_prompts_are_nearly_as_good_as_the_truth(predictor):
     memorised, counted = run("recurring", predictor)
     assert memorised < truth + 0.5
     assert counted["predictor_by_prompt"] > counted["predictions"] / 2
+
+
+def test_the_simulator_makes_a_fit_as_soon_as_it_is_due_and_as_the_reference_does():
+    pytest.importorskip("lightgbm")
+    trace = yaml_file.load(EXAMPLES / "recurring.yaml").source.draw(0).head(150)
+    policy = names.build("routing", {"name": "bf-io", "horizon": 5})
+    made = []
+
+    def learned():
+        made.append(names.build("predict", names.parse("learned:first=30,refit=40,trees=3")))
+        return made[-1]
+
+    cluster = Cluster(2, 6, pool=8)
+    assert differences(trace, policy, cluster=cluster, predictor=learned, doors=("plain", "compiled")) == []
+    fits = {predictor.counted["fits"] for predictor in made}
+    assert len(fits) == 1 and fits.pop() >= 3

@@ -21,7 +21,7 @@ from evenstep.dispatch.mirror_layout import FOREIGN_LOAD, LOAD, RUNNING
 from evenstep.dispatch.rows import Rows
 from evenstep.dispatch.rows_layout import EXPECTED, LEAVE, NEVER, PREDICTED
 from evenstep.errors import PolicyError
-from evenstep.predict.view import NOTHING, Active, Finished, Predictor, SurvivalCurve, counted_of
+from evenstep.predict.view import NOTHING, Active, Finished, Fit, Fits, Predictor, SurvivalCurve, counted_of
 from evenstep.request import F8, I8
 
 _LEARNED_AT_ONCE = 16  # completions
@@ -44,6 +44,7 @@ class Ahead:
         self.gate = float(getattr(predictor, "gate", 0.5))
         self.is_literal = getattr(predictor, "refresh", "anchored") == "literal"
         self.expects = expects and isinstance(predictor, SurvivalCurve)
+        self._fits = isinstance(predictor, Fits)
         self.projections: F8 = np.zeros((0, horizon + 1))
         self._curves: F8 = np.zeros((0, 0))
         self._due: I8 = np.zeros(0, np.int64)
@@ -71,6 +72,20 @@ class Ahead:
         columns = np.array(self._ended, np.int64).T.copy()
         self._ended = []
         self.predictor.learn(Finished(columns[0], columns[1], columns[2], columns[3]))
+
+    @property
+    def fit(self) -> Fit | None:
+        """The fit of the predictor's models that is due."""
+        return self.predictor.due if self._fits else None
+
+    def fitted(self, ok: bool) -> None:
+        """The host has made the fit that is due, or could not."""
+        if self.fit is None:
+            return
+        try:
+            self.predictor.put_in() if ok else self.predictor.give_up()
+        except Exception as error:  # the next round says so
+            self._failed = error
 
     def counted(self) -> dict[str, int]:
         """What was asked, what passed the gate, and what the predictor counts itself."""

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evenstep.dispatch.admitting import Admitting
 from evenstep.dispatch.delivering_kernel import PLACES, QUIET, deliver
+from evenstep.dispatch.fitting import Fitting
 from evenstep.dispatch.lockstep import NEW, WIDE
 from evenstep.dispatch.mirror_layout import LOAD
 from evenstep.dispatch.records import Chunks, Record
@@ -23,7 +23,7 @@ from evenstep.dispatch.settings import Settings
 from evenstep.request import I8
 
 
-class Delivering(Admitting):
+class Delivering(Fitting):
     """Requests, the rounds that admit them, and the chunks they get.
 
     Args:

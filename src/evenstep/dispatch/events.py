@@ -193,11 +193,21 @@ class Reloaded(Base, frozen=True):
     settings: Settings | None = None
 
 
+class Fitted(Base, frozen=True):
+    """The fit that is due (`Dispatcher.fit`) was made.
+
+    Args:
+        ok: it may be put in; otherwise it failed, and what there is stays until the next one.
+    """
+
+    ok: bool = True
+
+
 class Draining(Base, frozen=True):
     """The host is about to stop: nothing new is accepted, what is accepted ends."""
 
 
 Event: TypeAlias = (
     Arrived | PromptCounted | PrefillDone | Finished | Failed | ClientGone | Sampling | Sampled | ScrapeFailed | Probed
-    | WorkerAdded | WorkerRemoved | Tick | Reloaded | Draining
+    | WorkerAdded | WorkerRemoved | Tick | Reloaded | Fitted | Draining
 )  # fmt: skip

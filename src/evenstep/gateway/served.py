@@ -27,6 +27,7 @@ from evenstep.dispatch.settings import Settings
 from evenstep.engines.prompt_size import PromptSizes
 from evenstep.engines.tokenizer_file import TokenizerFile
 from evenstep.gateway.attached import Attached
+from evenstep.gateway.fitting import Fitting
 from evenstep.gateway.relay import Relay
 from evenstep.request import I8
 
@@ -80,6 +81,7 @@ class ServedModel:
         self._ended: list[ev.Finished] = []  # to be told before these
         self._is_telling = self._is_looking = self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._fitting = Fitting(loop, lambda: self.dispatcher.fit, self.tell)
         self._do: dict[type[Any], Callable[[Any], None]] = {
             co.SendPrefill: self._send_prefill, co.SendDecode: self._send_decode, co.Continue: self._continue,
             co.Abort: self._abort, co.Release: self._release, co.Reject: self._reject, co.Fail: self._fail,
@@ -295,6 +297,9 @@ class ServedModel:
     def _tick(self) -> None:
         self._is_due = False
         self.tell(ev.Tick(now_s=time.monotonic()))
+        fit = self.dispatcher.fit
+        if fit is not None:
+            self._fitting.look(fit)
 
     def _wake_at(self, command: co.WakeAt) -> None:
         if self._timer is not None:

@@ -11,7 +11,16 @@ import numpy as np
 from evenstep import names
 from evenstep.errors import InputError
 from evenstep.predict import memorised_kernel as kernel
-from evenstep.predict.view import Active, Finished, Prediction, SurvivalCurve, counted_of, is_oracle
+from evenstep.predict.view import (
+    Active,
+    Finished,
+    Fit,
+    Fits,
+    Prediction,
+    SurvivalCurve,
+    counted_of,
+    is_oracle,
+)
 from evenstep.request import F8
 
 
@@ -39,6 +48,7 @@ class Bounded:
         if not isinstance(inner, SurvivalCurve):
             raise InputError("bounded", "of", self.of, "a predictor with a method `curve(active, horizon)`")
         self._inner: Any = inner
+        self._fits = isinstance(inner, Fits)
         self.oracle: bool = is_oracle(inner)
         self.refresh_every: int = getattr(inner, "refresh_every", 16)
         self.gate: float = getattr(inner, "gate", 0.5)
@@ -83,6 +93,19 @@ class Bounded:
 
     def learn(self, finished: Finished) -> None:
         self._inner.learn(finished)
+
+    @property
+    def due(self) -> Fit | None:
+        """The other predictor's."""
+        return self._inner.due if self._fits else None
+
+    def put_in(self) -> None:
+        """As the other predictor."""
+        self._inner.put_in()
+
+    def give_up(self) -> None:
+        """As the other predictor."""
+        self._inner.give_up()
 
 
 _NO_CAP = 1 << 60

@@ -11,7 +11,7 @@ import numpy as np
 from evenstep import names
 from evenstep.errors import InputError
 from evenstep.predict.intervals import interval
-from evenstep.predict.view import NOTHING, Active, Finished, counted_of, is_oracle
+from evenstep.predict.view import NOTHING, Active, Finished, counted_of, fit_now, is_oracle
 from evenstep.request import F8, I8, Trace
 
 #: Bins of the reliability curve.
@@ -184,6 +184,8 @@ def _caps(trace: Trace) -> I8:
 
 def _score(predictor: Any, text: str, horizon: int, trace: Trace, judged: tuple[I8, I8], inside: F8) -> Score:
     row, age = judged
+    predictor.predict(_active(trace, NOTHING, NOTHING), horizon)  # so that it knows what it will be asked
+    fit_now(predictor)
     before = counted_of(predictor).get("too_short", 0)
     steps, leaves = np.empty(row.size), np.empty(row.size)
     for first in range(0, row.size, _AT_ONCE):
@@ -215,6 +217,8 @@ def _coverage(predictor: Any, trace: Trace, cut: int) -> F8:
     """For requests of the second part with an interval, whether their output lies in it: 1 or 0."""
     request = np.arange(cut, len(trace))
     request = request[:: max(1, request.size // _MOST_INTERVALS)]
+    interval(predictor, _active(trace, NOTHING, NOTHING))  # as in `_score`
+    fit_now(predictor)
     low, high = interval(predictor, _active(trace, request, np.zeros_like(request)))
     known = high > 0
     output = trace.output_tokens[request][known]

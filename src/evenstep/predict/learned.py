@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -12,10 +13,9 @@ from evenstep.errors import InputError
 from evenstep.predict import intervals
 from evenstep.predict.recent import Recent
 from evenstep.predict.survival import Survival, check_refresh
+from evenstep.predict.trees import Trees, TreesFit, lightgbm, told
 from evenstep.predict.view import Active, Finished, Prediction
 from evenstep.request import F8, I8
-
-_LEAVES, _LEAST_IN_LEAF = 7, 100
 
 
 @dataclass(eq=False)
@@ -23,11 +23,13 @@ class Learned:
     """A classifier for ``p = P(r <= H)`` and a regressor for ``mu = E[r | r <= H]``, fitted again as requests complete.
 
     Both see the prompt's length, the age, the token cap, and moving averages and rolling statistics of the requests
-    that completed before; never anything of the future. Fits are made in the call that needs them, with one thread and
-    a fixed seed, so that runs repeat to the bit. Before the first fit survival answers.
+    that completed before; never anything of the future. No call fits: `due` is a fit that is due, which the host makes
+    where it likes and has put in (`view.Fits`), with one thread and a fixed seed, so that runs repeat to the bit. Until
+    there are models for what is asked survival answers.
 
     Args:
-        refit: completions from fit to fit; the first is made once so many are known.
+        first: completions that the first fit is made from.
+        refit: completions from fit to fit after it.
         window: latest completions that are fitted to.
         ages: most ages each of them is walked through at, from 0 to its end.
         trees: trees of each model.
@@ -42,6 +44,7 @@ class Learned:
     Source: BalanceRoute App. C.2.1 and C.2.2; the number of trees and ages is ours, the paper's are lost.
     """
 
+    first: int = 200
     refit: int = 2000
     window: int = 4000
     ages: int = 8
@@ -52,32 +55,34 @@ class Learned:
 
     def __post_init__(self) -> None:
         check_refresh("learned", self.refresh_every, self.gate)
-        for field in ("refit", "window", "ages", "trees"):
+        for field in ("first", "refit", "window", "ages", "trees"):
             if getattr(self, field) < 1:
                 raise InputError("learned", field, getattr(self, field), "an integer >= 1")
-        self._lightgbm = _lightgbm()
+        lightgbm()
         self._survival = Survival(refresh_every=self.refresh_every)
         self._recent = Recent(self.window)
-        self._models: dict[int, tuple[Any, Any]] = {}
-        self._until_fit = self.refit
+        self._models = Trees()
+        self._horizons: tuple[int, ...] = ()
+        self._chances: tuple[float, ...] = ()
+        self._until_fit = self.first
         self._fits = 0
+        self.due: TreesFit | None = None
 
     @property
     def counted(self) -> Mapping[str, int]:
-        """`fits`: models fitted; `too_short`: answers of survival, before the first fit, without enough history."""
+        """`fits`: fits put in; `too_short`: answers of survival, before the first one, without enough history."""
         return {"too_short": self._survival.counted["too_short"], "fits": self._fits}
 
     def predict(self, active: Active, horizon: int) -> Prediction:
-        before = self._survival.predict(active, horizon) if not self._is_ready else None
-        if before is not None:
-            return before
+        if not self._knows(horizon):
+            return self._survival.predict(active, horizon)
         self._survival.history.asked(active.request_id, active.age)
         leaves, inside = self._both(active, horizon)
         return Prediction(np.clip(leaves * inside + (1.0 - leaves) * horizon, 1.0, horizon), leaves)
 
     def curve(self, active: Active, horizon: int) -> F8:
         """Between 0 and H a leaving request is taken to leave at any step of the widest range with the right mean."""
-        if not self._is_ready:
+        if not self._knows(horizon):
             return self._survival.curve(active, horizon)
         self._survival.history.asked(active.request_id, active.age)
         leaves, inside = self._both(active, horizon)
@@ -91,73 +96,60 @@ class Learned:
     def interval(self, active: Active, low: float, high: float) -> tuple[I8, I8]:
         """Quantiles of the whole output length by the trees' own quantile regression on the tokens that are left.
 
-        Before the first fit they are those of survival.
+        Before the first fit that knows of these chances they are those of survival.
         """
-        if not self._is_ready:
+        new = tuple(dict.fromkeys(chance for chance in (low, high) if chance not in self._chances))
+        if new:
+            self._chances += new
+            self._plan()
+        models = [self._models.quantiles.get(chance) for chance in (low, high)]
+        if None in models:
             return intervals.interval(self._survival, active, low, high)
-        rows, left, weight = self._recent.walked(self.ages)
-        bounds: list[F8] = []
-        for chance in (low, high):
-            model = self._fit(
-                rows, left.astype(np.float64), weight, objective="quantile", alpha=min(chance, 0.999)
-            )
-            told = np.maximum(np.rint(_told(model, self._recent.features(active))), 1.0)
-            bounds.append(told + active.age.astype(np.float64))
+        features, age = self._recent.features(active), active.age.astype(np.float64)
+        bounds = [np.maximum(np.rint(told(model, features)), 1.0) + age for model in models]
         lower = np.minimum(*bounds).astype(np.int64)
         return lower, np.maximum(*bounds).astype(np.int64)
 
     def learn(self, finished: Finished) -> None:
         self._survival.learn(finished)
-        self._recent.learn(finished)
-        self._until_fit -= finished.output_tokens.size
-        if self._until_fit <= 0:
-            self._models.clear()
-            self._until_fit = self.refit
+        at, count = 0, finished.output_tokens.size
+        while at < count:  # in pieces that end where a fit falls due, however completions are told together
+            end = min(count, at + self._until_fit)
+            self._recent.learn(finished.part(at, end))
+            self._until_fit -= end - at
+            if self._until_fit == 0:
+                self._until_fit = self.refit
+                self._plan()
+            at = end
 
-    @property
-    def _is_ready(self) -> bool:
-        return self._recent.learned >= self.refit
+    def put_in(self) -> None:
+        """Answer by the models of the fit that is due, which is made now if nobody has made it."""
+        if self.due is not None:
+            self._models, self.due = self.due.make(), None
+            self._fits += 1
+
+    def give_up(self) -> None:
+        """The fit that is due failed: go on with what there is, until the next one."""
+        self.due = None
 
     def _both(self, active: Active, horizon: int) -> tuple[F8, F8]:
         """p and mu, float64[N]."""
-        if horizon not in self._models:
-            rows, left, weight = self._recent.walked(self.ages)
-            inside = left <= horizon
-            classifier = self._fit(rows, inside.astype(np.float64), weight, objective="binary")
-            some = inside if inside.any() else np.ones_like(inside)
-            targets = left[some].astype(np.float64)
-            regressor = self._fit(rows[some], targets, weight[some], objective="regression")
-            self._models[horizon] = classifier, regressor
         features = self._recent.features(active)
-        classifier, regressor = self._models[horizon]
-        leaves = np.clip(_told(classifier, features), 0.0, 1.0)
-        return leaves, np.clip(_told(regressor, features), 1.0, horizon)
+        classifier, regressor = self._models.stages[horizon]
+        leaves = np.clip(told(classifier, features), 0.0, 1.0)
+        return leaves, np.clip(told(regressor, features), 1.0, horizon)
 
-    def _fit(self, rows: F8, target: F8, weight: F8, **options: Any) -> Any:
-        self._fits += 1
-        settings = {
-            "num_leaves": _LEAVES, "min_data_in_leaf": _LEAST_IN_LEAF, "learning_rate": 0.1, "verbosity": -1,
-            "num_threads": 1, "deterministic": True, "force_row_wise": True, "seed": 0, **options,
-        }  # fmt: skip
-        return self._lightgbm.train(
-            settings, self._lightgbm.Dataset(rows, target, weight=weight), num_boost_round=self.trees
-        )
+    def _knows(self, horizon: int) -> bool:
+        """Whether there are models for a horizon; one that was never asked for is part of the next fit, which is due now."""
+        if horizon not in self._horizons:
+            self._horizons = (*self._horizons, horizon)
+            self._plan()
+        return horizon in self._models.stages
 
-
-def _told(model: Any, features: F8) -> F8:
-    """float64[N], the model's answers; none for no rows, which LightGBM refuses."""
-    if features.shape[0] == 0:
-        return np.zeros(0)
-    return np.asarray(model.predict(features, num_threads=1), np.float64)
-
-
-def _lightgbm() -> Any:
-    try:
-        import lightgbm  # pyright: ignore[reportMissingTypeStubs]
-    except ImportError as error:
-        hint = "Install it with: pip install 'evenstep[learned]'."
-        raise InputError("learned", "package", "lightgbm is missing", "LightGBM", hint) from error
-    return lightgbm
+    def _plan(self) -> None:
+        """A fit to all that is known now is due; one that was not put in yet is not wanted any more."""
+        if self._recent.learned >= self.first and (self._horizons or self._chances):
+            self.due = TreesFit(deepcopy(self._recent), self.ages, self.trees, self._horizons, self._chances)
 
 
 predictor = Learned

@@ -59,6 +59,13 @@ class Finished:
     output_tokens: I8
     prompt_key: I8
 
+    def part(self, start: int, end: int) -> Finished:
+        """Those from `start` to before `end`."""
+        rows = slice(start, end)
+        return Finished(
+            self.request_id[rows], self.prompt_tokens[rows], self.output_tokens[rows], self.prompt_key[rows]
+        )
+
 
 @runtime_checkable
 class Predictor(Protocol):
@@ -73,6 +80,39 @@ class SurvivalCurve(Protocol):
     def curve(self, active: Active, horizon: int) -> F8:
         """float64[N, H+1], ``P(r > h)`` for h = 0..H: column 0 is 1, and no column is above the one before it."""
         ...
+
+
+class Fit(Protocol):
+    """A fit that is due, with everything it is made of."""
+
+    def make(self) -> object:
+        """Work it out: a pure function of what it holds, in any thread; a second call finds it done."""
+        ...
+
+
+@runtime_checkable
+class Fits(Protocol):
+    """A predictor that fits models to what it learned, and leaves it to its host when and where that is done.
+
+    Its answers never fit; they change when the host says so, which is an event like any other, so that runs repeat. `due`
+    is the same object until it is put in, given up, or replaced since the next one fell due.
+    """
+
+    @property
+    def due(self) -> Fit | None: ...
+    def put_in(self) -> None:
+        """Answer by the fit that is due from now on; it is made now if nobody has made it."""
+        ...
+
+    def give_up(self) -> None:
+        """Go on without the fit that is due; it failed."""
+        ...
+
+
+def fit_now(predictor: object) -> None:
+    """Make the fit that is due, if any, and put it in: what a host does that has time."""
+    if isinstance(predictor, Fits) and predictor.due is not None:
+        predictor.put_in()
 
 
 def counted_of(predictor: object) -> dict[str, int]:

@@ -27,7 +27,17 @@ from evenstep.measure.records import (
 )
 from evenstep.measure.tally import Tally
 from evenstep.predict.oracle import Oracle
-from evenstep.predict.view import NOTHING, Active, Finished, Predictor, SurvivalCurve, counted_of, is_oracle
+from evenstep.predict.view import (
+    NOTHING,
+    Active,
+    Finished,
+    Fits,
+    Predictor,
+    SurvivalCurve,
+    counted_of,
+    fit_now,
+    is_oracle,
+)
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import expects_loads, horizon_of
 from evenstep.sim import cluster_layout as at
@@ -260,6 +270,7 @@ class _Asked:
     def __init__(self, predictor: Any, horizon: int, trace: Trace, prediction: int) -> None:
         self.predictor, self.horizon, self.trace = predictor, horizon, trace
         self.expects = prediction == at.EXPECTED
+        self.fits = isinstance(predictor, Fits)
         self.gate = float(getattr(predictor, "gate", 0.5))
         self.literal = getattr(predictor, "refresh", "anchored") == "literal"
         self.seen = 0  # completions in the record buffer the predictor has learned from
@@ -277,6 +288,8 @@ class _Asked:
 
     def answer(self, state: State) -> None:
         self._learn(state)
+        if self.fits:
+            fit_now(self.predictor)
         sc = state.ints.window(at.SCALARS_I)
         count = int(sc[at.DUE_COUNT])
         due = state.ints.window(at.DUE)[:count]

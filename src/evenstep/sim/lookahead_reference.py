@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.predict.oracle import Oracle
-from evenstep.predict.view import Active, Finished, Predictor, SurvivalCurve, is_oracle
+from evenstep.predict.view import Active, Finished, Predictor, SurvivalCurve, fit_now, is_oracle
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import EXPECTED_AT
 from evenstep.sim.fleet_reference import Group, Job, Loads, Worker
@@ -126,6 +126,7 @@ class Lookahead:
         if self._finished:
             self._predictor.learn(self._learned(sorted(self._finished)))
             self._finished = []
+        fit_now(self._predictor)
         requests = [self._trace[job.row] for job, _ in due]
         active = Active(
             request_id=_ints([r.request_id for r in requests]),

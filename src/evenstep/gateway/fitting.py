@@ -1,0 +1,53 @@
+"""Fits of a predictor's models, made in a thread beside the loop, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from evenstep.dispatch.events import Fitted
+from evenstep.predict.view import Fit
+
+_log = logging.getLogger("evenstep.gateway")
+
+
+class Fitting:
+    """Makes the fits of one served model.
+
+    Args:
+        loop: the loop.
+        due: the fit that is due now, or None.
+        tell: takes the event that one was made.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, due: Callable[[], Fit | None], tell: Callable[[Fitted], None]
+    ) -> None:
+        self._loop, self._due, self._tell = loop, due, tell
+        self._at_work = False
+
+    def look(self, fit: Fit) -> None:
+        """A fit is due: make it, unless one is being made."""
+        if not self._at_work:
+            self._at_work = True
+            threading.Thread(target=self._make, args=(fit,), daemon=True, name="evenstep-fit").start()
+
+    def _make(self, fit: Fit) -> None:
+        failed: Exception | None = None
+        try:
+            fit.make()
+        except Exception as error:  # a predictor is a guest
+            failed = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            self._loop.call_soon_threadsafe(self._made, fit, failed)
+
+    def _made(self, fit: Fit, failed: Exception | None) -> None:
+        self._at_work = False
+        if failed is not None:
+            _log.warning("a predictor could not be fitted: %s: %s", type(failed).__name__, failed)
+        if self._due() is fit:  # else another one is due by now, or another predictor is asked
+            self._tell(Fitted(now_s=time.monotonic(), ok=failed is None))

@@ -1,0 +1,121 @@
+"""Gradient-boosted trees of the learned predictor: a fit that is due, as a value, and the models it makes (LightGBM)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.predict.recent import Recent
+from evenstep.request import F8, I8
+
+_LEAVES, _LEAST_IN_LEAF = 7, 100
+
+
+@dataclass(eq=False)
+class Trees:
+    """Models of one fit; kept as LightGBM's own text, which reads back to the bit.
+
+    Args:
+        stages: by horizon H, a classifier for ``r <= H`` and a regressor for ``E[r | r <= H]``.
+        quantiles: by chance, a model of the tokens left that so many requests do not pass.
+    """
+
+    stages: dict[int, tuple[Any, Any]] = field(default_factory=dict[int, tuple[Any, Any]])
+    quantiles: dict[float, Any] = field(default_factory=dict[float, Any])
+
+    def __getstate__(self) -> dict[str, Any]:
+        stages = {horizon: tuple(map(_text, pair)) for horizon, pair in self.stages.items()}
+        return {"stages": stages, "quantiles": {chance: _text(one) for chance, one in self.quantiles.items()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.stages = {
+            horizon: (_read(one), _read(other)) for horizon, (one, other) in state["stages"].items()
+        }
+        self.quantiles = {chance: _read(one) for chance, one in state["quantiles"].items()}
+
+
+@dataclass(eq=False)
+class TreesFit:
+    """A fit that is due: everything it is made of. Any thread may make it; the same data make the same trees.
+
+    Args:
+        recent: completions as they were when it fell due; nobody else changes them.
+        ages: most ages each of them is walked through at.
+        trees: trees of each model.
+        horizons: H that predictions were asked for.
+        chances: of the quantiles that intervals were asked for.
+
+    Attributes:
+        models: what came of it; None until it is made.
+    """
+
+    recent: Recent
+    ages: int
+    trees: int
+    horizons: tuple[int, ...]
+    chances: tuple[float, ...]
+    models: Trees | None = field(default=None, init=False)
+
+    def make(self) -> Trees:
+        """The models; worked out by the first call."""
+        if self.models is None:
+            rows, left, weight = self.recent.walked(self.ages)
+            made = Trees()
+            for horizon in self.horizons:
+                made.stages[horizon] = self._stages(rows, left, weight, horizon)
+            target = left.astype(np.float64)
+            for chance in self.chances:
+                made.quantiles[chance] = self._fit(
+                    rows, target, weight, objective="quantile", alpha=min(chance, 0.999)
+                )
+            self.models = made
+        return self.models
+
+    def _stages(self, rows: F8, left: I8, weight: F8, horizon: int) -> tuple[Any, Any]:
+        inside = left <= horizon
+        classifier = self._fit(rows, inside.astype(np.float64), weight, objective="binary")
+        some = inside if inside.any() else np.ones_like(inside)
+        regressor = self._fit(rows[some], left[some].astype(np.float64), weight[some], objective="regression")
+        return classifier, regressor
+
+    def _fit(self, rows: F8, target: F8, weight: F8, **options: Any) -> Any:
+        settings = {
+            "num_leaves": _LEAVES, "min_data_in_leaf": _LEAST_IN_LEAF, "learning_rate": 0.1, "verbosity": -1,
+            "num_threads": 1, "deterministic": True, "force_row_wise": True, "seed": 0, **options,
+        }  # fmt: skip
+        library = lightgbm()
+        return library.train(
+            settings, library.Dataset(rows, target, weight=weight), num_boost_round=self.trees
+        )
+
+
+def _text(model: Any) -> str:
+    return str(model.model_to_string())
+
+
+def _read(text: str) -> Any:
+    return lightgbm().Booster(model_str=text)
+
+
+def told(model: Any, features: F8) -> F8:
+    """float64[N], the model's answers; none for no rows, which LightGBM refuses."""
+    if features.shape[0] == 0:
+        return np.zeros(0)
+    return np.asarray(model.predict(features, num_threads=1), np.float64)
+
+
+def lightgbm() -> Any:
+    """The library.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        import lightgbm as found  # pyright: ignore[reportMissingTypeStubs]
+    except ImportError as error:
+        hint = "Install it with: pip install 'evenstep[learned]'."
+        raise InputError("learned", "package", "lightgbm is missing", "LightGBM", hint) from error
+    return found
