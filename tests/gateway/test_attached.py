@@ -8,7 +8,7 @@ import pytest
 
 from evenstep.errors import InputError
 from evenstep.gateway.attached import Attached, carried
-from evenstep.gateway.engine import Endpoint
+from evenstep.gateway.endpoint import Endpoint
 from evenstep.gateway.head import read_request_head
 from evenstep.gateway.sections import Engines
 from evenstep.gateway.worker import Worker

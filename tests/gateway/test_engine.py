@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from tests.gateway.running import END, engine, framed, until, whole
 
-from evenstep.gateway.engine import Endpoint
+from evenstep.gateway.endpoint import Endpoint
 from evenstep.gateway.sections import Engines
 
 HEAD = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -7,7 +7,7 @@ import asyncio
 from tests.gateway.running import END, engine, framed, reset, until, whole
 
 from evenstep.gateway.attached import Attached
-from evenstep.gateway.engine import Endpoint
+from evenstep.gateway.endpoint import Endpoint
 from evenstep.gateway.fetching import fetch
 from evenstep.gateway.sections import Engines
 from evenstep.gateway.worker import Worker

@@ -49,10 +49,19 @@ def prompt_key(request: GenerationRequest, key: bytes) -> int:
     A prompt of more than 2 KiB goes by its length and its first and last 1 KiB: all of it would take as long as
     everything else that is done for it.
     """
-    prompt, digest = request.prompt, _keyed(key).copy()
-    if len(prompt) > 2 * _LONG_END:
-        prompt = b"%b%b%d:" % (prompt[:_LONG_END], prompt[-_LONG_END:], len(prompt))
-    digest.update(prompt + request.frame.model_value)
+    return key_of(request.prompt, request.frame.model_value, key)
+
+
+def key_of(prompt: bytes | memoryview, model: bytes, key: bytes) -> int:
+    """`prompt_key` of a prompt for a model, as both stand in a body."""
+    digest, size = _keyed(key).copy(), len(prompt)
+    if size > 2 * _LONG_END:
+        digest.update(prompt[:_LONG_END])
+        digest.update(prompt[-_LONG_END:])
+        digest.update(b"%d:%b" % (size, model))
+    else:
+        digest.update(prompt)
+        digest.update(model)
     return _id(digest.digest()) or 1
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from evenstep import names
 from evenstep.engines.habits import Habits
 from evenstep.engines.view import Dialect, EngineAdapter
-from evenstep.gateway.engine import Endpoint
+from evenstep.gateway.endpoint import Endpoint
 from evenstep.gateway.worker import Worker
 
 _TRACE = re.compile(r"[\x20-\x7e]{1,512}")
@@ -77,6 +77,10 @@ class Attached:
         return b"%bX-Request-Id: %b\r\n%bContent-Length: %d\r\n\r\n" % (
             self._generation[chat], name.encode("ascii"), more, length,
         )  # fmt: skip
+
+    def generation_around(self, chat: bool, more: bytes) -> tuple[bytes, bytes]:
+        """`generation_head` in front of the name, and from there to the digits of the length."""
+        return self._generation[chat] + b"X-Request-Id: ", b"\r\n%bContent-Length: " % more
 
     def head(self, method: str, target: str, name: str, length: int, more: bytes = b"") -> bytes:
         """Head of any other request."""

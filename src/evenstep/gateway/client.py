@@ -10,20 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Protocol, cast
+from typing import cast
 
 from evenstep.engines import refusals
 from evenstep.engines.refusals import Refusal
 from evenstep.engines.requests import GenerationRequest
 from evenstep.gateway.alike import Alike
 from evenstep.gateway.asking import Asking
-from evenstep.gateway.config import Limits
 from evenstep.gateway.deadline import NEVER, Deadline
 from evenstep.gateway.framing import Chunked, framed
 from evenstep.gateway.head import CHUNKED, HeadError, end_of_head
-from evenstep.gateway.heads import Heads
+from evenstep.gateway.service import Job, Lent, Received, Service
 
 _log = logging.getLogger("evenstep.gateway")
 JSON = b"application/json"
@@ -34,40 +32,6 @@ _ANY = 1 << 62
 _GRACE_S = 2.0  # before a slow body is looked at
 _IN_HEAD, _IN_BODY, _BUSY, _LINGERING, _CLOSED = range(5)
 _FIRST_LINES = {one.value: b"HTTP/1.1 %d %b\r\n" % (one, one.phrase.encode()) for one in HTTPStatus}
-
-
-@dataclass(slots=True)
-class Received:
-    """A request, whole."""
-
-    asking: Asking
-    body: bytes
-    name: str  #: its request id
-
-
-class Job(Protocol):
-    """What a connection is busy with."""
-
-    def client_gone(self) -> None: ...
-
-    def client_resumed(self) -> None: ...
-
-
-class Service(Protocol):
-    """Who answers; sets `Client.job` where the answer takes time."""
-
-    limits: Limits
-    heads: Heads[Asking]
-    clients: set[Client]
-    is_draining: bool
-
-    def serve(self, request: Received, client: Client) -> None: ...
-
-    def serve_alike(self, request: GenerationRequest, asking: Asking, name: str, client: Client) -> None: ...
-
-    def new_name(self) -> str: ...
-
-    def told(self, status: int) -> None: ...
 
 
 class Client(asyncio.Protocol):
@@ -82,12 +46,14 @@ class Client(asyncio.Protocol):
         paused: the client reads more slowly than we write: whoever sends has to stop reading until `Job.client_resumed`.
         last_head: of the request that is served, or was last.
         alike: by what to know the next request; None while there is nothing to go by.
+        is_alike: the request that is served, or was last, was known by that.
+        lent: who reads and writes instead of it; None = nobody.
     """
 
     __slots__ = (
         "_asking", "_body_since_s", "_chunked", "_chunks", "_deadline", "_got", "_is_head", "_keep_alive", "_length",
-        "_name", "_pieces", "_prefix", "_rest", "_searched", "_service", "_state", "_unsent", "alike", "is_framed", "job",
-        "last_head", "paused", "transport",
+        "_name", "_pieces", "_prefix", "_rest", "_searched", "_service", "_state", "_unsent", "alike", "is_alike",
+        "is_framed", "job", "last_head", "lent", "paused", "transport",
     )  # fmt: skip
 
     def __init__(self, service: Service) -> None:
@@ -97,19 +63,17 @@ class Client(asyncio.Protocol):
         self.paused = False
         self.last_head = b""
         self.alike: Alike | None = None
+        self.is_alike, self.lent = False, cast("Lent | None", None)
         self._state = _IN_HEAD
         self._rest = bytearray()
         self._searched = 0
         self._asking, self._length = cast(Asking, None), 0
         self._pieces: list[bytes] = []
-        self._got = 0
-        self._body_since_s = 0.0
+        self._got, self._body_since_s = 0, 0.0
         self._chunked: Chunked | None = None
         self._chunks = self._keep_alive = True
         self._is_head = self.is_framed = False
-        self._prefix = b""
-        self._name = ""
-        self._unsent = 0
+        self._prefix, self._name, self._unsent = b"", "", 0
         self._deadline = cast(Deadline, None)
 
     # --- what the loop calls -------------------------------------------------------------------------------------
@@ -128,6 +92,7 @@ class Client(asyncio.Protocol):
         self._deadline.set(time.monotonic() + (_LINGER_S if service.is_draining else service.limits.idle_s))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._end_lent()
         self._service.clients.discard(self)
         self._deadline.end()
         self._gone()
@@ -267,18 +232,22 @@ class Client(asyncio.Protocol):
     def _serve_alike(self, alike: Alike, body: bytes, prompt: bytes) -> None:
         """A whole request like the last one of its kind."""
         asking, service = alike.asking, self._service
-        head = asking.head  # others may have come between
-        self._keep_alive, self._chunks, self._is_head = head.keep_alive, head.chunks, False
-        self._name = service.new_name()
-        self._state = _BUSY
-        self._deadline.at = NEVER
+        self._begins(asking, service.new_name())
         try:
             request = GenerationRequest(alike.frame, body, prompt, session=asking.session)
             service.serve_alike(request, asking, self._name, self)
         except Exception:
             self.fail()
 
+    def _begins(self, asking: Asking, name: str) -> None:
+        """A request that is known by the last one is served; others may have come between."""
+        head = asking.head
+        self._keep_alive, self._chunks, self._is_head = head.keep_alive, head.chunks, False
+        self._name, self._state, self.is_alike = name, _BUSY, True
+        self._deadline.at = NEVER
+
     def _serve(self, body: bytes) -> None:
+        self.is_alike = False
         self._state = _BUSY
         self._deadline.at = NEVER
         try:
@@ -287,6 +256,10 @@ class Client(asyncio.Protocol):
             self.fail()
 
     def _late(self) -> None:
+        until_s = self.lent.heard_s + self._service.limits.idle_s if self.lent is not None else 0.0
+        if until_s > time.monotonic():
+            self._deadline.set(until_s)
+            return
         unsent = self.transport.get_write_buffer_size()
         if unsent and unsent < self._unsent:  # it reads, slowly
             self._unsent = unsent
@@ -297,8 +270,7 @@ class Client(asyncio.Protocol):
             self.abort()
 
     def _refuse(self, error: HeadError) -> None:
-        kind = "invalid_request_error"
-        self.refuse(Refusal(error.status, kind, error.message), close=True)
+        self.refuse(Refusal(error.status, "invalid_request_error", error.message), close=True)
 
     def _gone(self) -> None:
         self._state = _CLOSED
@@ -313,7 +285,7 @@ class Client(asyncio.Protocol):
     @property
     def is_busy(self) -> bool:
         """Whether a request is being served."""
-        return self._state == _BUSY
+        return self._state == _BUSY or (self.lent is not None and self.lent.is_busy)
 
     def fail(self) -> None:
         """A bug of ours, the exception at hand, costs this request, and says so."""
@@ -390,21 +362,59 @@ class Client(asyncio.Protocol):
         if self._state != _CLOSED:
             self.transport.write(data)
 
-    def socket(self) -> int:
-        """File descriptor that pieces can be written to; -1 = none, for now or for good: see `forward`."""
-        transport = self.transport
-        if self._state != _BUSY or self._prefix or transport.get_write_buffer_size():
+    def socket(self, between: bool = False) -> int:
+        """File descriptor that pieces can be written to; -1 = none, for now or for good: see `forward`.
+
+        Args:
+            between: while nothing is served, and not while something is.
+        """
+        transport, state = self.transport, _IN_HEAD if between else _BUSY
+        if (
+            self._state != state
+            or self._prefix
+            or transport.get_write_buffer_size()
+            or transport.is_closing()
+        ):
+            return -1
+        if between and (self._rest or self.lent is not None):
             return -1
         found = transport.get_extra_info("socket")
         return -1 if found is None or transport.get_extra_info("sslcontext") is not None else found.fileno()
 
+    def lend(self, to: Lent) -> None:
+        """Somebody else reads and writes, until it is `returned`."""
+        self.lent = to
+        self.transport.pause_reading()
+
+    def returned(self, heard_s: float, name: str = "") -> None:
+        """It reads and writes again.
+
+        Args:
+            heard_s: when something came last.
+            name: of the request that is served; empty = none is.
+        """
+        self.lent = None
+        if self._state == _CLOSED:
+            return
+        if name and self.alike is not None:
+            self._begins(self.alike.asking, name)
+        else:
+            self._deadline.set(heard_s + self._service.limits.idle_s)
+        self.transport.resume_reading()
+
+    def _end_lent(self) -> None:
+        if self.lent is not None:
+            self.lent.end()
+
     def abort(self) -> None:
         """Close without a word: the answer cannot be ended as it should, or nobody reads it."""
+        self._end_lent()
         self._gone()
         self.transport.abort()
 
     def close_if_idle(self) -> None:
         """Close a connection that serves nothing, as the gateway stops."""
+        self._end_lent()
         if self._state == _IN_HEAD and not self._rest:
             self.transport.close()
 
@@ -427,6 +437,8 @@ class Client(asyncio.Protocol):
             return
         self._state, self._name = _IN_HEAD, ""
         self._deadline.set(now_s + self._service.limits.idle_s)
+        if self.is_alike and self._service.lane is not None:
+            asyncio.get_running_loop().call_soon(self._service.lane.take, self)
         if self._rest:
             asyncio.get_running_loop().call_soon(self._next)
 

@@ -17,6 +17,7 @@ from evenstep import compiled, dispatch, engines, names
 from evenstep.dispatch.delivering import warm as warm_delivering
 from evenstep.dispatch.warming import warm
 from evenstep.engines.quick import warm as warm_quick
+from evenstep.gateway.lane import warm as warm_lane
 from evenstep.gateway.relay import warm as warm_relay
 from evenstep.gateway.shedding import shed_compiler
 
@@ -92,6 +93,7 @@ def warm_all(policy: str, predictor: str) -> None:
     """
     warm_quick()
     warm_relay()
+    warm_lane()
     warm_delivering()
     warm(policy, predictor)
 
@@ -105,7 +107,7 @@ def is_compiled(policy: str) -> bool:
         Path(path) / f"{name}_kernel.py" for path in dispatch.__path__ for name in ("ahead", "delivering")
     ]
     kernels += [Path(path) / "quick_kernel.py" for path in engines.__path__]
-    kernels.append(Path(__file__).with_name("relay_kernel.py"))
+    kernels += [Path(__file__).with_name(f"{name}_kernel.py") for name in ("relay", "lane")]
     if home is not None:
         kernels.append(Path(home).with_name(f"{Path(home).stem}_kernel.py"))
     return all(

@@ -11,15 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-import socket
-import ssl
 import time
 from collections.abc import Callable
-from typing import Protocol, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Protocol, cast
 
 from evenstep.dispatch.events import Kind
-from evenstep.gateway.config import Engines
 from evenstep.gateway.deadline import NEVER, Deadline
 from evenstep.gateway.framing import Chunked
 from evenstep.gateway.head import (
@@ -29,17 +25,14 @@ from evenstep.gateway.head import (
     ResponseHead,
     read_response_head,
 )
-from evenstep.gateway.heads import Heads
+
+if TYPE_CHECKING:
+    from evenstep.gateway.endpoint import Endpoint
 
 _MOST_HEAD = 64 * 1024
 _STALE_S = 1.0  # a connection that was closed meanwhile shows it sooner, and had nothing to do for longer
 _DRAIN_S = 1.0  # for the end of a body whose stream is complete
 _IDLE, _WAITING, _IN_BODY, _CLOSED = range(4)
-
-
-def _read_head(head: bytes) -> tuple[ResponseHead, int, bool]:
-    found = read_response_head(head)
-    return found, found.length, found.status == 200
 
 
 class Leg(Protocol):
@@ -120,6 +113,11 @@ class EngineConnection(asyncio.Protocol):
         self._sent_s = self._silence_s = 0.0
         self.deadline = Deadline(endpoint.loop, self._late)
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """Whose it is."""
+        return self._endpoint
+
     # --- what a leg calls ----------------------------------------------------------------------------------------
 
     def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
@@ -157,7 +155,7 @@ class EngineConnection(asyncio.Protocol):
 
     def socket(self) -> int:
         """File descriptor that its bytes can be read from; -1 = none, they are encrypted or it is not read now."""
-        if self._is_paused or self._endpoint.is_tls or self._state == _CLOSED:
+        if self._is_paused or self._endpoint.is_tls or self._state == _CLOSED or self._transport.is_closing():
             return -1
         found = self._transport.get_extra_info("socket")
         return -1 if found is None else found.fileno()
@@ -179,8 +177,28 @@ class EngineConnection(asyncio.Protocol):
         """
         self._lent = None
         if self._state != _CLOSED:
+            if self._state == _IDLE:
+                self._idle_s = heard_s
             self.deadline.set(heard_s + self._silence_s)
             self._transport.resume_reading()
+
+    def carries(
+        self, leg: Leg, data: tuple[bytes, bytes], rest: bytes, sent_s: float, until_s: float
+    ) -> None:
+        """Somebody else sent a request here, all but `rest`: go on with it.
+
+        Args:
+            leg, data: as in `send`.
+            sent_s: when. until_s: how long it waits for a sign of life.
+        """
+        if self._state == _CLOSED:
+            return
+        self._leg, leg.connection, self._data = leg, self, data
+        self._state, self._heard = _WAITING, False
+        self._is_old, self._sent_s = sent_s - self._idle_s > _STALE_S, sent_s
+        self.deadline.set(until_s)
+        if rest:
+            self._transport.write(rest)
 
     def let_go(self) -> None:
         """The leg has all it wants; what is left of the body may only be its end."""
@@ -227,6 +245,8 @@ class EngineConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._state == _CLOSED:
             return
+        if self._lent is not None:
+            self._lent.end()
         leg, state, data = self._leg, self._state, self._data
         in_order = exc is None and state == _IN_BODY and self._chunked is None and self._left == UNTIL_CLOSED
         is_at_once = not self._heard and data is not None and time.monotonic() - self._sent_s < _STALE_S
@@ -354,97 +374,3 @@ class EngineConnection(asyncio.Protocol):
         leg, self._leg, self._data = self._leg, None, None
         if leg is not None:
             leg.connection = None
-
-
-class Endpoint:
-    """One engine's address, and the connections to it.
-
-    Args:
-        url: http://host:port or https://host:port, with a path where the engine has one.
-        settings: how engines are spoken to.
-        loop: the loop.
-        tls: for https.
-
-    Attributes:
-        authority: what Host says.
-        base: path in front of every target.
-        heads: what heads of its answers say.
-    """
-
-    def __init__(
-        self, url: str, settings: Engines, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
-    ) -> None:
-        parts = urlsplit(url)
-        is_tls = parts.scheme == "https"
-        self.settings, self.loop = settings, loop
-        self._host, self._port = parts.hostname or "", parts.port or (443 if is_tls else 80)
-        self._tls = (tls or ssl.create_default_context()) if is_tls else None
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        self.authority = f"{host}:{self._port}"
-        self.is_tls = is_tls
-        self.base = parts.path.rstrip("/")
-        self.heads = Heads(_read_head)
-        self.connections: set[EngineConnection] = set()
-        self._idle: list[EngineConnection] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
-        """Send a request on a connection that is kept, or on a fresh one.
-
-        Args:
-            leg: takes the answer, later than this returns.
-            data: head and body.
-            patience_s: longest wait for what the leg takes as a sign of life.
-        """
-        leg.is_off = False
-        if self._idle:
-            self._idle.pop().send(leg, data, patience_s)
-        else:
-            self.send_fresh(leg, data, patience_s)
-
-    def send_fresh(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float = 0.0) -> None:
-        """As `send`, on a fresh connection."""
-        patience_s = patience_s or self.settings.first_byte_s
-        task = self.loop.create_task(self._open(leg, data, patience_s))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _open(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
-        try:
-            async with asyncio.timeout(self.settings.connect_s):
-                transport, made = await self.loop.create_connection(
-                    lambda: EngineConnection(self), self._host, self._port, ssl=self._tls,
-                    server_hostname=self._host if self._tls else None,
-                )  # fmt: skip
-        except (OSError, TimeoutError) as error:
-            if not leg.is_off:
-                leg.broke("connect", f"it cannot be reached: {type(error).__name__}")
-            return
-        sock = transport.get_extra_info("socket")
-        if sock is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if leg.is_off:
-            self.keep(made, time.monotonic())
-        else:
-            made.send(leg, data, patience_s)
-
-    def keep(self, connection: EngineConnection, now_s: float) -> None:
-        """A connection has nothing to do."""
-        if len(self._idle) >= self.settings.connections:
-            connection.close()
-            return
-        self._idle.append(connection)
-        connection.deadline.set(now_s + self.settings.idle_s)
-
-    def forget(self, connection: EngineConnection) -> None:
-        """A connection is closed."""
-        self.connections.discard(connection)
-        if connection in self._idle:
-            self._idle.remove(connection)
-
-    def close(self) -> None:
-        """Close every connection."""
-        for task in list(self._tasks):
-            task.cancel()
-        for connection in list(self.connections):
-            connection.close()

@@ -21,15 +21,17 @@ from evenstep.errors import InputError
 from evenstep.gateway.alike import alike_of
 from evenstep.gateway.asking import Asking, asking_of
 from evenstep.gateway.callers import Callers
-from evenstep.gateway.client import Client, Received
+from evenstep.gateway.client import Client
 from evenstep.gateway.ended import Sink, Story
 from evenstep.gateway.exchange import Exchange
 from evenstep.gateway.head import read_request_head
 from evenstep.gateway.heads import Heads
+from evenstep.gateway.lane import lane_on
 from evenstep.gateway.models import page
 from evenstep.gateway.passing import Passing
 from evenstep.gateway.pools import Pools
 from evenstep.gateway.sections import Limits
+from evenstep.gateway.service import Received
 
 if TYPE_CHECKING:
     from evenstep.gateway.config import GatewayConfig
@@ -46,7 +48,7 @@ class _Named(msgspec.Struct):
 
 
 class Front:
-    """Takes requests of every connection; see `client.Service`.
+    """Takes requests of every connection; see `service.Service`.
 
     Args:
         pools: who serves what.
@@ -60,6 +62,7 @@ class Front:
         passing: requests under way that are no generations.
         sinks: take each request that is over and has no class.
         class_sinks: take each that has one.
+        lane: takes requests in their usual course; None = nobody does.
 
     Raises:
         InputError: a key that cannot be read.
@@ -77,6 +80,7 @@ class Front:
         self._salt = salt
         self._front = secrets.token_hex(6)
         self._numbers = itertools.count(1)
+        self.lane = lane_on(pools.loop, self, salt)
         self.go_by(config, Callers(config))
 
     def go_by(self, config: GatewayConfig, callers: Callers) -> None:
@@ -84,6 +88,14 @@ class Front:
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(config.session_headers)
         self.heads = Heads(self._read_head)  # what follows from a head may be something else now
+        if self.lane is not None:
+            self.lane.release()
+
+    def listen_to(self, sinks: tuple[Sink, ...], class_sinks: tuple[Sink, ...]) -> None:
+        """Tell these of each request that is over, from the next one on."""
+        self.sinks, self.class_sinks = sinks, class_sinks
+        if self.lane is not None:
+            self.lane.release()
 
     # --- what connections ask ------------------------------------------------------------------------------------
 

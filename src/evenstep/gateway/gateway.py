@@ -149,7 +149,7 @@ class Gateway:
 
     def listen_to(self, sinks: tuple[Sink, ...], of_classes: tuple[Sink, ...] = ()) -> None:
         """Tell these of each request that is over, from the next one on; `of_classes` of those that have a class."""
-        self.front.sinks, self.front.class_sinks = sinks, (*of_classes, *sinks)
+        self.front.listen_to(sinks, (*of_classes, *sinks))
 
     def drain(self) -> None:
         """Accept nothing new; what is accepted ends."""
@@ -175,4 +175,6 @@ class Gateway:
         """Close everything at once."""
         for client in list(self.front.clients):
             client.abort()
+        if self.front.lane is not None:
+            self.front.lane.close()
         self.pools.close()

@@ -33,6 +33,13 @@ class Heads(Generic[T]):
         self._whole: dict[bytes, tuple[T, int]] = {}
         self._last: tuple[bytes, bytes, T] | None = None
 
+    @property
+    def last(self) -> tuple[bytes, bytes, T] | None:
+        """The last head that was read, before and behind the digits of its length, and what it says; None = there was none,
+        or one that says its length otherwise.
+        """
+        return self._last
+
     def split(self, data: bytes) -> tuple[T, int, int] | None:
         """What the head at the start of these bytes says, the length of what follows it and where that begins.
 

@@ -13,10 +13,11 @@ from evenstep.dispatch.events import Kind
 from evenstep.engines import refusals
 from evenstep.engines.refusals import of_engine
 from evenstep.gateway.attached import Attached, carried
-from evenstep.gateway.client import Client, Received
+from evenstep.gateway.client import Client
 from evenstep.gateway.ended import Outcome, Story
 from evenstep.gateway.engine import EngineConnection
 from evenstep.gateway.head import CHUNKED, UNTIL_CLOSED, ResponseHead
+from evenstep.gateway.service import Received
 
 #: Fields of a client that say what its body is and what it wants back.
 _REQUEST_FIELDS = ("content-type", "accept", "range")

@@ -18,7 +18,7 @@ from evenstep.engines.view import EngineSample
 from evenstep.errors import EngineError, InputError
 from evenstep.gateway.attached import Attached
 from evenstep.gateway.config import GatewayConfig
-from evenstep.gateway.engine import Endpoint
+from evenstep.gateway.endpoint import Endpoint
 from evenstep.gateway.fetching import fetch, learn_version
 from evenstep.gateway.models import ModelCard, card_of, joined, read_models
 from evenstep.gateway.relay import relay_on

@@ -33,6 +33,8 @@ from evenstep.request import I8
 
 if TYPE_CHECKING:
     from evenstep.gateway.exchange import Exchange
+    from evenstep.gateway.lane import Lane
+    from evenstep.gateway.passage import Passage
 
 _log = logging.getLogger("evenstep.gateway")
 _SMALL = 256  # tokens that every engine can hold
@@ -54,6 +56,7 @@ class ServedModel:
 
     Attributes:
         attached: workers by name.
+        lane: takes requests in their usual course; None = nobody does, so far.
         sizes: bytes per token of prompts.
 
     Raises:
@@ -74,8 +77,9 @@ class ServedModel:
         self.sizes = PromptSizes(prior=1.0) if tokenizer else PromptSizes()
         self.log = log
         self._loop, self._probe, self._removed = loop, probe, removed
-        self._exchanges: dict[int, Exchange] = {}
+        self._exchanges: dict[int, Exchange | Passage] = {}
         self._number = 0
+        self.lane: Lane | None = None
         self.relay = relay
         self._events: deque[ev.Event] = deque()
         self._ended: list[ev.Finished] = []  # to be told before these
@@ -150,6 +154,25 @@ class ServedModel:
                 if exchange is None:
                     raise
                 exchange.client.fail()
+        if self.lane is not None:
+            self.lane.flush()
+
+    def passes(self, passage: Passage) -> int:
+        """The number of a request of the lane that is about to be told of."""
+        self._number = number = self._number + 1
+        self._exchanges[number] = passage
+        return number
+
+    def passed(self, number: int) -> None:
+        """A request of the lane was answered, and told of."""
+        del self._exchanges[number]
+
+    def goes_on(self, exchange: Exchange, number: int) -> None:
+        """A request of the lane goes on as any other."""
+        exchange.number = number
+        if number in self._exchanges:  # it is not about to be refused
+            self._exchanges[number] = exchange
+        exchange.client.job = exchange
 
     def number(self, exchange: Exchange) -> int:
         """The number of a request that is about to be told of."""
@@ -215,7 +238,16 @@ class ServedModel:
         if request.prompt_tokens >= 0:
             return max(1, request.prompt_tokens)
         exchange.size = self._tokenizer.count(request) if self._tokenizer else len(request.prompt)
-        estimate = self.sizes.estimate(request.model, exchange.size)
+        return self.estimated(request.model, exchange.size)
+
+    @property
+    def counts_prompts(self) -> bool:
+        """Whether prompts are counted and not estimated."""
+        return self._tokenizer is not None
+
+    def estimated(self, model: str, size: int) -> int:
+        """As `estimate`, of a prompt's size."""
+        estimate = self.sizes.estimate(model, size)
         if estimate > _SMALL:
             estimate = max(1, int(min(estimate, self.dispatcher.most[0] or estimate)))
         return estimate

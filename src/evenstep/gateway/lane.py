@@ -1,0 +1,359 @@
+"""Requests in their usual course, from clients to engines and their whole answers back, by compiled code.
+
+Rules of this file. A client's connection is taken when it has nothing to do and its last request was known by the one before
+(`alike`); an engine's when it has nothing to do and one was lacking. From then on the lane alone reads and writes them, by
+file descriptors of its own. What comes is taken as usual only if it is one whole request that differs from the last in its
+prompt alone, or one whole answer that says what most do; decisions are the dispatcher's, as for any request. Anything else,
+and anybody who has business with a connection, gets it back at once, with whatever was read and not used, and the
+request it was busy with goes on as any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import select
+import time
+from typing import TYPE_CHECKING, Any
+
+from evenstep import compiled
+from evenstep.dispatch.events import Arrived, Finished
+from evenstep.engines.prompt_blocks import key_of
+from evenstep.engines.requests import GenerationRequest
+from evenstep.gateway import lane_kernel as kernel
+from evenstep.gateway import lane_layout as at
+from evenstep.gateway.client import Client
+from evenstep.gateway.endpoint import Endpoint
+from evenstep.gateway.engine import EngineConnection
+from evenstep.gateway.exchange import Exchange
+from evenstep.gateway.lane_kinds import Kinds
+from evenstep.gateway.lane_tables import Tables
+from evenstep.gateway.passage import Passage
+
+if TYPE_CHECKING:
+    from evenstep.gateway.front import Front
+
+_IS_POSSIBLE = compiled.numba is not None and hasattr(select, "epoll")
+_LOOK_S = 0.25  # how often somebody sees whether an engine is silent for too long
+_JSON = "application/json"
+
+
+class Held:
+    """One connection that was taken.
+
+    Args:
+        lane: by whom.
+        number: its row in the lane's tables.
+        owner: whose it is.
+    """
+
+    __slots__ = ("_lane", "number", "owner")
+
+    def __init__(self, lane: Lane, number: int, owner: Client | EngineConnection) -> None:
+        self._lane, self.number, self.owner = lane, number, owner
+
+    @property
+    def heard_s(self) -> float:
+        """When something came last; now, while a request is under way."""
+        return time.monotonic() if self.is_busy else self._lane.heard_s(self.number)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._lane.is_busy(self.number)
+
+    def end(self) -> None:
+        """Give it back."""
+        self._lane.give_back(self.number)
+
+
+class Lane:
+    """All connections of a loop that are in their usual course.
+
+    Args:
+        loop: the loop.
+        front: takes requests.
+        salt: prompts and names are hashed under it.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, front: Front, salt: bytes) -> None:
+        self._loop, self._front, self._salt = loop, front, salt
+        self._epoll = select.epoll()
+        self._tables = Tables()
+        self._table = self._tables.read
+        self._held: dict[int, Held] = {}
+        self._passages = [Passage(self, place) for place in range(self._tables.places)]
+        self.kinds = Kinds(self._tables, salt)
+        self._wanted: dict[Endpoint, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._read = self._send = kernel.read
+        self._is_listening = False
+        self._tables.table[at.EPOLL] = self._epoll.fileno()
+
+    # --- connections ---------------------------------------------------------------------------------------------
+
+    def take(self, client: Client) -> None:
+        """A client's connection from here on, if that can be."""
+        front, alike = self._front, client.alike
+        if alike is None or alike.heads is not front.heads or front.is_draining:
+            return
+        file = client.socket(between=True)
+        if file < 0:
+            return
+        if self.kinds.is_full:
+            self.release()
+        kind = self.kinds.find(alike, front)
+        held = None if kind is None else self._hold(file, client, kind.number, -1)
+        if kind is not None and held is not None:
+            kind.model.lane = self
+            client.lend(held)
+
+    def keep(self, connection: EngineConnection, endpoint: Endpoint) -> bool:
+        """An engine's connection from here on, if one is lacking and that can be."""
+        wanted, engine = self._wanted.get(endpoint, 0), self.kinds.engine(endpoint)
+        if not wanted or engine is None or self._tables.idle[engine, 0] >= at.MOST_IDLE:
+            return False
+        last = endpoint.heads.last
+        is_usual = last is not None and last[2].status == 200 and last[2].kind == _JSON and last[2].is_plain
+        file = connection.socket()
+        if last is None or not is_usual or not last[2].keep_alive or file < 0:
+            return False
+        before, after, _ = last
+        if len(before) + len(after) > at.MOST_AROUND:
+            return False
+        self._tables.set_head(engine, before, after)
+        held = self._hold(file, connection, -1, engine)
+        if held is None:
+            return False
+        self._wanted[endpoint] = wanted - 1
+        idle = self._tables.idle[engine]
+        idle[0] += 1
+        idle[idle[0]] = held.number
+        connection.lend(held, endpoint.settings.idle_s)
+        return True
+
+    def heard_s(self, number: int) -> float:
+        """When something came last on a connection."""
+        return float(self._tables.heard_s[number])
+
+    def is_busy(self, number: int) -> bool:
+        """Whether a connection has a request under way."""
+        return bool(self._tables.connections[number, at.PASSAGE] >= 0)
+
+    def give_back(self, number: int) -> None:
+        """A connection goes on as before it was taken, and so does the request it is busy with."""
+        place = int(self._tables.connections[number, at.PASSAGE])
+        if place >= 0:
+            self.hand_over(place)
+        else:
+            held, heard_s = self._drop(number)
+            held.owner.returned(heard_s)
+
+    def release(self) -> None:
+        """Give everything back, and begin anew."""
+        for number in list(self._held):
+            if number in self._held:
+                self.give_back(number)
+        self.kinds.clear()
+        self._wanted.clear()
+
+    def close(self) -> None:
+        """Give everything back, and take nothing more."""
+        self.release()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_listening:
+            self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+
+    def _hold(self, file: int, owner: Client | EngineConnection, kind: int, engine: int) -> Held | None:
+        try:
+            own = os.dup(file)
+        except OSError:  # no file descriptor is left
+            return None
+        number = self._tables.add(own, kind, engine, time.monotonic())
+        if number < 0:
+            os.close(own)
+            return None
+        if not self._is_listening:
+            self._is_listening = True
+            self._loop.add_reader(self._epoll.fileno(), self._ready)
+            self._read, self._send = runners()
+        self._epoll.register(own, select.EPOLLIN | select.EPOLLRDHUP)
+        held = self._held[number] = Held(self, number, owner)
+        return held
+
+    def _drop(self, number: int) -> tuple[Held, float]:
+        """A connection is not here any more; when something came last on it."""
+        heard_s = self.heard_s(number)
+        file = self._tables.drop(number)
+        self._epoll.unregister(file)
+        os.close(file)
+        return self._held.pop(number), heard_s
+
+    # --- what comes ----------------------------------------------------------------------------------------------
+
+    def _ready(self) -> None:
+        """Somebody wrote."""
+        table, found = self._table, at.LOOK
+        while found == at.LOOK:
+            found = self._read(self._tables.table)
+            if table[at.ANSWERS]:
+                self._answered(table[at.ANSWERS])
+            if table[at.ARRIVED]:
+                self._arrived(table[at.ARRIVED])
+            if found == at.LOOK:
+                self._look()
+
+    def _answered(self, count: int) -> None:
+        """Whole answers went out."""
+        now_s, passages = time.monotonic(), self._passages
+        self._front.codes[200] += count
+        for place, prompt, output in self._tables.answers[:count].tolist():
+            passage = passages[place]
+            kind, command = passage.kind, passage.command
+            assert command is not None
+            model, number = kind.model, passage.number
+            model.sizes.learn(kind.name, passage.size, prompt)
+            model.later(
+                Finished(
+                    now_s=now_s, request=number, leg=command.leg, prompt_tokens=prompt, output_tokens=output
+                )
+            )
+            model.passed(number)
+
+    def _arrived(self, count: int) -> None:
+        """Requests came."""
+        now_s, tables, salt, kinds = time.monotonic(), self._tables, self._salt, self.kinds.here
+        places = tables.arrivals[:count]
+        for place, row in zip(places.tolist(), tables.requests[places].tolist(), strict=True):
+            passage, begin = self._passages[place], place * at.MOST_REQUEST
+            passage.kind, passage.command = kinds[row[at.OF_KIND]], None
+            kind = passage.kind
+            passage.size = size = row[at.PROMPT_END] - row[at.PROMPT]
+            model = kind.model
+            passage.number = number = model.passes(passage)
+            prompt = tables.bytes[begin + row[at.PROMPT] : begin + row[at.PROMPT_END]]
+            event = Arrived(
+                now_s=now_s, request=number, prompt_tokens=model.estimated(kind.name, size), tenant=kind.tenant,
+                request_class=kind.request_class, key=key_of(prompt, kind.value, salt), session=kind.session,
+                max_tokens=kind.max_tokens, expected_tokens=kind.expected,
+            )  # fmt: skip
+            model.later(event)
+
+    def _look(self) -> None:
+        """Something was not as usual with a connection."""
+        number, address, size, is_unsent = (self._table[place] for place in range(at.LOOK_AT, at.UNSENT + 1))
+        data = ctypes.string_at(address, size)
+        held = self._held.get(number)
+        if held is None:  # telling of answers gave it back
+            return
+        owner = held.owner
+        if isinstance(owner, EngineConnection) and held.is_busy and data:
+            self._want(owner.endpoint)
+        self.give_back(number)
+        if is_unsent:
+            owner.transport.write(data)  # type: ignore[union-attr]  # only clients are written to
+        elif data:
+            owner.data_received(data)
+
+    # --- what goes out -------------------------------------------------------------------------------------------
+
+    def sends(self, place: int, route: int) -> None:
+        """A request is to go out with the next `flush`."""
+        count = self._table[at.SENT]
+        if count == at.MOST:
+            self.flush()
+            count = 0
+        self._tables.sendings[count] = place, route, 0
+        self._table[at.SENT] = count + 1
+
+    def flush(self) -> None:
+        """Send what is to be sent."""
+        if not self._table[at.SENT]:
+            return
+        count = self._send(self._tables.table)
+        if self._timer is None:
+            self._timer = self._loop.call_later(_LOOK_S, self._late)
+        if self._table[at.FAILED]:
+            for place, _, became in self._tables.sendings[:count].tolist():
+                if place >= 0 and became == at.NO_CONNECTION:
+                    self._want(self._passages[place].attached.endpoint)
+                if place >= 0 and became != at.IS_SENT:
+                    self.hand_over(place, max(0, became))
+
+    def hand_over(self, place: int, taken: int = -1) -> Exchange:
+        """A request goes on as any other.
+
+        Args:
+            taken: bytes that its engine's socket took of it; -1 = all, if it was sent.
+        """
+        tables, passage = self._tables, self._passages[place]
+        client, engine, body, end, prompt, prompt_end, name, _ = tables.requests[place].tolist()
+        begin, alike, model = place * at.MOST_REQUEST, passage.kind.alike, passage.kind.model
+        data = bytes(tables.bytes[begin + body : begin + end])
+        named = f"{tables.name}{name:x}"
+        request = GenerationRequest(
+            alike.frame, data, data[prompt - body : prompt_end - body], session=alike.asking.session
+        )
+        held, heard_s = self._drop(client)
+        assert isinstance(held.owner, Client)
+        exchange = Exchange(model, held.owner, request, named, alike.asking)
+        exchange.size = passage.size
+        model.goes_on(exchange, passage.number)
+        held.owner.returned(heard_s, named)
+        command, attached, sent_s = passage.command, passage.attached, float(tables.sent_s[place])
+        tables.free_request(place)
+        if engine >= 0 and command is not None:
+            connection, heard_s = self._drop(engine)
+            assert isinstance(connection.owner, EngineConnection)
+            connection.owner.returned(heard_s)
+            exchange.carries(command, attached, connection.owner, taken, sent_s)
+        elif command is not None:
+            self._not_to_send(place)
+            exchange.decode(command, attached)
+        return exchange
+
+    def _not_to_send(self, place: int) -> None:
+        """A request is sent by somebody else."""
+        for sending in self._tables.sendings[: self._table[at.SENT]]:
+            if sending[at.TO_SEND] == place:
+                sending[at.TO_SEND] = -1
+
+    def _want(self, endpoint: Endpoint) -> None:
+        """One of an engine's connections is of use here as soon as it has nothing to do."""
+        self._wanted[endpoint] = self._wanted.get(endpoint, 0) + 1
+        endpoint.keeper = self
+
+    def _late(self) -> None:
+        """See whether an engine is silent for too long."""
+        self._timer, now_s = None, time.monotonic()
+        found = self._tables.connections[list(self._held)]
+        places = found[(found[:, at.ENGINE] >= 0) & (found[:, at.PASSAGE] >= 0), at.PASSAGE].tolist()
+        for place in places:
+            patience_s = self._passages[place].attached.endpoint.settings.answer_s
+            if self._tables.sent_s[place] + patience_s <= now_s:
+                self.hand_over(place)
+        if places:
+            self._timer = self._loop.call_later(_LOOK_S, self._late)
+
+
+def runners() -> tuple[Any, Any]:
+    """The compiled parts, called without looking at their arguments' types."""
+    tables = Tables()
+    tables.table[at.READY] = 0  # no event is there, none is asked for
+    kernel.read(tables.table)
+    kernel.send(tables.table)
+    return compiled.entry(kernel.read), compiled.entry(kernel.send)
+
+
+def warm() -> None:
+    """Have the compiled parts ready, compiled where they were not yet."""
+    if _IS_POSSIBLE:
+        runners()
+
+
+def lane_on(loop: asyncio.AbstractEventLoop, front: Front, salt: bytes) -> Lane | None:
+    """A lane, where this system and what is installed can have one; without it requests take the way in plain Python."""
+    return Lane(loop, front, salt) if _IS_POSSIBLE else None

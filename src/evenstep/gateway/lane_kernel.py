@@ -1,0 +1,293 @@
+# pyright: basic
+"""The compiled part of `lane`: requests like earlier ones from clients to engines, whole answers back.
+
+It reads and writes sockets by the system's own calls, so that nothing of Python is touched for the bytes of a request.
+Whatever is not the usual case ends a call, with all that was read and not used.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import numpy as np
+
+from evenstep.compiled import array_at, external, inlined, jit
+from evenstep.engines.answers_kernel import read_whole
+from evenstep.engines.json_kernel import end_of_value
+from evenstep.gateway import lane_layout as at
+from evenstep.gateway.heads import DIGITS
+from evenstep.gateway.relay_kernel import WORDS
+
+_FLAGS = getattr(socket, "MSG_NOSIGNAL", 0) | getattr(socket, "MSG_DONTWAIT", 0)
+_MONOTONIC = getattr(time, "CLOCK_MONOTONIC", 0)
+_wait = external("epoll_wait", "int32(int32, int64, int32, int32)")
+_recv = external("recv", "intp(int32, int64, intp, int32)")
+_send = external("send", "intp(int32, int64, intp, int32)")
+_clock = external("clock_gettime", "int32(int32, int64)")
+_OK, _KIND = b"HTTP/1.1 200 OK\r\nX-Request-Id: ", b"\r\nContent-Type: application/json\r\nContent-Length: "
+_FIRST_LINE, _MORE_LINES, _END = (np.frombuffer(text, np.uint8) for text in (_OK, _KIND, b"\r\n\r\n"))
+_QUOTE, _OPEN, _OPEN_LIST, _CR = 34, 123, 91, 13
+
+
+@jit
+def _equal(data, begin, other, start, size):
+    """Whether these bytes are the same."""
+    here, there, found = np.uint64(begin), np.uint64(start), np.uint8(0)  # unsigned: many bytes at a time
+    for i in range(np.uint64(size)):
+        found |= data[here + i] ^ other[there + i]
+    return found == 0
+
+
+@jit
+def _length(data, begin, stop):
+    """The number whose digits begin here, and where the line behind it ends; -1 where there is none."""
+    found, place, last = 0, begin, min(stop, begin + DIGITS)
+    while place < last and 48 <= data[place] <= 57:
+        found = 10 * found + data[place] - 48
+        place += 1
+    if place == begin or place >= stop or data[place] != _CR:
+        return -1, -1
+    return found, place
+
+
+@jit
+def _is_like(data, begin, stop, kind, around, request):
+    """Whether bytes are one whole request of a kind; see `Alike.split`. `request` is told where body and prompt lie."""
+    before, after, behind = kind[at.BEFORE], kind[at.AFTER], kind[at.BEHIND]
+    if stop - begin < before + after + behind or not _equal(data, begin, around, 0, before):
+        return False
+    length, place = _length(data, begin + before, stop)
+    if place < 0 or stop - place < after + behind:
+        return False
+    body, prompt, end = place + kind[at.HEAD_MORE], place + after, stop - behind
+    if length != stop - body or length > kind[at.BODY_MOST] or prompt + 2 > end:
+        return False
+    if not _equal(data, place, around, before, after) or not _equal(
+        data, end, around, before + after, behind
+    ):
+        return False
+    if kind[at.IS_CHAT] == 1:
+        if data[prompt] != _OPEN_LIST or data[prompt + 1] != _OPEN:
+            return False
+    elif data[prompt] != _QUOTE:
+        return False
+    if end_of_value(data, prompt, end) != end:
+        return False
+    request[at.BODY], request[at.BODY_END], request[at.PROMPT], request[at.PROMPT_END] = (
+        body,
+        stop,
+        prompt,
+        end,
+    )
+    return True
+
+
+@jit
+def _put(out, end, text, size):
+    """Write bytes in front of a place; where they begin."""
+    begin = np.uint64(end - size)
+    for i in range(np.uint64(size)):
+        out[begin + i] = text[i]
+    return end - size
+
+
+@jit
+def _put_number(out, end, number, base):
+    """Write a number in front of a place; where it begins."""
+    while True:
+        digit, number = number % base, number // base
+        end -= 1
+        out[end] = 48 + digit if digit < 10 else 87 + digit
+        if number == 0:
+            return end
+
+
+@jit
+def _put_name(table, out, end, number):
+    """Write the name of a request in front of a place; where it begins."""
+    end = _put_number(out, end, number, 16)
+    return _put(out, end, array_at(table[at.NAMES], table[at.NAME_FRONT], np.uint8), table[at.NAME_FRONT])
+
+
+@inlined
+def _row(table, address, size, number):
+    """One row of a table of integers."""
+    return array_at(table[address] + 8 * size * number, size, np.int64)
+
+
+@jit
+def _look(table, number, data, size, is_unsent):
+    """Somebody has to look at a connection."""
+    table[at.LOOK_AT], table[at.DATA], table[at.DATA_SIZE], table[at.UNSENT] = number, data, size, is_unsent
+
+
+@jit
+def _ask(table, number, connection, now_s):
+    """A client that had nothing to do wrote; whether that was usual."""
+    if table[at.FREE] == 0:
+        _look(table, number, 0, 0, 0)
+        return False
+    passage = array_at(table[at.FREE_ONES], table[at.FREE], np.int64)[table[at.FREE] - 1]
+    address = table[at.BYTES] + at.MOST_REQUEST * passage
+    size = _recv(connection[at.FILE], address + at.HEADROOM, at.MOST_REQUEST - at.HEADROOM, _FLAGS)
+    data, request = (
+        array_at(address, at.MOST_REQUEST, np.uint8),
+        _row(table, at.REQUESTS, at.REQUEST, passage),
+    )
+    kind = _row(table, at.KINDS, at.REQUEST_KIND, connection[at.KIND])
+    around = array_at(table[at.AROUND] + at.MOST_AROUND * connection[at.KIND], at.MOST_AROUND, np.uint8)
+    if size <= 0 or not _is_like(data, at.HEADROOM, at.HEADROOM + size, kind, around, request):
+        _look(table, number, address + at.HEADROOM, max(0, size), 0)
+        return False
+    table[at.FREE] -= 1
+    table[at.LAST_NAME] += 1
+    request[at.CLIENT], request[at.SENT_TO], request[at.NAME] = number, -1, table[at.LAST_NAME]
+    request[at.OF_KIND] = connection[at.KIND]
+    connection[at.PASSAGE] = passage
+    array_at(table[at.HEARD], number + 1, np.float64)[number] = now_s
+    array_at(table[at.ARRIVALS], at.MOST, np.int64)[table[at.ARRIVED]] = passage
+    table[at.ARRIVED] += 1
+    return True
+
+
+@jit
+def _answer(table, number, connection, now_s):
+    """An engine wrote; whether that was a whole answer as usual, and the client took it."""
+    size = _recv(connection[at.FILE], table[at.ROOM] + at.HEADROOM, at.MOST_ANSWER - at.HEADROOM, _FLAGS)
+    passage, engine = connection[at.PASSAGE], connection[at.ENGINE]
+    data, stop = array_at(table[at.ROOM], at.MOST_ANSWER, np.uint8), at.HEADROOM + size
+    head, told = (
+        _row(table, at.HEADS, 2, engine),
+        array_at(table[at.TOLD] + at.MOST_AROUND * engine, at.MOST_AROUND, np.uint8),
+    )
+    prompt, output, body = -1, -1, 0
+    if (
+        passage >= 0
+        and head[0] > 0
+        and size > head[0] + head[1]
+        and _equal(data, at.HEADROOM, told, 0, head[0])
+    ):
+        length, place = _length(data, at.HEADROOM + head[0], stop)
+        body = place + head[1]
+        if place >= 0 and length == stop - body and _equal(data, place, told, head[0], head[1]):
+            prompt, output = read_whole(data, body, stop)
+    if prompt < 1 or output < 1:
+        _look(table, number, table[at.ROOM] + at.HEADROOM, max(0, size), 0)
+        return False
+    request = _row(table, at.REQUESTS, at.REQUEST, passage)
+    answer = _row(table, at.ANSWERED_ONES, at.ANSWER, table[at.ANSWERS])
+    answer[at.ANSWERED], answer[at.TOLD_PROMPT], answer[at.TOLD_OUTPUT] = passage, prompt, output
+    table[at.ANSWERS] += 1
+    client = _row(table, at.CONNECTIONS, at.CONNECTION, request[at.CLIENT])
+    heard_s = array_at(table[at.HEARD], max(number, request[at.CLIENT]) + 1, np.float64)
+    client[at.PASSAGE] = connection[at.PASSAGE] = -1
+    heard_s[number] = heard_s[request[at.CLIENT]] = now_s
+    idle = _row(table, at.IDLE, 1 + at.MOST_IDLE, engine)
+    idle[0] += 1
+    idle[idle[0]] = number
+    begin = _put(data, body, _END, _END.size)
+    begin = _put(data, _put_number(data, begin, stop - body, 10), _MORE_LINES, _MORE_LINES.size)
+    begin = _put(data, _put_name(table, data, begin, request[at.NAME]), _FIRST_LINE, _FIRST_LINE.size)
+    taken = max(0, _send(client[at.FILE], table[at.ROOM] + begin, stop - begin, _FLAGS))
+    if taken < stop - begin:
+        _look(table, request[at.CLIENT], table[at.ROOM] + begin + taken, stop - begin - taken, 1)
+        return False
+    return True
+
+
+@jit
+def read(table):
+    """Take what came, until nothing is left or a connection has to be looked at; READY < 0 = see what is there.
+
+    Requests of the last call's answers are free from now on.
+
+    Args:
+        table: int64[PLACES].
+
+    Returns:
+        OVER or LOOK.
+    """
+    free = array_at(table[at.FREE_ONES], table[at.FREE] + table[at.ANSWERS], np.int64)
+    for i in range(table[at.ANSWERS]):
+        free[table[at.FREE]] = _row(table, at.ANSWERED_ONES, at.ANSWER, i)[at.ANSWERED]
+        table[at.FREE] += 1
+    table[at.ARRIVED] = table[at.ANSWERS] = 0
+    table[at.LOOK_AT] = -1
+    now_s = _now(table)
+    if table[at.READY] < 0:
+        table[at.NEXT], table[at.READY] = 0, max(0, _wait(table[at.EPOLL], table[at.EVENTS], at.MOST, 0))
+    of_file = array_at(table[at.OF_FILE], table[at.FILES], np.int64)
+    events = array_at(table[at.EVENTS], at.MOST * WORDS, np.int32)
+    while table[at.NEXT] < table[at.READY]:
+        file = events[table[at.NEXT] * WORDS + WORDS - 2]
+        table[at.NEXT] += 1
+        number = of_file[file] if file < table[at.FILES] else -1
+        if number < 0:
+            continue
+        connection = _row(table, at.CONNECTIONS, at.CONNECTION, number)
+        if connection[at.ENGINE] >= 0:
+            is_usual = _answer(table, number, connection, now_s)
+        elif connection[at.PASSAGE] < 0:
+            is_usual = _ask(table, number, connection, now_s)
+        else:  # it leaves, or writes more than was asked for
+            _look(table, number, 0, 0, 0)
+            is_usual = False
+        if not is_usual:
+            return at.LOOK
+    table[at.READY] = -1
+    return at.OVER
+
+
+@jit
+def _now(table):
+    """Monotonic seconds."""
+    clock = array_at(table[at.CLOCK], 2, np.int64)
+    _clock(_MONOTONIC, table[at.CLOCK])
+    return (clock[0] * 1_000_000_000 + clock[1]) / 1e9
+
+
+@jit
+def send(table):
+    """Send what is to be sent, each on a connection of its engine that has nothing to do; FAILED says how many were not.
+
+    Returns:
+        Requests that were to be sent.
+    """
+    now_s, count = _now(table), table[at.SENT]
+    table[at.SENT] = table[at.FAILED] = 0
+    for i in range(count):
+        sending = _row(table, at.SENDINGS, at.SENDING, i)
+        passage, route = sending[at.TO_SEND], _row(table, at.ROUTES, at.ROUTE, sending[at.BY_ROUTE])
+        request = _row(table, at.REQUESTS, at.REQUEST, passage)
+        idle = _row(table, at.IDLE, 1 + at.MOST_IDLE, route[at.ROUTE_TO])
+        array_at(table[at.SENT_AT], passage + 1, np.float64)[passage] = now_s
+        if idle[0] == 0:
+            sending[at.BECAME] = at.NO_CONNECTION
+            table[at.FAILED] += 1
+            continue
+        number = idle[idle[0]]
+        idle[0] -= 1
+        connection = _row(table, at.CONNECTIONS, at.CONNECTION, number)
+        connection[at.PASSAGE], request[at.SENT_TO] = passage, number
+        address = table[at.BYTES] + at.MOST_REQUEST * passage
+        begin = _put_head(
+            table, array_at(address, at.MOST_REQUEST, np.uint8), request, route, sending[at.BY_ROUTE]
+        )
+        size = request[at.BODY_END] - begin
+        taken = _send(connection[at.FILE], address + begin, size, _FLAGS)
+        sending[at.BECAME] = at.IS_SENT if taken == size else max(0, taken)
+        table[at.FAILED] += taken != size
+    return count
+
+
+@jit
+def _put_head(table, data, request, route, number):
+    """Write an engine's head in front of a body; where it begins."""
+    lines = array_at(table[at.LINES] + at.MOST_LINES * number, at.MOST_LINES, np.uint8)
+    front, back, body = route[at.FRONT], route[at.BACK], request[at.BODY]
+    begin = _put(data, body, _END, _END.size)
+    begin = _put_number(data, begin, request[at.BODY_END] - body, 10)
+    begin = _put(data, begin, lines[front : front + back], back)
+    begin = _put_name(table, data, begin, request[at.NAME])
+    return _put(data, begin, lines, front)

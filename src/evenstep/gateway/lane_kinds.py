@@ -1,0 +1,115 @@
+"""Kinds of requests that the lane knows, and the ways they go to workers: rows of its tables, by what they stand for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from evenstep.engines.prompt_blocks import name_key
+from evenstep.gateway import lane_layout as at
+from evenstep.gateway.alike import Alike
+from evenstep.gateway.attached import Attached
+from evenstep.gateway.endpoint import Endpoint
+from evenstep.gateway.lane_tables import Tables
+from evenstep.gateway.served import ServedModel
+
+if TYPE_CHECKING:
+    from evenstep.gateway.front import Front
+
+
+class Kind:
+    """Requests that differ in their prompts alone.
+
+    Args:
+        number: of its row in the lane's tables.
+        alike: by what they are known.
+        model: who serves them.
+        tenant: who pays.
+        salt: names are hashed under it.
+
+    Attributes:
+        session: key of what names their session, 0 = nothing does.
+        max_tokens: they ask for at most, 0 = as many as there is room for.
+        routes: rows of the lane's tables by worker, None = there can be none.
+    """
+
+    def __init__(self, number: int, alike: Alike, model: ServedModel, tenant: str, salt: bytes) -> None:
+        self.number, self.alike, self.model, self.tenant = number, alike, model, tenant
+        frame, asking = alike.frame, alike.asking
+        session = asking.session or asking.task or frame.user
+        self.session = name_key(session, salt) if session else 0
+        self.name, self.value, self.max_tokens = frame.model, frame.model_value, max(0, frame.max_tokens)
+        self.request_class, self.expected = asking.number, asking.expected
+        self.routes: dict[Attached, int | None] = {}
+
+
+class Kinds:
+    """All of them.
+
+    Args:
+        tables: the lane's.
+        salt: names are hashed under it.
+
+    Attributes:
+        here: by number.
+        is_full: no row is left for something; `clear` makes room.
+    """
+
+    def __init__(self, tables: Tables, salt: bytes) -> None:
+        self._tables, self._salt = tables, salt
+        self.here: list[Kind] = []
+        self._found: dict[tuple[Any, ...], Kind] = {}
+        self._engines: dict[Endpoint, int] = {}
+        self._routes = 0
+        self.is_full = False
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.here.clear()
+        self._found.clear()
+        self._engines.clear()
+        self._routes, self.is_full = 0, False
+
+    def find(self, alike: Alike, front: Front) -> Kind | None:
+        """Requests like this one; None where they are for others to serve, or no row is left."""
+        frame, asking = alike.frame, alike.asking
+        model, caller = front.pools.pool_of(frame.model), asking.caller
+        if model is None or model.reads_cached or model.counts_prompts or model.dispatcher.fleet.is_split:
+            return None
+        if not frame.goes_unchanged or frame.best_of != 1 or caller is None or not asking.head.keep_alive:
+            return None
+        if front.class_sinks if asking.number else front.sinks:  # somebody wants to hear of each
+            return None
+        key = alike.before, alike.after, alike.head_more, alike.behind, alike.opening, model.name
+        found = self._found.get(key)
+        if found is None:
+            self.is_full |= len(self.here) == self._tables.most[0]
+            if self.is_full:
+                return None
+            found = self._found[key] = Kind(len(self.here), alike, model, caller.tenant, self._salt)
+            self.here.append(found)
+            sizes = alike.head_more, alike.body_bytes, alike.opening == b"[{"
+            self._tables.set_kind(found.number, alike.before, alike.after, alike.behind, sizes)
+        return found
+
+    def route(self, kind: Kind, attached: Attached) -> int | None:
+        """How requests of a kind go to a worker; None where they go in another way."""
+        engine, alike = self.engine(attached.endpoint), kind.alike
+        front, back = attached.generation_around(alike.opening == b"[{", alike.asking.carried)
+        self.is_full |= self._routes == self._tables.most[1]
+        found = None
+        if engine is not None and not self.is_full and len(front) + len(back) <= at.MOST_LINES:
+            found, self._routes = self._routes, self._routes + 1
+            self._tables.set_route(found, engine, front, back)
+        kind.routes[attached] = found
+        return found
+
+    def engine(self, endpoint: Endpoint) -> int | None:
+        """The row of an engine; None = there is none."""
+        if endpoint.is_tls:
+            return None
+        if endpoint not in self._engines:
+            self.is_full |= len(self._engines) == self._tables.most[2]
+            if self.is_full:
+                return None
+            self._engines[endpoint] = len(self._engines)
+        return self._engines[endpoint]

@@ -1,0 +1,63 @@
+"""Where things are in the lane's tables; its host and its compiled part read the same numbers."""
+
+from __future__ import annotations
+
+#: Columns of a connection: its socket, the request it is busy with (-1 = none), by what a client's next request is known
+#: (-1 = it is an engine), whose engine it is (-1 = it is a client).
+FILE, PASSAGE, KIND, ENGINE = range(4)
+CONNECTION = 4
+#: Columns of a request: connections of client and engine (-1 = none yet), where body and prompt lie in its bytes, the number
+#: in its name, its kind.
+CLIENT, SENT_TO, BODY, BODY_END, PROMPT, PROMPT_END, NAME, OF_KIND = range(8)
+REQUEST = 8
+#: Columns of a kind of request: bytes of its head up to the digits of its length, from there to the prompt, of these in the
+#: head, behind the prompt, of the longest body, whether the prompt is a list of messages.
+BEFORE, AFTER, HEAD_MORE, BEHIND, BODY_MOST, IS_CHAT = range(6)
+REQUEST_KIND = 6
+#: Columns of a route, a kind of request on its way to a worker: whose engine that is, bytes in front of the request's name
+#: and from there to the digits of its length.
+ROUTE_TO, FRONT, BACK = range(3)
+ROUTE = 3
+#: Columns of what was answered: request, tokens of prompt and output.
+ANSWERED, TOLD_PROMPT, TOLD_OUTPUT = range(3)
+ANSWER = 3
+#: Columns of what is to be sent: request, route, and what became of it: `IS_SENT`, `NO_CONNECTION`, or bytes
+#: that were taken.
+TO_SEND, BY_ROUTE, BECAME = range(3)
+SENDING = 3
+IS_SENT, NO_CONNECTION = -1, -2
+
+#: Places of the lane's table. READY, NEXT: events that were there, and the next of them to look at. How many ARRIVED, were
+#: ANSWERS, are to be SENT, and FAILED at that. What has to be looked at: LOOK_AT a connection, with the bytes from address
+#: DATA on, DATA_SIZE of them, read from it, or UNSENT to it.
+READY, NEXT, ARRIVED, ANSWERS, SENT, FAILED, LOOK_AT, DATA, DATA_SIZE, UNSENT = range(10)
+#: What the host says: the file descriptor that tells which sockets are ready, entries of `of_file`, free requests, the
+#: number in the name of the last request, bytes of the names' front.
+EPOLL, FILES, FREE, LAST_NAME, NAME_FRONT = range(10, 15)
+#: Addresses. `of_file` int64[FILES], connection by file descriptor, -1 = none. Of C connections: `connections`
+#: int64[C, CONNECTION], `heard_s` float64[C]. Of S requests: `requests` int64[S, REQUEST], `sent_s` float64[S], `bytes`
+#: uint8[S, MOST_REQUEST], `free` int64[S]. Of kinds: `kinds` int64[K, REQUEST_KIND], `around` uint8[K, MOST_AROUND]. Of
+#: routes: `routes` int64[R, ROUTE], `lines` uint8[R, MOST_LINES]. Of E engines: `heads` int64[E, 2] (bytes of their answers'
+#: heads before and behind the digits of the length), `told` uint8[E, MOST_AROUND], `idle` int64[E, 1 + MOST_IDLE] (how many
+#: connections, and these). `name` uint8[NAME_FRONT]. Of a call: `events` int32[MOST * WORDS], `room` uint8[MOST_ANSWER],
+#: `arrived` int64[MOST], `answers` int64[MOST, ANSWER], `sending` int64[MOST, SENDING], `clock` int64[2].
+(
+    OF_FILE, CONNECTIONS, HEARD, REQUESTS, SENT_AT, BYTES, FREE_ONES, KINDS, AROUND, ROUTES, LINES, HEADS, TOLD, IDLE, NAMES,
+    EVENTS, ROOM, ARRIVALS, ANSWERED_ONES, SENDINGS, CLOCK,
+) = range(15, 36)  # fmt: skip
+PLACES = 36
+
+#: Bytes free in front of what is read, for the head that is written there; of a request and of an answer, with these; around
+#: a prompt; of the lines of a head; connections of an engine that are kept.
+HEADROOM, MOST_REQUEST, MOST_ANSWER, MOST_AROUND, MOST_LINES, MOST_IDLE = (
+    1024,
+    34 * 1024,
+    66 * 1024,
+    2048,
+    800,
+    256,
+)
+#: Events looked at in one call.
+MOST = 64
+#: What a call ends with: nothing is left; a connection has to be looked at.
+OVER, LOOK = range(2)

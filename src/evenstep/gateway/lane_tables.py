@@ -1,0 +1,132 @@
+"""The memory that the lane's host and its compiled part share, and the rows of it that are handed out."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstep.gateway import lane_layout as at
+from evenstep.gateway.relay_kernel import WORDS
+from evenstep.request import F8, I8
+
+_CONNECTIONS, _REQUESTS, _KINDS, _ROUTES, _ENGINES = 4096, 512, 256, 1024, 512
+Bytes = NDArray[np.uint8]
+
+
+class Tables:
+    """All of it; what was never used takes no memory.
+
+    Attributes:
+        table: int64[PLACES], see `lane_layout`. name: what names of requests begin with.
+        connections, heard_s, requests, sent_s, kinds, around, routes, lines, heads, told, idle, arrivals, answers,
+            sendings: as there.
+        bytes: of requests, one after the other.
+    """
+
+    def __init__(self) -> None:
+        self.table: I8 = np.zeros(at.PLACES, np.int64)
+        self.read: Any = memoryview(self.table.data)  # one number of it is read twice as fast so
+        self.of_file: I8 = np.full(256, -1, np.int64)
+        self.connections: I8 = np.zeros((_CONNECTIONS, at.CONNECTION), np.int64)
+        self.heard_s: F8 = np.zeros(_CONNECTIONS)
+        self.requests: I8 = np.zeros((_REQUESTS, at.REQUEST), np.int64)
+        self.sent_s: F8 = np.zeros(_REQUESTS)
+        self.space: Bytes = np.zeros(_REQUESTS * at.MOST_REQUEST, np.uint8)
+        self.bytes: Any = memoryview(self.space.data)
+        self.kinds: I8 = np.zeros((_KINDS, at.REQUEST_KIND), np.int64)
+        self.around: Bytes = np.zeros((_KINDS, at.MOST_AROUND), np.uint8)
+        self.routes: I8 = np.zeros((_ROUTES, at.ROUTE), np.int64)
+        self.lines: Bytes = np.zeros((_ROUTES, at.MOST_LINES), np.uint8)
+        self.heads: I8 = np.zeros((_ENGINES, 2), np.int64)
+        self.told: Bytes = np.zeros((_ENGINES, at.MOST_AROUND), np.uint8)
+        self.idle: I8 = np.zeros((_ENGINES, 1 + at.MOST_IDLE), np.int64)
+        self.arrivals: I8 = np.zeros(at.MOST, np.int64)
+        self.answers: I8 = np.zeros((at.MOST, at.ANSWER), np.int64)
+        self.sendings: I8 = np.zeros((at.MOST, at.SENDING), np.int64)
+        self.free: I8 = np.arange(_REQUESTS - 1, -1, -1, dtype=np.int64)
+        self.name = f"{secrets.token_hex(6)}-"
+        self._name: Bytes = np.frombuffer(self.name.encode(), np.uint8)
+        self._events, self._room = np.zeros(at.MOST * WORDS, np.int32), np.zeros(at.MOST_ANSWER, np.uint8)
+        self._clock: I8 = np.zeros(2, np.int64)
+        self.table[[at.READY, at.FREE, at.NAME_FRONT]] = -1, _REQUESTS, self._name.size
+        self._free = list(range(_CONNECTIONS - 1, -1, -1))
+        self.look()
+
+    def look(self) -> None:
+        """Tell the compiled part where everything is."""
+        arrays: tuple[NDArray[Any], ...] = (
+            self.of_file, self.connections, self.heard_s, self.requests, self.sent_s, self.space, self.free, self.kinds,
+            self.around, self.routes, self.lines, self.heads, self.told, self.idle, self._name, self._events, self._room,
+            self.arrivals, self.answers, self.sendings, self._clock,
+        )  # fmt: skip
+        self.table[at.FILES] = self.of_file.size
+        self.table[at.OF_FILE :] = [one.ctypes.data for one in arrays]
+
+    def add(self, file: int, kind: int, engine: int, heard_s: float) -> int:
+        """A connection, by its file descriptor; its number, -1 = there is no room."""
+        if not self._free:
+            return -1
+        if file >= self.of_file.size:
+            self.of_file = np.concatenate([self.of_file, np.full(file, -1, np.int64)])
+            self.look()
+        number = self._free.pop()
+        self.connections[number] = file, -1, kind, engine
+        self.heard_s[number] = heard_s
+        self.of_file[file] = number
+        return number
+
+    def drop(self, number: int) -> int:
+        """A connection is not here any more; its file descriptor."""
+        file, _, _, engine = self.connections[number].tolist()
+        self.of_file[file] = -1
+        if engine >= 0:
+            idle = self.idle[engine]
+            left = [one for one in idle[1 : 1 + idle[0]].tolist() if one != number]
+            idle[: 1 + len(left)] = len(left), *left
+        self._free.append(number)
+        return file
+
+    def set_kind(
+        self, number: int, before: bytes, after: bytes, behind: bytes, sizes: tuple[int, int, bool]
+    ) -> None:
+        """What a kind of request says around its prompt.
+
+        Args:
+            sizes: bytes of `after` that are of the head, of the longest body, whether the prompt is a list of messages.
+        """
+        more, most, is_chat = sizes
+        self.kinds[number] = len(before), len(after), more, len(behind), most, is_chat
+        write(self.around[number], before + after + behind)
+
+    def set_route(self, number: int, engine: int, front: bytes, back: bytes) -> None:
+        """How heads of a kind of request to a worker begin and go on."""
+        self.routes[number] = engine, len(front), len(back)
+        write(self.lines[number], front + back)
+
+    def set_head(self, engine: int, before: bytes, after: bytes) -> None:
+        """How heads of an engine's whole answers look; empty = nobody knows."""
+        self.heads[engine] = len(before), len(after)
+        write(self.told[engine], before + after)
+
+    @property
+    def most(self) -> tuple[int, int, int]:
+        """Kinds, routes and engines there is room for."""
+        return _KINDS, _ROUTES, _ENGINES
+
+    def free_request(self, place: int) -> None:
+        """A request is not here any more."""
+        self.free[self.table[at.FREE]] = place
+        self.table[at.FREE] += 1
+
+    @property
+    def places(self) -> int:
+        """Requests there is room for."""
+        return _REQUESTS
+
+
+def write(row: Bytes, text: bytes) -> None:
+    """Put bytes at the beginning of a row."""
+    row[: len(text)] = np.frombuffer(text, np.uint8)

@@ -1,0 +1,78 @@
+"""A request in the lane, as its model sees it: no more than numbers, until something is not as usual."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from evenstep.dispatch.commands import Continue, Fail, Reject, SendDecode, SendPrefill
+from evenstep.gateway.attached import Attached
+from evenstep.gateway.client import Client
+from evenstep.gateway.lane_kinds import Kind
+
+if TYPE_CHECKING:
+    from evenstep.gateway.exchange import Exchange
+    from evenstep.gateway.lane import Lane
+
+
+class Passage:
+    """One place for a request in the lane; what a model calls of an `Exchange` turns it into one, but for its sending.
+
+    Args:
+        lane: whose.
+        place: its row in the lane's tables.
+
+    Attributes:
+        number: the dispatcher's. size: bytes of its prompt.
+        command: by which it was sent, or is about to be; None = it was not. attached: where to.
+    """
+
+    __slots__ = ("_lane", "attached", "command", "kind", "number", "place", "size")
+
+    def __init__(self, lane: Lane, place: int) -> None:
+        self._lane, self.place = lane, place
+        self.kind = cast(Kind, None)
+        self.number = self.size = 0
+        self.command: SendDecode | None = None
+        self.attached = cast(Attached, None)
+
+    @property
+    def client(self) -> Client:
+        """Who asks."""
+        return self._exchange().client
+
+    def decode(self, command: SendDecode, attached: Attached) -> None:
+        """Send the request."""
+        routes = self.kind.routes
+        route = routes[attached] if attached in routes else self._lane.kinds.route(self.kind, attached)
+        if route is None:
+            self._exchange().decode(command, attached)
+        else:
+            self.command, self.attached = command, attached
+            self._lane.sends(self.place, route)
+
+    def prefill(self, command: SendPrefill, attached: Attached) -> None:
+        """Send the prefill leg."""
+        self._exchange().prefill(command, attached)
+
+    def resume(self, command: Continue, attached: Attached) -> None:
+        """Go on after what the client has."""
+        self._exchange().resume(command, attached)
+
+    def abort(self, number: int) -> None:
+        """Close a leg."""
+        self._exchange().abort(number)
+
+    def release(self) -> None:
+        """No decode leg will fetch what the prefiller keeps."""
+        self._exchange().release()
+
+    def reject(self, command: Reject) -> None:
+        """Answer with an error."""
+        self._exchange().reject(command)
+
+    def fail(self, command: Fail) -> None:
+        """End it with an error."""
+        self._exchange().fail(command)
+
+    def _exchange(self) -> Exchange:
+        return self._lane.hand_over(self.place)

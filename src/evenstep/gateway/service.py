@@ -1,0 +1,77 @@
+"""What a client's connection asks of whoever answers, and what it hands over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from evenstep.engines.requests import GenerationRequest
+from evenstep.gateway.asking import Asking
+from evenstep.gateway.config import Limits
+from evenstep.gateway.heads import Heads
+
+if TYPE_CHECKING:
+    from evenstep.gateway.client import Client
+
+
+@dataclass(slots=True)
+class Received:
+    """A request, whole."""
+
+    asking: Asking
+    body: bytes
+    name: str  #: its request id
+
+
+class Job(Protocol):
+    """What a connection is busy with."""
+
+    def client_gone(self) -> None: ...
+
+    def client_resumed(self) -> None: ...
+
+
+class Lent(Protocol):
+    """Who reads and writes for a connection instead of it."""
+
+    @property
+    def heard_s(self) -> float:
+        """Monotonic seconds at which something came last."""
+        ...
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being served."""
+        ...
+
+    def end(self) -> None:
+        """Return it, at once."""
+        ...
+
+
+class Taker(Protocol):
+    """Who has use for clients' connections that have nothing to do."""
+
+    def take(self, client: Client) -> None: ...
+
+
+class Service(Protocol):
+    """Who answers; sets `Client.job` where the answer takes time."""
+
+    limits: Limits
+    heads: Heads[Asking]
+    clients: set[Client]
+    is_draining: bool
+
+    @property
+    def lane(self) -> Taker | None:
+        """Takes connections whose requests are alike; None = nobody does."""
+        ...
+
+    def serve(self, request: Received, client: Client) -> None: ...
+
+    def serve_alike(self, request: GenerationRequest, asking: Asking, name: str, client: Client) -> None: ...
+
+    def new_name(self) -> str: ...
+
+    def told(self, status: int) -> None: ...

@@ -1,0 +1,34 @@
+"""What a connection and whoever answers it ask of each other."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.gateway.running import engine, request, serving, whole
+
+from evenstep.gateway.asking import asking_of
+from evenstep.gateway.callers import Callers
+from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.head import read_request_head
+from evenstep.gateway.service import Received
+
+
+def test_a_request_is_served_from_what_was_received():
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(whole(404, b"{}"))
+
+        async with engine(answers) as one, serving(one.url) as server:
+            front = server.gateway.front
+            head = request({}, path="/healthz", method="GET").partition(b"{")[0]
+            asking = asking_of(read_request_head(head), Callers(GatewayConfig()), ())
+            heard = []
+
+            class Asks:
+                def reply(self, status, body, kind):
+                    heard.append((status, body, kind))
+
+            front.serve(Received(asking, b"", "name"), Asks())
+            assert heard == [(200, b"ok", b"text/plain; charset=utf-8")]
+
+    asyncio.run(story())
