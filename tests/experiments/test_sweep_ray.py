@@ -149,7 +149,7 @@ def test_a_dead_cluster_is_known_before_anything_is_compiled_or_run(unjoinable, 
 
 
 @pytest.mark.engine
-def test_an_address_without_a_cluster_is_exit_2_without_a_traceback(listening, tmp_path):
+def test_an_address_without_a_cluster_is_one_line_and_exit_2(listening, tmp_path):
     (tmp_path / "s.yaml").write_text(
         "version: 1\nsource: sample:azure-conv\nover: {workers: [2]}\nfixed: {limit: 20}\npolicies: [jsq]\n"
     )
@@ -159,8 +159,7 @@ def test_an_address_without_a_cluster_is_exit_2_without_a_traceback(listening, t
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 2, ended.stderr
-    last = ended.stderr.splitlines()[-1]  # Ray itself may have said above that it tries
-    assert last.startswith(
-        f"sweep: --ray-address is '{listening}'; expected the address of a running cluster."
+    assert ended.stderr.startswith(
+        f"sweep: --ray-address is '{listening}'; expected the address of a running"
     )
-    assert "Traceback" not in ended.stderr
+    assert ended.stderr.count("\n") == 1

@@ -7,9 +7,10 @@ import os
 import pickle
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,8 @@ def _connect(ray: Any, address: str | None) -> None:
         ray.init(address=address, **quiet)
 
     try:
-        _in_a_thread(join)
+        with _silent():
+            _in_a_thread(join)
     except (ConnectionError, ValueError, OSError) as error:
         said = " ".join(str(error).split())[:160]
         raise InputError("sweep", named, address, "the address of a running cluster", f"{said}") from None
@@ -136,6 +138,20 @@ def _in_a_thread(connect: Callable[[], object]) -> None:
         raise TimeoutError(f"No cluster answered within {ANSWER_S:g} s.")
     if failed:
         raise failed[0]
+
+
+@contextmanager
+def _silent() -> Generator[None]:
+    """Nothing goes to stderr: Ray's core writes a line there at each attempt to connect, and cannot be told not to."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _check_listens(address: str) -> None:
