@@ -45,3 +45,14 @@ def test_on_heavy_prompts_best_leaves_less_idle_than_br_0_with_and_without_its_b
     best, *others = found("heavy", "best:predictor=live", "br-0", "br-0:age_limit=0")
     for other in others:
         assert best.mean("idle_share") < other.mean("idle_share")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("load", [0.3, 0.6, 0.85, 0.95])
+def test_below_saturation_best_is_at_least_level_with_least_load_and_br_0(load):
+    """Level: the 95 % interval of its imbalance against theirs, pair by pair, reaches below +2 %."""
+    name = "imbalance_envelope_tokens"
+    _, *others = found(f"burst at {load}", "best:predictor=live", "least-load", "br-0")
+    for other in others:
+        saved = other.versus_first[name]
+        assert -saved.high < 0.02 * other.mean(name)
