@@ -18,7 +18,7 @@ def the_long_way(batches: Batches) -> None:
     def finished_all(events):
         for event in events:
             d.now_s = max(d.now_s, event.now_s)
-            d._finish(event)
+            d._finish(event.request, event.leg, event.prompt_tokens, event.output_tokens)
         return len(events)
 
     d.finished_all, d._send_all, d.arrived_all = finished_all, lambda shown, worker: -1, lambda events: 0
@@ -60,7 +60,7 @@ def test_the_rest_of_a_run_ends_though_one_of_it_goes_the_long_way():
     sent = [story.sent(request) for request in range(4)]
     story.chunk(sent[1].row)
     finish = story.d._finish
-    story.d._finish = lambda event: (slow.append(event.request), finish(event))
+    story.d._finish = lambda request, *rest: (slow.append(request), finish(request, *rest))
     story.d.finished_all(
         [
             ev.Finished(now_s=1.0, request=c.request, leg=c.leg, output_tokens=int(c is not sent[1]))

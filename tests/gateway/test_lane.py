@@ -40,11 +40,15 @@ def answer(text="a word", finish="length", usage=USAGE, **more):
 @contextmanager
 def watched():
     """Counts of whole answers that went through lanes, and of requests that did not stay there."""
-    counts, answered, handed = {"answers": 0, "handed": 0}, Lane._answered, Lane.hand_over
+    counts, answered, handed, turn = {"answers": 0, "handed": 0}, Lane._answered, Lane.hand_over, Lane._turn
 
     def answers(self, count):
         counts["answers"] += count
         answered(self, count)
+
+    def turns(self, model, count, came):
+        counts["answers"] += count
+        turn(self, model, count, came)
 
     def hands(self, *args):
         counts["handed"] += 1
@@ -52,6 +56,7 @@ def watched():
 
     patch = pytest.MonkeyPatch()
     patch.setattr(Lane, "_answered", answers)
+    patch.setattr(Lane, "_turn", turns)
     patch.setattr(Lane, "hand_over", hands)
     yield counts
     patch.undo()
@@ -491,6 +496,9 @@ def test_who_listens_hears_of_every_request():
 
 
 def test_what_passes_is_in_the_decision_log(tmp_path):
+    from msgspec.structs import replace
+
+    from evenstep.dispatch.events import Arrived
     from evenstep.dispatch.log_file import read_log
     from evenstep.dispatch.records import Done
     from evenstep.gateway.sections import Decisions
@@ -498,7 +506,15 @@ def test_what_passes_is_in_the_decision_log(tmp_path):
     path = tmp_path / "a.evlog"
     _, counts = told_times(12, decisions=Decisions(path=str(path)))
     assert counts["answers"] >= 8
-    done = [record for record in read_log(path) if isinstance(record, Done)]
+    records = list(read_log(path))
+    assert {
+        replace(one, now_s=0.0, request=0, prompt_tokens=0, key=0)
+        for one in records
+        if isinstance(one, Arrived)
+    } == {
+        Arrived(request=0, prompt_tokens=0, max_tokens=9, tenant="anonymous", can_continue=False, now_s=0.0)
+    }
+    done = [record for record in records if isinstance(record, Done)]
     assert [(one.prompt_tokens, one.output_tokens) for one in done] == [(7, 3)] * 12
 
 

@@ -36,19 +36,20 @@ def told(story):
 
 def test_requests_that_say_the_same_are_of_one_kind_and_others_of_another():
     def story(front):
-        kinds = Kinds(Tables(), b"salt")
+        kinds = Kinds(Tables(b"salt"), b"salt")
         first = kinds.find(alike(front), front)
         assert first is not None and kinds.find(alike(front), front) is first
         other = kinds.find(alike(front, max_tokens=8), front)
         assert other is not None and other.number != first.number
-        assert [one.max_tokens for one in kinds.here] == [9, 8]
+        assert [one.numbers(b"salt")[5] for one in kinds.here] == [9, 8]
+        assert kinds.only is first.model
 
     told(story)
 
 
 def test_requests_that_others_have_to_serve_are_of_no_kind():
     def story(front):
-        kinds = Kinds(Tables(), b"salt")
+        kinds = Kinds(Tables(b"salt"), b"salt")
         for more in ({"stream": True}, {"n": 2}, {"model": "other"}, {"kv_transfer_params": {}}):
             assert kinds.find(alike(front, **more), front) is None
         assert kinds.find(alike(front, "Connection: close\r\n"), front) is None
@@ -62,7 +63,7 @@ def test_a_way_to_a_worker_begins_and_goes_on_as_its_heads_do():
     def story(front):
         (pool,) = front.pools.all
         (attached,) = pool.attached.values()
-        tables = Tables()
+        tables = Tables(b"salt")
         kinds = Kinds(tables, b"salt")
         kind = kinds.find(alike(front, "traceparent: 00-ab-cd-01\r\n"), front)
         route = kinds.route(kind, attached)
@@ -79,7 +80,7 @@ def test_a_way_to_a_worker_begins_and_goes_on_as_its_heads_do():
 
 def test_when_no_row_is_left_nothing_more_is_known_until_it_is_cleared():
     def story(front):
-        kinds, number = Kinds(Tables(), b"salt"), 0
+        kinds, number = Kinds(Tables(b"salt"), b"salt"), 0
         while not kinds.is_full:
             kinds.find(alike(front, user=str(number)), front)
             number += 1

@@ -7,7 +7,7 @@ from evenstep.gateway import lane_layout as at
 
 def test_every_place_of_the_table_has_a_number_of_its_own():
     names = list(vars(at))
-    first, last = names.index("READY"), names.index("CLOCK")
+    first, last = names.index("READY"), names.index("HASHED")
     places = [getattr(at, name) for name in names[first : last + 1] if name.isupper()]
     assert places == list(range(at.PLACES))
 

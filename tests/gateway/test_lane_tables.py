@@ -9,7 +9,7 @@ from evenstep.gateway.lane_tables import Tables
 
 
 def test_a_connection_is_found_by_its_file_until_it_is_dropped():
-    tables = Tables()
+    tables = Tables(b"salt")
     number = tables.add(700, 3, -1, 5.0)
     assert tables.of_file[700] == number and tables.heard_s[number] == 5.0
     assert tables.table[at.FILES] == tables.of_file.size > 700
@@ -19,7 +19,7 @@ def test_a_connection_is_found_by_its_file_until_it_is_dropped():
 
 
 def test_an_engines_connection_that_is_dropped_has_something_to_do_no_more():
-    tables = Tables()
+    tables = Tables(b"salt")
     numbers = [tables.add(file, -1, 2, 0.0) for file in (5, 6, 7)]
     tables.idle[2, :4] = 3, *numbers
     tables.drop(numbers[1])
@@ -27,7 +27,7 @@ def test_an_engines_connection_that_is_dropped_has_something_to_do_no_more():
 
 
 def test_where_there_is_no_room_there_is_no_connection():
-    tables = Tables()
+    tables = Tables(b"salt")
     while tables.add(1, -1, -1, 0.0) >= 0:
         pass
     assert not tables._free
@@ -35,9 +35,10 @@ def test_where_there_is_no_room_there_is_no_connection():
 
 @pytest.mark.parametrize("text", [b"", b"some bytes"])
 def test_what_a_kind_says_lies_in_one_row(text):
-    tables = Tables()
-    tables.set_kind(4, b"before", text, b"behind", (1, 99, True))
-    assert tables.kinds[4].tolist() == [6, len(text), 1, 6, 99, 1]
+    tables = Tables(b"salt")
+    tables.set_kind(4, (b"before", text, b"behind"), b"model", (1, 99, True, 21, 22, 23, 24, 25, 26))
+    assert tables.kinds[4].tolist() == [6, len(text), 1, 6, 99, 1, 5, 21, 22, 23, 24, 25, 26]
+    assert tables.models[4, :5].tobytes() == b"model"
     assert tables.around[4, : 12 + len(text)].tobytes() == b"before" + text + b"behind"
     tables.set_route(3, 1, b"front", text)
     assert tables.routes[3].tolist() == [1, 5, len(text)]
@@ -46,7 +47,7 @@ def test_what_a_kind_says_lies_in_one_row(text):
 
 
 def test_a_request_that_is_over_is_the_next_one_that_is_handed_out():
-    tables = Tables()
+    tables = Tables(b"salt")
     tables.table[at.FREE] -= 1
     tables.free_request(77)
     assert tables.free[tables.table[at.FREE] - 1] == 77

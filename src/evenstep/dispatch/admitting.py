@@ -37,6 +37,10 @@ class Admitting(Requests):
     Args:
         settings: limits and deadlines.
         policy, predictor, stopwatch, overruns: as in `Dispatcher`.
+
+    Attributes:
+        passing: requests that the next round is about, if it is told of by `passed` and not by commands; 0 = it is not.
+        passed: worker of each of them, or `HOLD`. first_leg: below the leg of the first that was sent.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Admitting(Requests):
         overruns: frozenset[int],
     ) -> None:  # fmt: skip
         super().__init__(settings)
+        self.passing, self.passed, self.first_leg = 0, list[int](), 0
         self._is_prepared = False  # predictions were asked for; the decision is next
         self.deciding = Deciding(
             policy, predictor, rows=self.rows, mirror=self.mirror, prefixes=self.prefixes, waits=self.waits,
@@ -177,6 +182,9 @@ class Admitting(Requests):
         )
         on, requests, prompts, out = rows.on, rows.i[REQUEST], rows.i[PROMPT], self.out
         has_blocks, has_timers, tokens = prefixes.has_any, bool(timers.at), 0
+        passes = self.passing == shown
+        if passes:
+            self.passed, self.first_leg = worker, leg
         for row, g in zip(packed.waiting[:shown].tolist(), worker, strict=True):
             if g == HOLD:
                 continue
@@ -189,7 +197,8 @@ class Admitting(Requests):
                 prefixes.sent(row, g, prompts[row])
             else:
                 tokens += prompts[row]
-            out.append(SendDecode(requests[row], leg, names[g], row))
+            if not passes:
+                out.append(SendDecode(requests[row], leg, names[g], row))
         prefixes.sent_tokens += tokens
         self.legs = leg
         del here[len(here) - sent :]

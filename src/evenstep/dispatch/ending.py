@@ -79,32 +79,41 @@ class Ending(Delivering):
             How many were looked at: all, or up to one that made somebody wait.
         """
         (rows_of, legs, prompts, outputs), times = self._telling, self._times
-        by_request, now_s, count = self.rows.by_request, self.now_s, 0
-        for event in events:
+        by_request, now_s = self.rows.by_request, self.now_s
+        for count, event in enumerate(events):
             now_s = max(now_s, event.now_s)
             rows_of[count], legs[count] = by_request.get(event.request, -1), event.leg
             prompts[count], outputs[count], times[count] = event.prompt_tokens, event.output_tokens, now_s
-            count += 1
+        return self.end_all([event.request for event in events])
+
+    def end_all(self, requests: list[int]) -> int:
+        """As `finished_all`, of requests whose ends are in `told` and `times`."""
+        (_, legs, prompts, outputs), times, count = self._telling, self._times, len(requests)
+        told_of = prompts[:count].tolist()
         at, are_usual = 0, not (self.prefiller_of or self.seating)
         while at < count:
             last = _end(self.told, self.times, at, count, *self._ending) if are_usual else at
             if last > at:
-                self._ended(events[at:last], at)
+                self._ended(requests[at:last], told_of, at)
             if last < count:
                 self.now_s = times[last]
-                self._finish(events[last])
+                self._finish(requests[last], legs[last], prompts[last], outputs[last])
                 if self.pool.here:
                     return last + 1
             at = last + 1
-        self.now_s = now_s
+        self.now_s = times[count - 1]
         return count
 
     def _finished(self, event: ev.Finished) -> None:
         self.finished_all([event])
 
-    def _ended(self, events: list[ev.Finished], at: int) -> None:
-        """Nothing is kept of requests that were ended at once, those from `at` on of `told`."""
-        rows_of, keys, prompts, _ = self._telling
+    def _ended(self, requests: list[int], told_of: list[int], at: int) -> None:
+        """Nothing is kept of requests that were ended at once, those from `at` on of `told`.
+
+        Args:
+            told_of: tokens of their prompts, as they were told, by place in `told`.
+        """
+        rows_of, keys, prompts, outputs = self._telling
         rows, tenants, present, meters, log = (
             self.rows,
             self.tenants,
@@ -120,10 +129,10 @@ class Ending(Delivering):
         )
         mirror, breaker, on = self.mirror, self.breaker, rows.on
         changes, tokens = mirror.changes, 0
-        for event in events:
-            row, request, output = rows_of[at], event.request, event.output_tokens
+        for request in requests:
+            row, output = rows_of[at], outputs[at]
             tokens += output
-            if event.prompt_tokens > 0:
+            if told_of[at] > 0:
                 changes[on[row]] += 1
             if log is not None:
                 log(Done(request, prompts[at], output))
@@ -142,24 +151,24 @@ class Ending(Delivering):
             free.append(row)
             at += 1
         meters.output_tokens += tokens
-        meters.requests["200"] += len(events)
+        meters.requests["200"] += len(requests)
         mirror.slots_changed()
         if self.pool.here:
             self.open_rounds()
 
-    def _finish(self, event: ev.Finished) -> None:
-        row = self.row_of(event.request, event.leg)
+    def _finish(self, request: int, leg: int, prompt_tokens: int, output_tokens: int) -> None:
+        row = self.row_of(request, leg)
         if row < 0:
             return
-        if event.prompt_tokens > 0:
-            self.correct(row, event.prompt_tokens)
+        if prompt_tokens > 0:
+            self.correct(row, prompt_tokens)
         i = self.rows.i
         if i[STATE][row] == _SENT:
             worker = i[WORKER][row]
             self.answered(row, self.mirror.workers[worker].spec.name)
-            if event.output_tokens > 0:  # it came whole: no step of its group had a token of it
-                i[PRODUCED][row] += event.output_tokens
-                self.mirror.f[SENT_LOAD][worker] += event.output_tokens
+            if output_tokens > 0:  # it came whole: no step of its group had a token of it
+                i[PRODUCED][row] += output_tokens
+                self.mirror.f[SENT_LOAD][worker] += output_tokens
                 self.meters.ttft_s.add(self.now_s - self.rows.f[SINCE][row])
         self.completed(row)
         self.end(row, told=False)

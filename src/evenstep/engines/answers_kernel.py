@@ -26,23 +26,22 @@ _BY_STOP, _BY_LENGTH, _BY_TOOLS = (np.frombuffer(reason, np.uint8) for reason in
 
 
 @jit
-def _next_member(data, at, stop):
-    """The key of the next member of an object, from its opening brace or from behind the value before.
+def _next_member(data, at, stop, is_first):
+    """The key of the next member of an object, from its opening brace or from behind the member before.
 
     Returns:
-        Its place, -1 = there is no object, else the place behind the closing brace; whether the object is over.
+        Its place, -1 = there is none, else the place behind the closing brace; whether the object is over.
     """
-    if at < 0 or at >= stop:
+    if at < 0 or at >= stop or (is_first and data[at] != _OPEN):
         return -1, True
-    is_first = data[at] == _OPEN
     at = spaces(data, at + 1 if is_first else at, stop)
     if at < stop and data[at] == _CLOSE:
         return at + 1, True
-    if not is_first:
-        if at >= stop or data[at] != _COMMA:
-            return -1, True
-        at = spaces(data, at + 1, stop)
-    return at, False
+    if is_first:
+        return at, False
+    if at >= stop or data[at] != _COMMA:
+        return -1, True
+    return spaces(data, at + 1, stop), False
 
 
 @jit
@@ -69,11 +68,10 @@ def _is_escaped(data, at, stop):
 @jit
 def _read_choice(data, at, stop):
     """Behind a choice that ended as it should; -1 where it did not, or nobody knows."""
-    ends = 0
-    if at >= stop or data[at] != _OPEN:
-        return -1
+    ends, is_first = 0, True
     while True:
-        at, is_over = _next_member(data, at, stop)
+        at, is_over = _next_member(data, at, stop, is_first)
+        is_first = False
         if is_over:
             return at if ends == 1 else -1
         value = value_of(data, at, stop)
@@ -129,11 +127,10 @@ def _is_details(data, at, end):
 def _read_usage(data, at, stop):
     """Tokens of prompt and output, and where the usage ends; -1 where it does not tell them, or nobody knows."""
     prompt = output = -1
-    told = 0
-    if at >= stop or data[at] != _OPEN:
-        return -1, -1, -1
+    told, is_first = 0, True
     while True:
-        at, is_over = _next_member(data, at, stop)
+        at, is_over = _next_member(data, at, stop, is_first)
+        is_first = False
         if is_over:
             return prompt, output, at
         value = value_of(data, at, stop)
@@ -164,11 +161,10 @@ def read_whole(data, at, stop):
         data: uint8[...], with the answer from `at` to `stop`.
     """
     prompt = output = -1
-    choices = usages = 0
-    if at >= stop or data[at] != _OPEN:
-        return -1, -1
+    choices, usages, is_first = 0, 0, True
     while True:
-        at, is_over = _next_member(data, at, stop)
+        at, is_over = _next_member(data, at, stop, is_first)
+        is_first = False
         if is_over:
             is_told = at == stop and choices == 1 and usages == 1
             return (prompt, output) if is_told else (-1, -1)

@@ -9,11 +9,16 @@ from __future__ import annotations
 import hashlib
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstep.engines.prompt_blocks_kernel import LONG_END, compress, initial
 from evenstep.engines.requests import GenerationRequest
 
 #: Members beside the prompt that change what an engine computes for it, in a fixed order.
 _SEED = ("model", "tools", "documents", "chat_template", "chat_template_kwargs", "cache_salt")
-_LONG_END = 1024  # bytes at each end of a long prompt that its key is made of
+
+_PERSON = b"prompt"
 
 
 def prompt_blocks(
@@ -55,9 +60,9 @@ def prompt_key(request: GenerationRequest, key: bytes) -> int:
 def key_of(prompt: bytes | memoryview, model: bytes, key: bytes) -> int:
     """`prompt_key` of a prompt for a model, as both stand in a body."""
     digest, size = _keyed(key).copy(), len(prompt)
-    if size > 2 * _LONG_END:
-        digest.update(prompt[:_LONG_END])
-        digest.update(prompt[-_LONG_END:])
+    if size > 2 * LONG_END:
+        digest.update(prompt[:LONG_END])
+        digest.update(prompt[-LONG_END:])
         digest.update(b"%d:%b" % (size, model))
     else:
         digest.update(prompt)
@@ -65,9 +70,17 @@ def key_of(prompt: bytes | memoryview, model: bytes, key: bytes) -> int:
     return _id(digest.digest()) or 1
 
 
+def keyed_state(key: bytes) -> NDArray[np.uint64]:
+    """Where `prompt_blocks_kernel.key_of` begins: uint64[8], what the key alone comes to."""
+    about = bytes((8, len(key), 1, 1)) + bytes(44) + _PERSON.ljust(16, b"\0")
+    state = initial() ^ np.frombuffer(about, np.uint64)
+    compress(state, np.frombuffer(key.ljust(128, b"\0"), np.uint64), 0, 128, False)
+    return state
+
+
 @lru_cache(maxsize=8)
 def _keyed(key: bytes) -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=8, key=key, person=b"prompt")
+    return hashlib.blake2b(digest_size=8, key=key, person=_PERSON)
 
 
 def name_key(name: str, key: bytes) -> int:

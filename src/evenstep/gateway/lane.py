@@ -18,18 +18,22 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from evenstep import compiled
+from evenstep.dispatch.commands import SendDecode
 from evenstep.dispatch.events import Arrived, Finished
-from evenstep.engines.prompt_blocks import key_of
+from evenstep.dispatch.turn_kernel import CAME_REQUEST, TOLD
 from evenstep.engines.requests import GenerationRequest
 from evenstep.gateway import lane_kernel as kernel
 from evenstep.gateway import lane_layout as at
+from evenstep.gateway.attached import Attached
 from evenstep.gateway.client import Client
 from evenstep.gateway.endpoint import Endpoint
 from evenstep.gateway.engine import EngineConnection
 from evenstep.gateway.exchange import Exchange
-from evenstep.gateway.lane_kinds import Kinds
+from evenstep.gateway.lane_kinds import Kind, Kinds
 from evenstep.gateway.lane_tables import Tables
 from evenstep.gateway.passage import Passage
+from evenstep.gateway.served import ServedModel
+from evenstep.routing.view import HOLD
 
 if TYPE_CHECKING:
     from evenstep.gateway.front import Front
@@ -78,9 +82,9 @@ class Lane:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, front: Front, salt: bytes) -> None:
-        self._loop, self._front, self._salt = loop, front, salt
+        self._loop, self._front = loop, front
         self._epoll = select.epoll()
-        self._tables = Tables()
+        self._tables = Tables(salt)
         self._table = self._tables.read
         self._held: dict[int, Held] = {}
         self._passages = [Passage(self, place) for place in range(self._tables.places)]
@@ -199,48 +203,75 @@ class Lane:
         table, found = self._table, at.LOOK
         while found == at.LOOK:
             found = self._read(self._tables.table)
-            if table[at.ANSWERS]:
-                self._answered(table[at.ANSWERS])
-            if table[at.ARRIVED]:
-                self._arrived(table[at.ARRIVED])
+            answers, came = table[at.ANSWERS], table[at.ARRIVED]
+            if answers or came:
+                model = self.kinds.only
+                self._front.codes[200] += answers
+                if model is not None and model.has_room:
+                    self._turn(model, answers, came)
+                else:
+                    self._answered(answers)
+                    self._arrived(came)
             if found == at.LOOK:
                 self._look()
 
+    def _turn(self, model: ServedModel, answers: int, came: int) -> None:
+        """Whole answers went out, and requests came, all of one model that has room for them."""
+        tables, kinds, passages = self._tables, self.kinds.here, self._passages
+        ended, told = tables.answers[:, :answers], tables.arrivals[:came]
+        places, tenants = (
+            told[:, at.PLACE].tolist(),
+            [kinds[kind].tenant for kind in told[:, at.PLACED_KIND].tolist()],
+        )
+        rows, passed = model.turn(
+            time.monotonic(), (ended[:TOLD], ended[at.ANSWERED_NUMBER].tolist()),
+            (told, told[:, CAME_REQUEST].tolist(), tenants), [passages[place] for place in places],
+        )  # fmt: skip
+        if len(rows) != came:
+            self._arrived(came)
+        elif passed:
+            leg, attached = (
+                model.dispatcher.first_leg,
+                [model.attached[name] for name in model.dispatcher.mirror.names],
+            )
+            for place, row, worker in zip(places, rows, passed, strict=True):
+                if worker != HOLD:
+                    leg += 1
+                    if not self.sends(place, attached[worker], leg, row):
+                        self._unusual(place, attached[worker], leg, row)
+            self.flush()
+
     def _answered(self, count: int) -> None:
-        """Whole answers went out."""
-        now_s, passages = time.monotonic(), self._passages
-        self._front.codes[200] += count
-        for place, prompt, output in self._tables.answers[:count].tolist():
-            passage = passages[place]
-            kind, command = passage.kind, passage.command
-            assert command is not None
-            model, number = kind.model, passage.number
-            model.sizes.learn(kind.name, passage.size, prompt)
+        """Whole answers went out: they are told of as any others."""
+        now_s, (_, legs, prompts, outputs, numbers, places) = (
+            time.monotonic(),
+            self._tables.answers[:, :count].tolist(),
+        )
+        for leg, prompt, output, number, place in zip(legs, prompts, outputs, numbers, places, strict=True):
+            model = self._kind(place).model
             model.later(
-                Finished(
-                    now_s=now_s, request=number, leg=command.leg, prompt_tokens=prompt, output_tokens=output
-                )
+                Finished(now_s=now_s, request=number, leg=leg, prompt_tokens=prompt, output_tokens=output)
             )
             model.passed(number)
 
     def _arrived(self, count: int) -> None:
-        """Requests came."""
-        now_s, tables, salt, kinds = time.monotonic(), self._tables, self._salt, self.kinds.here
-        places = tables.arrivals[:count]
-        for place, row in zip(places.tolist(), tables.requests[places].tolist(), strict=True):
-            passage, begin = self._passages[place], place * at.MOST_REQUEST
-            passage.kind, passage.command = kinds[row[at.OF_KIND]], None
-            kind = passage.kind
-            passage.size = size = row[at.PROMPT_END] - row[at.PROMPT]
-            model = kind.model
-            passage.number = number = model.passes(passage)
-            prompt = tables.bytes[begin + row[at.PROMPT] : begin + row[at.PROMPT_END]]
+        """Requests came: they are told of as any others."""
+        now_s = time.monotonic()
+        for number, prompt, cap, key, session, group, expected, place, of in self._tables.arrivals[
+            :count
+        ].tolist():
+            kind = self.kinds.here[of]
+            kind.model.passes(number, self._passages[place])
             event = Arrived(
-                now_s=now_s, request=number, prompt_tokens=model.estimated(kind.name, size), tenant=kind.tenant,
-                request_class=kind.request_class, key=key_of(prompt, kind.value, salt), session=kind.session,
-                max_tokens=kind.max_tokens, expected_tokens=kind.expected,
+                now_s=now_s, request=number, prompt_tokens=kind.model.bounded(prompt), tenant=kind.tenant,
+                request_class=group, key=key, session=session, max_tokens=cap, expected_tokens=expected,
+                can_continue=False,
             )  # fmt: skip
-            model.later(event)
+            kind.model.later(event)
+
+    def _kind(self, place: int) -> Kind:
+        """What a request is one of."""
+        return self.kinds.here[self._tables.requests[place, at.OF_KIND]]
 
     def _look(self) -> None:
         """Something was not as usual with a connection."""
@@ -260,14 +291,20 @@ class Lane:
 
     # --- what goes out -------------------------------------------------------------------------------------------
 
-    def sends(self, place: int, route: int) -> None:
-        """A request is to go out with the next `flush`."""
+    def sends(self, place: int, attached: Attached, leg: int, row: int) -> bool:
+        """Whether a request goes out with the next `flush`."""
+        kind = self._kind(place)
+        route = kind.routes[attached] if attached in kind.routes else self.kinds.route(kind, attached)
+        if route is None:
+            return False
         count = self._table[at.SENT]
         if count == at.MOST:
             self.flush()
             count = 0
-        self._tables.sendings[count] = place, route, 0
+        sending, begin = self._tables.to_send, at.SENDING * count
+        sending[begin], sending[begin + 1], sending[begin + 2], sending[begin + 3] = place, route, leg, row
         self._table[at.SENT] = count + 1
+        return True
 
     def flush(self) -> None:
         """Send what is to be sent."""
@@ -277,9 +314,9 @@ class Lane:
         if self._timer is None:
             self._timer = self._loop.call_later(_LOOK_S, self._late)
         if self._table[at.FAILED]:
-            for place, _, became in self._tables.sendings[:count].tolist():
+            for place, route, _, _, became in self._tables.sendings[:count].tolist():
                 if place >= 0 and became == at.NO_CONNECTION:
-                    self._want(self._passages[place].attached.endpoint)
+                    self._want(self.kinds.ways[route].endpoint)
                 if place >= 0 and became != at.IS_SENT:
                     self.hand_over(place, max(0, became))
 
@@ -289,37 +326,48 @@ class Lane:
         Args:
             taken: bytes that its engine's socket took of it; -1 = all, if it was sent.
         """
-        tables, passage = self._tables, self._passages[place]
-        client, engine, body, end, prompt, prompt_end, name, _ = tables.requests[place].tolist()
-        begin, alike, model = place * at.MOST_REQUEST, passage.kind.alike, passage.kind.model
-        data = bytes(tables.bytes[begin + body : begin + end])
-        named = f"{tables.name}{name:x}"
+        tables, kind = self._tables, self._kind(place)
+        client, engine, body, end, prompt, stop, name, _, number, row, leg, way = tables.requests[
+            place
+        ].tolist()
+        begin, alike, sent_s = place * at.MOST_REQUEST, kind.alike, float(tables.sent_s[place])
+        data, named = bytes(tables.bytes[begin + body : begin + end]), f"{tables.name}{name:x}"
         request = GenerationRequest(
-            alike.frame, data, data[prompt - body : prompt_end - body], session=alike.asking.session
+            alike.frame, data, data[prompt - body : stop - body], session=alike.asking.session
         )
         held, heard_s = self._drop(client)
         assert isinstance(held.owner, Client)
-        exchange = Exchange(model, held.owner, request, named, alike.asking)
-        exchange.size = passage.size
-        model.goes_on(exchange, passage.number)
+        exchange = Exchange(kind.model, held.owner, request, named, alike.asking)
+        exchange.size = stop - prompt
+        kind.model.goes_on(exchange, number)
         held.owner.returned(heard_s, named)
-        command, attached, sent_s = passage.command, passage.attached, float(tables.sent_s[place])
         tables.free_request(place)
-        if engine >= 0 and command is not None:
-            connection, heard_s = self._drop(engine)
-            assert isinstance(connection.owner, EngineConnection)
-            connection.owner.returned(heard_s)
-            exchange.carries(command, attached, connection.owner, taken, sent_s)
-        elif command is not None:
-            self._not_to_send(place)
-            exchange.decode(command, attached)
+        way, leg, row = self._not_to_send(place) or (way, leg, row)
+        if way >= 0:
+            attached = self.kinds.ways[way]
+            command = SendDecode(number, leg, attached.name, row)
+            if engine < 0:
+                exchange.decode(command, attached)
+            else:
+                connection, heard_s = self._drop(engine)
+                assert isinstance(connection.owner, EngineConnection)
+                connection.owner.returned(heard_s)
+                exchange.carries(command, attached, connection.owner, taken, sent_s)
         return exchange
 
-    def _not_to_send(self, place: int) -> None:
-        """A request is sent by somebody else."""
+    def _unusual(self, place: int, attached: Attached, leg: int, row: int) -> None:
+        """A request cannot go to its worker from here."""
+        exchange = self.hand_over(place)
+        exchange.decode(SendDecode(exchange.number, leg, attached.name, row), attached)
+
+    def _not_to_send(self, place: int) -> tuple[int, int, int] | None:
+        """Route, leg and row of a request that was about to be sent, and is not now; None where it was not."""
         for sending in self._tables.sendings[: self._table[at.SENT]]:
             if sending[at.TO_SEND] == place:
                 sending[at.TO_SEND] = -1
+                _, way, leg, row, _ = sending.tolist()
+                return way, leg, row
+        return None
 
     def _want(self, endpoint: Endpoint) -> None:
         """One of an engine's connections is of use here as soon as it has nothing to do."""
@@ -332,7 +380,7 @@ class Lane:
         found = self._tables.connections[list(self._held)]
         places = found[(found[:, at.ENGINE] >= 0) & (found[:, at.PASSAGE] >= 0), at.PASSAGE].tolist()
         for place in places:
-            patience_s = self._passages[place].attached.endpoint.settings.answer_s
+            patience_s = self.kinds.ways[self._tables.requests[place, at.WAY]].endpoint.settings.answer_s
             if self._tables.sent_s[place] + patience_s <= now_s:
                 self.hand_over(place)
         if places:
@@ -341,7 +389,7 @@ class Lane:
 
 def runners() -> tuple[Any, Any]:
     """The compiled parts, called without looking at their arguments' types."""
-    tables = Tables()
+    tables = Tables(b"")
     tables.table[at.READY] = 0  # no event is there, none is asked for
     kernel.read(tables.table)
     kernel.send(tables.table)

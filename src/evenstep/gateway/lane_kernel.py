@@ -13,8 +13,23 @@ import time
 import numpy as np
 
 from evenstep.compiled import array_at, external, inlined, jit
+from evenstep.dispatch.turn_kernel import (
+    CAME_CAP,
+    CAME_CLASS,
+    CAME_EXPECTED,
+    CAME_KEY,
+    CAME_PROMPT,
+    CAME_REQUEST,
+    CAME_SESSION,
+    ENDED_LEG,
+    ROW,
+    TOLD_OUTPUT,
+    TOLD_PROMPT,
+)  # fmt: skip
 from evenstep.engines.answers_kernel import read_whole
 from evenstep.engines.json_kernel import end_of_value
+from evenstep.engines.prompt_blocks_kernel import MOST_MODEL, SPACE, key_of
+from evenstep.engines.prompt_size_kernel import NUMBERS, estimate, learn
 from evenstep.gateway import lane_layout as at
 from evenstep.gateway.heads import DIGITS
 from evenstep.gateway.relay_kernel import WORDS
@@ -143,12 +158,32 @@ def _ask(table, number, connection, now_s):
     table[at.FREE] -= 1
     table[at.LAST_NAME] += 1
     request[at.CLIENT], request[at.SENT_TO], request[at.NAME] = number, -1, table[at.LAST_NAME]
-    request[at.OF_KIND] = connection[at.KIND]
+    request[at.OF_KIND], request[at.WAY] = connection[at.KIND], -1
     connection[at.PASSAGE] = passage
     array_at(table[at.HEARD], number + 1, np.float64)[number] = now_s
-    array_at(table[at.ARRIVALS], at.MOST, np.int64)[table[at.ARRIVED]] = passage
-    table[at.ARRIVED] += 1
+    _tell(table, passage, request, kind, data)
     return True
+
+
+@jit
+def _tell(table, passage, request, kind, data):
+    """A request is to be told of."""
+    last = array_at(kind[at.LAST_NUMBER], 1, np.int64)
+    last[0] += 1
+    request[at.NUMBER] = last[0]
+    told = _row(table, at.ARRIVALS, at.ARRIVAL, table[at.ARRIVED])
+    table[at.ARRIVED] += 1
+    told[CAME_REQUEST], told[at.PLACE], told[at.PLACED_KIND] = last[0], passage, request[at.OF_KIND]
+    told[CAME_CAP], told[CAME_SESSION] = kind[at.CAP], kind[at.SESSION]
+    told[CAME_CLASS], told[CAME_EXPECTED] = kind[at.CLASS], kind[at.EXPECTED]
+    sizes = array_at(kind[at.SIZES], NUMBERS, np.float64)
+    told[CAME_PROMPT] = estimate(sizes, request[at.PROMPT_END] - request[at.PROMPT])
+    model = array_at(table[at.MODELS] + MOST_MODEL * request[at.OF_KIND], MOST_MODEL, np.uint8)
+    keyed = array_at(table[at.KEYED], 8, np.uint64)
+    space = array_at(table[at.HASHED], 8 + SPACE // 8, np.uint64)
+    told[CAME_KEY] = key_of(
+        data, request[at.PROMPT], request[at.PROMPT_END], model, kind[at.MODEL], keyed, space
+    )
 
 
 @jit
@@ -176,9 +211,14 @@ def _answer(table, number, connection, now_s):
         _look(table, number, table[at.ROOM] + at.HEADROOM, max(0, size), 0)
         return False
     request = _row(table, at.REQUESTS, at.REQUEST, passage)
-    answer = _row(table, at.ANSWERED_ONES, at.ANSWER, table[at.ANSWERS])
-    answer[at.ANSWERED], answer[at.TOLD_PROMPT], answer[at.TOLD_OUTPUT] = passage, prompt, output
+    answers, place = array_at(table[at.ANSWERED_ONES], at.ANSWER * at.MOST, np.int64), table[at.ANSWERS]
+    answers[ROW * at.MOST + place], answers[ENDED_LEG * at.MOST + place] = request[at.ROW], request[at.LEG]
+    answers[TOLD_PROMPT * at.MOST + place], answers[TOLD_OUTPUT * at.MOST + place] = prompt, output
+    answers[at.ANSWERED_NUMBER * at.MOST + place] = request[at.NUMBER]
+    answers[at.ANSWERED_PLACE * at.MOST + place] = passage
     table[at.ANSWERS] += 1
+    kind = _row(table, at.KINDS, at.REQUEST_KIND, request[at.OF_KIND])
+    learn(array_at(kind[at.SIZES], NUMBERS, np.float64), request[at.PROMPT_END] - request[at.PROMPT], prompt)
     client = _row(table, at.CONNECTIONS, at.CONNECTION, request[at.CLIENT])
     heard_s = array_at(table[at.HEARD], max(number, request[at.CLIENT]) + 1, np.float64)
     client[at.PASSAGE] = connection[at.PASSAGE] = -1
@@ -209,8 +249,9 @@ def read(table):
         OVER or LOOK.
     """
     free = array_at(table[at.FREE_ONES], table[at.FREE] + table[at.ANSWERS], np.int64)
+    answers = array_at(table[at.ANSWERED_ONES], at.ANSWER * at.MOST, np.int64)
     for i in range(table[at.ANSWERS]):
-        free[table[at.FREE]] = _row(table, at.ANSWERED_ONES, at.ANSWER, i)[at.ANSWERED]
+        free[table[at.FREE]] = answers[at.ANSWERED_PLACE * at.MOST + i]
         table[at.FREE] += 1
     table[at.ARRIVED] = table[at.ANSWERS] = 0
     table[at.LOOK_AT] = -1
@@ -259,7 +300,13 @@ def send(table):
     for i in range(count):
         sending = _row(table, at.SENDINGS, at.SENDING, i)
         passage, route = sending[at.TO_SEND], _row(table, at.ROUTES, at.ROUTE, sending[at.BY_ROUTE])
+        sending[at.BECAME] = at.IS_SENT
+        if passage < 0:  # somebody else sends it
+            continue
         request = _row(table, at.REQUESTS, at.REQUEST, passage)
+        request[at.LEG], request[at.ROW], request[at.WAY] = (
+            sending[at.BY_LEG], sending[at.FROM_ROW], sending[at.BY_ROUTE],
+        )  # fmt: skip
         idle = _row(table, at.IDLE, 1 + at.MOST_IDLE, route[at.ROUTE_TO])
         array_at(table[at.SENT_AT], passage + 1, np.float64)[passage] = now_s
         if idle[0] == 0:
@@ -276,8 +323,9 @@ def send(table):
         )
         size = request[at.BODY_END] - begin
         taken = _send(connection[at.FILE], address + begin, size, _FLAGS)
-        sending[at.BECAME] = at.IS_SENT if taken == size else max(0, taken)
-        table[at.FAILED] += taken != size
+        if taken != size:
+            sending[at.BECAME] = max(0, taken)
+            table[at.FAILED] += 1
     return count
 
 

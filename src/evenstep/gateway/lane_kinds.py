@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evenstep.engines.prompt_blocks import name_key
+from evenstep.engines.prompt_blocks_kernel import MOST_MODEL
 from evenstep.gateway import lane_layout as at
 from evenstep.gateway.alike import Alike
 from evenstep.gateway.attached import Attached
@@ -24,22 +25,26 @@ class Kind:
         alike: by what they are known.
         model: who serves them.
         tenant: who pays.
-        salt: names are hashed under it.
 
     Attributes:
-        session: key of what names their session, 0 = nothing does.
-        max_tokens: they ask for at most, 0 = as many as there is room for.
+        sizes: what is known of their prompts' sizes; the lane's tables have its address.
         routes: rows of the lane's tables by worker, None = there can be none.
     """
 
-    def __init__(self, number: int, alike: Alike, model: ServedModel, tenant: str, salt: bytes) -> None:
+    def __init__(self, number: int, alike: Alike, model: ServedModel, tenant: str) -> None:
         self.number, self.alike, self.model, self.tenant = number, alike, model, tenant
-        frame, asking = alike.frame, alike.asking
-        session = asking.session or asking.task or frame.user
-        self.session = name_key(session, salt) if session else 0
-        self.name, self.value, self.max_tokens = frame.model, frame.model_value, max(0, frame.max_tokens)
-        self.request_class, self.expected = asking.number, asking.expected
+        self.sizes = model.sizes.numbers(alike.frame.model)
         self.routes: dict[Attached, int | None] = {}
+
+    def numbers(self, salt: bytes) -> tuple[int, ...]:
+        """What `Tables.set_kind` takes."""
+        alike, frame, asking = self.alike, self.alike.frame, self.alike.asking
+        session = asking.session or asking.task or frame.user
+        return (
+            alike.head_more, alike.body_bytes, alike.opening == b"[{", self.sizes.buffer_info()[0],
+            self.model.numbers.buffer_info()[0], max(0, frame.max_tokens), name_key(session, salt) if session else 0,
+            asking.number, asking.expected,
+        )  # fmt: skip
 
 
 class Kinds:
@@ -50,7 +55,8 @@ class Kinds:
         salt: names are hashed under it.
 
     Attributes:
-        here: by number.
+        here: by number. ways: workers by route.
+        only: the model that all of them are for; None = there are none, or several models.
         is_full: no row is left for something; `clear` makes room.
     """
 
@@ -59,7 +65,8 @@ class Kinds:
         self.here: list[Kind] = []
         self._found: dict[tuple[Any, ...], Kind] = {}
         self._engines: dict[Endpoint, int] = {}
-        self._routes = 0
+        self.ways: list[Attached] = []
+        self.only: ServedModel | None = None
         self.is_full = False
 
     def clear(self) -> None:
@@ -67,7 +74,8 @@ class Kinds:
         self.here.clear()
         self._found.clear()
         self._engines.clear()
-        self._routes, self.is_full = 0, False
+        self.ways.clear()
+        self.only, self.is_full = None, False
 
     def find(self, alike: Alike, front: Front) -> Kind | None:
         """Requests like this one; None where they are for others to serve, or no row is left."""
@@ -75,7 +83,13 @@ class Kinds:
         model, caller = front.pools.pool_of(frame.model), asking.caller
         if model is None or model.reads_cached or model.counts_prompts or model.dispatcher.fleet.is_split:
             return None
-        if not frame.goes_unchanged or frame.best_of != 1 or caller is None or not asking.head.keep_alive:
+        if (
+            len(frame.model_value) > MOST_MODEL
+            or not frame.goes_unchanged
+            or frame.best_of != 1
+            or caller is None
+            or not asking.head.keep_alive
+        ):
             return None
         if front.class_sinks if asking.number else front.sinks:  # somebody wants to hear of each
             return None
@@ -85,20 +99,22 @@ class Kinds:
             self.is_full |= len(self.here) == self._tables.most[0]
             if self.is_full:
                 return None
-            found = self._found[key] = Kind(len(self.here), alike, model, caller.tenant, self._salt)
+            found = self._found[key] = Kind(len(self.here), alike, model, caller.tenant)
+            self.only = model if not self.here or self.only is model else None
             self.here.append(found)
-            sizes = alike.head_more, alike.body_bytes, alike.opening == b"[{"
-            self._tables.set_kind(found.number, alike.before, alike.after, alike.behind, sizes)
+            around = alike.before, alike.after, alike.behind
+            self._tables.set_kind(found.number, around, frame.model_value, found.numbers(self._salt))
         return found
 
     def route(self, kind: Kind, attached: Attached) -> int | None:
         """How requests of a kind go to a worker; None where they go in another way."""
         engine, alike = self.engine(attached.endpoint), kind.alike
         front, back = attached.generation_around(alike.opening == b"[{", alike.asking.carried)
-        self.is_full |= self._routes == self._tables.most[1]
+        self.is_full |= len(self.ways) == self._tables.most[1]
         found = None
         if engine is not None and not self.is_full and len(front) + len(back) <= at.MOST_LINES:
-            found, self._routes = self._routes, self._routes + 1
+            found = len(self.ways)
+            self.ways.append(attached)
             self._tables.set_route(found, engine, front, back)
         kind.routes[attached] = found
         return found

@@ -7,24 +7,43 @@ from __future__ import annotations
 FILE, PASSAGE, KIND, ENGINE = range(4)
 CONNECTION = 4
 #: Columns of a request: connections of client and engine (-1 = none yet), where body and prompt lie in its bytes, the number
-#: in its name, its kind.
-CLIENT, SENT_TO, BODY, BODY_END, PROMPT, PROMPT_END, NAME, OF_KIND = range(8)
-REQUEST = 8
+#: in its name, its kind; its number, row and leg, as the dispatcher has them, and its route (-1 = none yet).
+CLIENT, SENT_TO, BODY, BODY_END, PROMPT, PROMPT_END, NAME, OF_KIND, NUMBER, ROW, LEG, WAY = range(12)
+REQUEST = 12
 #: Columns of a kind of request: bytes of its head up to the digits of its length, from there to the prompt, of these in the
-#: head, behind the prompt, of the longest body, whether the prompt is a list of messages.
-BEFORE, AFTER, HEAD_MORE, BEHIND, BODY_MOST, IS_CHAT = range(6)
-REQUEST_KIND = 6
+#: head, behind the prompt, of the longest body, whether the prompt is a list of messages; bytes of the model's name;
+#: addresses of what is known of its prompts (`prompt_size_kernel`) and of the number of the last request; what is the same
+#: for all.
+(
+    BEFORE,
+    AFTER,
+    HEAD_MORE,
+    BEHIND,
+    BODY_MOST,
+    IS_CHAT,
+    MODEL,
+    SIZES,
+    LAST_NUMBER,
+    CAP,
+    SESSION,
+    CLASS,
+    EXPECTED,
+) = range(13)
+REQUEST_KIND = 13
 #: Columns of a route, a kind of request on its way to a worker: whose engine that is, bytes in front of the request's name
 #: and from there to the digits of its length.
 ROUTE_TO, FRONT, BACK = range(3)
 ROUTE = 3
-#: Columns of what was answered: request, tokens of prompt and output.
-ANSWERED, TOLD_PROMPT, TOLD_OUTPUT = range(3)
-ANSWER = 3
-#: Columns of what is to be sent: request, route, and what became of it: `IS_SENT`, `NO_CONNECTION`, or bytes
+#: Columns of what arrived: those of `turn_kernel.CAME_REQUEST` and on, and place and kind of the request here.
+PLACE, PLACED_KIND = 7, 8
+ARRIVAL = 9
+#: Rows of what was answered: those of `turn_kernel.ROW` and on, the request's number and its place here.
+ANSWERED_NUMBER, ANSWERED_PLACE = 4, 5
+ANSWER = 6
+#: Columns of what is to be sent: request, route, leg and row; and what became of it: `IS_SENT`, `NO_CONNECTION`, or bytes
 #: that were taken.
-TO_SEND, BY_ROUTE, BECAME = range(3)
-SENDING = 3
+TO_SEND, BY_ROUTE, BY_LEG, FROM_ROW, BECAME = range(5)
+SENDING = 5
 IS_SENT, NO_CONNECTION = -1, -2
 
 #: Places of the lane's table. READY, NEXT: events that were there, and the next of them to look at. How many ARRIVED, were
@@ -40,12 +59,13 @@ EPOLL, FILES, FREE, LAST_NAME, NAME_FRONT = range(10, 15)
 #: routes: `routes` int64[R, ROUTE], `lines` uint8[R, MOST_LINES]. Of E engines: `heads` int64[E, 2] (bytes of their answers'
 #: heads before and behind the digits of the length), `told` uint8[E, MOST_AROUND], `idle` int64[E, 1 + MOST_IDLE] (how many
 #: connections, and these). `name` uint8[NAME_FRONT]. Of a call: `events` int32[MOST * WORDS], `room` uint8[MOST_ANSWER],
-#: `arrived` int64[MOST], `answers` int64[MOST, ANSWER], `sending` int64[MOST, SENDING], `clock` int64[2].
+#: `arrived` int64[MOST, ARRIVAL], `answers` int64[ANSWER, MOST], `sending` int64[MOST, SENDING], `clock` int64[2]. For keys
+#: (`prompt_blocks_kernel`): `models` uint8[K, MOST_MODEL], `keyed` uint64[8], `hashed` uint64[8 + SPACE / 8].
 (
     OF_FILE, CONNECTIONS, HEARD, REQUESTS, SENT_AT, BYTES, FREE_ONES, KINDS, AROUND, ROUTES, LINES, HEADS, TOLD, IDLE, NAMES,
-    EVENTS, ROOM, ARRIVALS, ANSWERED_ONES, SENDINGS, CLOCK,
-) = range(15, 36)  # fmt: skip
-PLACES = 36
+    EVENTS, ROOM, ARRIVALS, ANSWERED_ONES, SENDINGS, CLOCK, MODELS, KEYED, HASHED,
+) = range(15, 39)  # fmt: skip
+PLACES = 39
 
 #: Bytes free in front of what is read, for the head that is written there; of a request and of an answer, with these; around
 #: a prompt; of the lines of a head; connections of an engine that are kept.

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenstep.engines.prompt_blocks import keyed_state
+from evenstep.engines.prompt_blocks_kernel import MOST_MODEL, SPACE
 from evenstep.gateway import lane_layout as at
 from evenstep.gateway.relay_kernel import WORDS
 from evenstep.request import F8, I8
@@ -19,14 +21,17 @@ Bytes = NDArray[np.uint8]
 class Tables:
     """All of it; what was never used takes no memory.
 
+    Args:
+        salt: prompts are hashed under it.
+
     Attributes:
         table: int64[PLACES], see `lane_layout`. name: what names of requests begin with.
-        connections, heard_s, requests, sent_s, kinds, around, routes, lines, heads, told, idle, arrivals, answers,
-            sendings: as there.
+        connections, heard_s, requests, sent_s, kinds, around, routes, lines, heads, told, idle, models, arrivals,
+            answers, sendings: as there. to_send: numbers of `sendings`, one after the other.
         bytes: of requests, one after the other.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, salt: bytes) -> None:
         self.table: I8 = np.zeros(at.PLACES, np.int64)
         self.read: Any = memoryview(self.table.data)  # one number of it is read twice as fast so
         self.of_file: I8 = np.full(256, -1, np.int64)
@@ -43,9 +48,12 @@ class Tables:
         self.heads: I8 = np.zeros((_ENGINES, 2), np.int64)
         self.told: Bytes = np.zeros((_ENGINES, at.MOST_AROUND), np.uint8)
         self.idle: I8 = np.zeros((_ENGINES, 1 + at.MOST_IDLE), np.int64)
-        self.arrivals: I8 = np.zeros(at.MOST, np.int64)
-        self.answers: I8 = np.zeros((at.MOST, at.ANSWER), np.int64)
+        self.models: Bytes = np.zeros((_KINDS, MOST_MODEL), np.uint8)
+        self.keyed, self._hashed = keyed_state(salt), np.zeros(8 + SPACE // 8, np.uint64)
+        self.arrivals: I8 = np.zeros((at.MOST, at.ARRIVAL), np.int64)
+        self.answers: I8 = np.zeros((at.ANSWER, at.MOST), np.int64)
         self.sendings: I8 = np.zeros((at.MOST, at.SENDING), np.int64)
+        self.to_send: Any = memoryview(self.sendings.data).cast("B").cast("q")  # all of it, row after row
         self.free: I8 = np.arange(_REQUESTS - 1, -1, -1, dtype=np.int64)
         self.name = f"{secrets.token_hex(6)}-"
         self._name: Bytes = np.frombuffer(self.name.encode(), np.uint8)
@@ -60,7 +68,7 @@ class Tables:
         arrays: tuple[NDArray[Any], ...] = (
             self.of_file, self.connections, self.heard_s, self.requests, self.sent_s, self.space, self.free, self.kinds,
             self.around, self.routes, self.lines, self.heads, self.told, self.idle, self._name, self._events, self._room,
-            self.arrivals, self.answers, self.sendings, self._clock,
+            self.arrivals, self.answers, self.sendings, self._clock, self.models, self.keyed, self._hashed,
         )  # fmt: skip
         self.table[at.FILES] = self.of_file.size
         self.table[at.OF_FILE :] = [one.ctypes.data for one in arrays]
@@ -90,16 +98,19 @@ class Tables:
         return file
 
     def set_kind(
-        self, number: int, before: bytes, after: bytes, behind: bytes, sizes: tuple[int, int, bool]
+        self, number: int, around: tuple[bytes, bytes, bytes], model: bytes, numbers: tuple[int, ...]
     ) -> None:
-        """What a kind of request says around its prompt.
+        """What a kind of request says around its prompt, and of which model.
 
         Args:
-            sizes: bytes of `after` that are of the head, of the longest body, whether the prompt is a list of messages.
+            around: up to the digits of the length, from there to the prompt, behind it.
+            numbers: columns HEAD_MORE, BODY_MOST, IS_CHAT, SIZES, LAST_NUMBER, CAP, SESSION, CLASS and EXPECTED.
         """
-        more, most, is_chat = sizes
-        self.kinds[number] = len(before), len(after), more, len(behind), most, is_chat
+        before, after, behind = around
+        more, most, is_chat, *others = numbers
+        self.kinds[number] = len(before), len(after), more, len(behind), most, is_chat, len(model), *others
         write(self.around[number], before + after + behind)
+        write(self.models[number], model)
 
     def set_route(self, number: int, engine: int, front: bytes, back: bytes) -> None:
         """How heads of a kind of request to a worker begin and go on."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from evenstep.dispatch.commands import Continue, Fail, Reject, SendDecode, SendPrefill
 from evenstep.gateway.attached import Attached
 from evenstep.gateway.client import Client
-from evenstep.gateway.lane_kinds import Kind
 
 if TYPE_CHECKING:
     from evenstep.gateway.exchange import Exchange
@@ -20,20 +19,12 @@ class Passage:
     Args:
         lane: whose.
         place: its row in the lane's tables.
-
-    Attributes:
-        number: the dispatcher's. size: bytes of its prompt.
-        command: by which it was sent, or is about to be; None = it was not. attached: where to.
     """
 
-    __slots__ = ("_lane", "attached", "command", "kind", "number", "place", "size")
+    __slots__ = ("_lane", "_place")
 
     def __init__(self, lane: Lane, place: int) -> None:
-        self._lane, self.place = lane, place
-        self.kind = cast(Kind, None)
-        self.number = self.size = 0
-        self.command: SendDecode | None = None
-        self.attached = cast(Attached, None)
+        self._lane, self._place = lane, place
 
     @property
     def client(self) -> Client:
@@ -42,13 +33,8 @@ class Passage:
 
     def decode(self, command: SendDecode, attached: Attached) -> None:
         """Send the request."""
-        routes = self.kind.routes
-        route = routes[attached] if attached in routes else self._lane.kinds.route(self.kind, attached)
-        if route is None:
+        if not self._lane.sends(self._place, attached, command.leg, command.row):
             self._exchange().decode(command, attached)
-        else:
-            self.command, self.attached = command, attached
-            self._lane.sends(self.place, route)
 
     def prefill(self, command: SendPrefill, attached: Attached) -> None:
         """Send the prefill leg."""
@@ -75,4 +61,4 @@ class Passage:
         self._exchange().fail(command)
 
     def _exchange(self) -> Exchange:
-        return self._lane.hand_over(self.place)
+        return self._lane.hand_over(self._place)

@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
@@ -24,6 +26,7 @@ from evenstep.dispatch.dispatcher import Dispatcher
 from evenstep.dispatch.log_file import LogFile
 from evenstep.dispatch.mirror_layout import RUNNING, SENT
 from evenstep.dispatch.settings import Settings
+from evenstep.dispatch.turn_kernel import CAME_PROMPT
 from evenstep.engines.prompt_size import PromptSizes
 from evenstep.engines.tokenizer_file import TokenizerFile
 from evenstep.gateway.attached import Attached
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("evenstep.gateway")
 _SMALL = 256  # tokens that every engine can hold
+_ANY = 1 << 60
 
 
 class ServedModel:
@@ -57,6 +61,7 @@ class ServedModel:
     Attributes:
         attached: workers by name.
         lane: takes requests in their usual course; None = nobody does, so far.
+        numbers: one number, that of the last request.
         sizes: bytes per token of prompts.
 
     Raises:
@@ -78,7 +83,7 @@ class ServedModel:
         self.log = log
         self._loop, self._probe, self._removed = loop, probe, removed
         self._exchanges: dict[int, Exchange | Passage] = {}
-        self._number = 0
+        self.numbers = array("q", [0])
         self.lane: Lane | None = None
         self.relay = relay
         self._events: deque[ev.Event] = deque()
@@ -157,15 +162,50 @@ class ServedModel:
         if self.lane is not None:
             self.lane.flush()
 
-    def passes(self, passage: Passage) -> int:
-        """The number of a request of the lane that is about to be told of."""
-        self._number = number = self._number + 1
+    def passes(self, number: int, passage: Passage) -> None:
+        """A request of the lane is about to be told of."""
         self._exchanges[number] = passage
-        return number
 
     def passed(self, number: int) -> None:
         """A request of the lane was answered, and told of."""
         del self._exchanges[number]
+
+    @property
+    def has_room(self) -> bool:
+        """Whether `turn` can tell of requests and answers now."""
+        return not (self._events or self._ended or self._is_telling) and self.dispatcher.has_room
+
+    def turn(
+        self,
+        now_s: float,
+        ended: tuple[I8, list[int]],
+        came: tuple[I8, list[int], list[str]],
+        passages: Iterable[Passage],
+    ) -> tuple[list[int], list[int]]:
+        """Answers came whole, then requests, and all is carried out but for sending what `Dispatcher.passed` sends.
+
+        Args:
+            now_s, ended, came: as in `Dispatcher.turn`. passages: the requests that came.
+
+        Returns:
+            Rows of those that came, none where events have to tell of them; and where each goes, as `Dispatcher.passed`.
+        """
+        exchanges, most = self._exchanges, self.dispatcher.most[0]
+        for number in ended[1]:
+            del exchanges[number]
+        told, numbers, _ = came
+        if numbers:
+            exchanges.update(zip(numbers, passages, strict=True))
+            prompts = told[:, CAME_PROMPT]
+            if most and prompts.max() > _SMALL:
+                prompts[:] = np.where(
+                    prompts > _SMALL, np.minimum(prompts, max(1, int(min(most, _ANY)))), prompts
+                )
+        rows, commands = self.dispatcher.turn(now_s, ended, came)
+        passed = self.dispatcher.passed
+        if commands:
+            self._carry_out(commands)
+        return rows, passed
 
     def goes_on(self, exchange: Exchange, number: int) -> None:
         """A request of the lane goes on as any other."""
@@ -176,7 +216,7 @@ class ServedModel:
 
     def number(self, exchange: Exchange) -> int:
         """The number of a request that is about to be told of."""
-        self._number = exchange.number = number = self._number + 1
+        self.numbers[0] = exchange.number = number = self.numbers[0] + 1
         self._exchanges[number] = exchange
         exchange.client.job = exchange
         return number
@@ -238,16 +278,15 @@ class ServedModel:
         if request.prompt_tokens >= 0:
             return max(1, request.prompt_tokens)
         exchange.size = self._tokenizer.count(request) if self._tokenizer else len(request.prompt)
-        return self.estimated(request.model, exchange.size)
+        return self.bounded(self.sizes.estimate(request.model, exchange.size))
 
     @property
     def counts_prompts(self) -> bool:
         """Whether prompts are counted and not estimated."""
         return self._tokenizer is not None
 
-    def estimated(self, model: str, size: int) -> int:
-        """As `estimate`, of a prompt's size."""
-        estimate = self.sizes.estimate(model, size)
+    def bounded(self, estimate: int) -> int:
+        """A guess at the tokens of a prompt that does not say that no engine can hold it."""
         if estimate > _SMALL:
             estimate = max(1, int(min(estimate, self.dispatcher.most[0] or estimate)))
         return estimate

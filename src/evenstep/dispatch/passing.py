@@ -1,0 +1,74 @@
+"""Requests and whole answers that a host tells of in number, as rows of numbers instead of events.
+
+Rules of this file. What a turn leaves is what `Finished`, `Arrived` and a `Tick` of the same time would leave, but for
+`Dispatcher.history`, which has none of it. Where a turn would not be in its usual course the host tells events.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.dispatch.arriving import Arriving
+from evenstep.dispatch.turn_kernel import arrive as arrive_kernel
+from evenstep.request import I8
+
+_arrive = compiled.entry(arrive_kernel)
+
+
+class Passing(Arriving):
+    """Requests, from their arrival on, many at once."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a turn would be in its usual course: nobody waits, nobody is turned away, nothing is logged."""
+        return not (
+            self.pool.here
+            or self._log is not None
+            or self.is_draining
+            or self.settings.tenants
+            or self.prefill.prefillers
+            or self.prefiller_of
+            or self.seating
+            or self.deciding.door.binds_at_once
+            or (self._most or self.most)[1] < 1
+        )
+
+    def answered_all(self, told: I8, requests: list[int]) -> None:
+        """Answers came whole.
+
+        Args:
+            told: int64[TOLD, n], see `turn_kernel.ROW`. requests: of these, `TOGETHER` at most.
+        """
+        count = len(requests)
+        self.told[:, :count] = told
+        self.times[:count] = self.now_s
+        self.end_all(requests)
+
+    def came_all(self, told: I8, requests: list[int], tenants: list[str]) -> list[int]:
+        """Requests arrived, nobody waits, and there is room.
+
+        Args:
+            told: int64[n, >= CAME_COLUMNS], see `turn_kernel.CAME_REQUEST`. requests, tenants: of these.
+
+        Returns:
+            Their rows; none where one of them is not in its usual course, and nothing was done.
+        """
+        rows, count = self.rows, len(requests)
+        if len(rows.free) < count or self.settings.pool_limit < count:
+            return []
+        places = rows.free[: -count - 1 : -1]
+        if not _arrive(rows.ints, rows.floats, told, np.array(places), count, self.most[0], self.now_s):
+            return []
+        del rows.free[-count:]
+        rows.high = max(rows.high, max(places) + 1)
+        rows.by_request.update(zip(requests, places, strict=True))
+        enters, present = self.door.enters, self.tenants
+        for row, tenant in zip(places, tenants, strict=True):
+            present[row] = enters(tenant)
+        if not self.newcomers:
+            self.newcomers_s = self.now_s
+        self.newcomers += places
+        self.pool.here.extend(places)
+        self.open_rounds()
+        return places
