@@ -9,6 +9,7 @@ from tests.dispatch.batches import Batches, state
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
+from evenstep.dispatch.ending import TOGETHER
 from evenstep.dispatch.turn_kernel import CAME_COLUMNS, TOLD
 from evenstep.routing.view import HOLD
 
@@ -67,9 +68,11 @@ class Turns(Batches):
                 for e in came
             ]
         )
+        padded = np.zeros((TOLD, TOGETHER), np.int64)
+        padded[:, : len(ended)] = ends.reshape(-1, TOLD).T
         rows, commands = d.turn(
             self.now_s,
-            (np.ascontiguousarray(ends.reshape(-1, TOLD).T), [e.request for e in ended]),
+            (padded, [e.request for e in ended]),
             (told.reshape(-1, CAME_COLUMNS + 1), [e.request for e in came], [e.tenant for e in came]),
         )
         if came and not rows:
@@ -116,6 +119,6 @@ def test_requests_that_may_not_come_in_are_left_to_events():
     d = turns.d
     told = np.zeros((1, CAME_COLUMNS), np.int64)
     told[0, :2] = 1, 0
-    ends = np.zeros((TOLD, 0), np.int64), []
+    ends = np.zeros((TOLD, TOGETHER), np.int64), []
     assert d.turn(0.0, ends, (told, [1], ["a"]))[0] == []
     assert not d.rows.by_request and state(d) == state(d)

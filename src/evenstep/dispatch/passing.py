@@ -6,8 +6,6 @@ Rules of this file. What a turn leaves is what `Finished`, `Arrived` and a `Tick
 
 from __future__ import annotations
 
-import numpy as np
-
 from evenstep import compiled
 from evenstep.dispatch.arriving import Arriving
 from evenstep.dispatch.turn_kernel import arrive as arrive_kernel
@@ -38,37 +36,41 @@ class Passing(Arriving):
         """Answers came whole.
 
         Args:
-            told: int64[TOLD, n], see `turn_kernel.ROW`. requests: of these, `TOGETHER` at most.
+            told: int64[TOLD, TOGETHER], see `turn_kernel.ROW`. requests: of the first of them.
         """
-        count = len(requests)
-        self.told[:, :count] = told
-        self.times[:count] = self.now_s
+        self.told[:] = told
+        self.times.fill(self.now_s)
         self.end_all(requests)
 
     def came_all(self, told: I8, requests: list[int], tenants: list[str]) -> list[int]:
         """Requests arrived, nobody waits, and there is room.
 
         Args:
-            told: int64[n, >= CAME_COLUMNS], see `turn_kernel.CAME_REQUEST`. requests, tenants: of these.
+            told: int64[>= n, >= CAME_COLUMNS], see `turn_kernel.CAME_REQUEST`. requests, tenants: of these.
 
         Returns:
             Their rows; none where one of them is not in its usual course, and nothing was done.
         """
-        rows, count = self.rows, len(requests)
+        rows, count, here = self.rows, len(requests), self.pool.here
         if len(rows.free) < count or self.settings.pool_limit < count:
             return []
         places = rows.free[: -count - 1 : -1]
-        if not _arrive(rows.ints, rows.floats, told, np.array(places), count, self.most[0], self.now_s):
+        here.extend(places)
+        most, _ = self._most or self.most
+        if not _arrive(rows.ints, rows.floats, told, here.buffer_info()[0], count, most, self.now_s):
+            del here[:]
             return []
         del rows.free[-count:]
-        rows.high = max(rows.high, max(places) + 1)
+        high = max(places) + 1
+        rows.high = max(rows.high, high)
         rows.by_request.update(zip(requests, places, strict=True))
         enters, present = self.door.enters, self.tenants
-        for row, tenant in zip(places, tenants, strict=True):
-            present[row] = enters(tenant)
+        if tenants.count(tenants[0]) == count:
+            present.update(dict.fromkeys(places, enters(tenants[0], count)))
+        else:
+            present.update(zip(places, map(enters, tenants), strict=True))
         if not self.newcomers:
             self.newcomers_s = self.now_s
         self.newcomers += places
-        self.pool.here.extend(places)
         self.open_rounds()
         return places

@@ -134,13 +134,13 @@ class Door:
             self._tokens[tenant] = ready - 1.0, now_s
         return None
 
-    def enters(self, tenant: str) -> Present:
-        """A request of this tenant is there now, and waits."""
+    def enters(self, tenant: str, requests: int = 1) -> Present:
+        """A request of this tenant is there now, and waits, or several."""
         here = self.present.get(tenant)
         if here is None:
             here = self.present[tenant] = Present(tenant)
-        here.requests += 1
-        here.waiting += 1
+        here.requests += requests
+        here.waiting += requests
         return here
 
     def leaves(self, here: Present) -> None:

@@ -82,16 +82,16 @@ def clean(ints, row):
     ints[WORKER, row], ints[PREDICTED, row], ints[LEAVE, row], ints[COPIES, row] = -1, -1, NEVER, 1
 
 
-_ARRIVE = I2, F2, I2, I1, INT, FLOAT, FLOAT
+_ARRIVE = I2, F2, I2, INT, INT, FLOAT, FLOAT
 
 
 @declared(None if INT is None else INT(*_ARRIVE))
-def arrive(rows_i, rows_f, told, rows, count, most, now_s):
+def arrive(rows_i, rows_f, told, pool, count, most, now_s):
     """Requests arrive that want one slot each and may come in, unless one of them has too long a prompt, or none.
 
     Args:
         rows_i, rows_f: the table of requests. told: int64[>= count, >= CAME_COLUMNS], see `CAME_REQUEST`.
-        rows: int64[count], free rows, one for each.
+        pool: address of free rows, one for each, int64.
         most: tokens of the longest prompt.
 
     Returns:
@@ -100,6 +100,7 @@ def arrive(rows_i, rows_f, told, rows, count, most, now_s):
     for i in range(count):
         if not 0 < told[i, CAME_PROMPT] <= most:
             return 0
+    rows = array_at(pool, count, np.int64)
     for i in range(count):
         row = rows[i]
         rows_i[REQUEST, row], rows_i[PROMPT, row] = told[i, CAME_REQUEST], told[i, CAME_PROMPT]

@@ -46,16 +46,29 @@ def spaces(data, at, stop):
 
 
 @jit
+def _odd(word):
+    """Bytes of a word that are no plain letters of a text, and maybe others above them: not 0 where there is one."""
+    quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
+    return ((word - _SPACES) | (quotes - _ONES) | (backslashes - _ONES) | word) & _HIGHS
+
+
+@jit
 def _plain(data, at, stop):
-    """The first place from here on, but for seven bytes, that is no plain letter of a text."""
-    words = array_at(data.ctypes.data + at, (stop - at) // 8, np.uint64)
-    for i in range(words.size):
-        word = words[i]
-        quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
-        found = (word - _SPACES) | (quotes - _ONES) | (backslashes - _ONES) | word
-        if found & _HIGHS != 0:
-            return at + 8 * i
-    return at + 8 * words.size
+    """A place up to which, from here on, there are only plain letters of a text; the next one is less than 8 bytes on, or is
+    one that has to be looked at.
+    """
+    words, i = array_at(data.ctypes.data + at, (stop - at) // 8, np.uint64), np.uint64(0)
+    all_of = np.uint64(words.size)
+    while i < all_of and _odd(words[i]) == 0:
+        i += np.uint64(1)
+        while i & np.uint64(7) == 0 and i + np.uint64(8) <= all_of:  # a long text
+            found = np.uint64(0)
+            for j in range(np.uint64(8)):  # without a branch: many at a time
+                found |= _odd(words[i + j])
+            if found != 0:
+                break
+            i += np.uint64(8)
+    return at + 8 * np.int64(i)
 
 
 @jit

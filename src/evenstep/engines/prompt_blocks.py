@@ -51,7 +51,7 @@ def prompt_blocks(
 def prompt_key(request: GenerationRequest, key: bytes) -> int:
     """One id of the whole prompt, for `request.Request.prompt_key`; never 0.
 
-    A prompt of more than 2 KiB goes by its length and its first and last 1 KiB: all of it would take as long as
+    A prompt of more than 1 KiB goes by its length and its first and last 512 bytes: all of it would take as long as
     everything else that is done for it.
     """
     return key_of(request.prompt, request.frame.model_value, key)

@@ -7,9 +7,9 @@ import numpy as np
 
 from evenstep.compiled import array_at, inlined, jit
 
-LONG_END = 1024  #: bytes at each end of a long prompt that its key is made of
+LONG_END = 512  #: bytes at each end of a long prompt that its key is made of
 #: Bytes of the space that a message is put together in, and of the longest name of a model it has room for.
-SPACE, MOST_MODEL = 4096, 1024
+SPACE, MOST_MODEL = 2304, 1024
 _BLOCK = 128
 _IV = np.array(
     [0x6A09E667F3BCC908, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1,
@@ -21,7 +21,7 @@ _SIGMA = np.array(
      [9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13], [2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9],
      [12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11], [13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10],
      [6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5], [10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0]],
-    np.int64,
+    np.uint64,
 )  # fmt: skip
 
 
@@ -65,8 +65,9 @@ def compress(state, words, at, count, is_last):
     v12 ^= np.uint64(count)
     if is_last:
         v14 = ~v14
+    at = np.uint64(at)  # unsigned: nothing to be looked at before it is used
     for turn in range(12):
-        s = turn % 10
+        s = np.uint64(turn % 10)
         v0, v4, v8, v12 = _mixed(v0, v4, v8, v12, words[at + _SIGMA[s, 0]], words[at + _SIGMA[s, 1]])
         v1, v5, v9, v13 = _mixed(v1, v5, v9, v13, words[at + _SIGMA[s, 2]], words[at + _SIGMA[s, 3]])
         v2, v6, v10, v14 = _mixed(v2, v6, v10, v14, words[at + _SIGMA[s, 4]], words[at + _SIGMA[s, 5]])

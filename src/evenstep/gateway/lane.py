@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from evenstep import compiled
 from evenstep.dispatch.commands import SendDecode
 from evenstep.dispatch.events import Arrived, Finished
-from evenstep.dispatch.turn_kernel import CAME_REQUEST, TOLD
+from evenstep.dispatch.turn_kernel import CAME_PROMPT, CAME_REQUEST
 from evenstep.engines.requests import GenerationRequest
 from evenstep.gateway import lane_kernel as kernel
 from evenstep.gateway import lane_layout as at
@@ -32,7 +32,7 @@ from evenstep.gateway.exchange import Exchange
 from evenstep.gateway.lane_kinds import Kind, Kinds
 from evenstep.gateway.lane_tables import Tables
 from evenstep.gateway.passage import Passage
-from evenstep.gateway.served import ServedModel
+from evenstep.gateway.served import SMALL, ServedModel
 from evenstep.routing.view import HOLD
 
 if TYPE_CHECKING:
@@ -217,28 +217,27 @@ class Lane:
 
     def _turn(self, model: ServedModel, answers: int, came: int) -> None:
         """Whole answers went out, and requests came, all of one model that has room for them."""
-        tables, kinds, passages = self._tables, self.kinds.here, self._passages
-        ended, told = tables.answers[:, :answers], tables.arrivals[:came]
-        places, tenants = (
-            told[:, at.PLACE].tolist(),
-            [kinds[kind].tenant for kind in told[:, at.PLACED_KIND].tolist()],
-        )
+        tables, passages, here = self._tables, self._passages, self.kinds.here
+        first = at.ANSWERED_NUMBER * at.MOST
+        told = tables.came[: at.ARRIVAL * came].tolist()
+        places, kinds = told[at.PLACE :: at.ARRIVAL], [here[of] for of in told[at.PLACED_KIND :: at.ARRIVAL]]
+        for i, prompt in enumerate(told[CAME_PROMPT :: at.ARRIVAL]):
+            if prompt > SMALL:
+                tables.came[at.ARRIVAL * i + CAME_PROMPT] = model.bounded(prompt)
         rows, passed = model.turn(
-            time.monotonic(), (ended[:TOLD], ended[at.ANSWERED_NUMBER].tolist()),
-            (told, told[:, CAME_REQUEST].tolist(), tenants), [passages[place] for place in places],
+            time.monotonic(), (tables.ended, tables.answered[first : first + answers].tolist()),
+            (tables.arrivals, told[CAME_REQUEST :: at.ARRIVAL], [kind.tenant for kind in kinds]),
+            [passages[place] for place in places],
         )  # fmt: skip
         if len(rows) != came:
             self._arrived(came)
         elif passed:
-            leg, attached = (
-                model.dispatcher.first_leg,
-                [model.attached[name] for name in model.dispatcher.mirror.names],
-            )
-            for place, row, worker in zip(places, rows, passed, strict=True):
+            leg, attached, names = model.dispatcher.first_leg, model.attached, model.dispatcher.mirror.names
+            for place, kind, row, worker in zip(places, kinds, rows, passed, strict=True):
                 if worker != HOLD:
                     leg += 1
-                    if not self.sends(place, attached[worker], leg, row):
-                        self._unusual(place, attached[worker], leg, row)
+                    if not self.sends(place, kind, attached[names[worker]], leg, row):
+                        self._unusual(place, attached[names[worker]], leg, row)
             self.flush()
 
     def _answered(self, count: int) -> None:
@@ -248,7 +247,7 @@ class Lane:
             self._tables.answers[:, :count].tolist(),
         )
         for leg, prompt, output, number, place in zip(legs, prompts, outputs, numbers, places, strict=True):
-            model = self._kind(place).model
+            model = self.kind_of(place).model
             model.later(
                 Finished(now_s=now_s, request=number, leg=leg, prompt_tokens=prompt, output_tokens=output)
             )
@@ -269,7 +268,7 @@ class Lane:
             )  # fmt: skip
             kind.model.later(event)
 
-    def _kind(self, place: int) -> Kind:
+    def kind_of(self, place: int) -> Kind:
         """What a request is one of."""
         return self.kinds.here[self._tables.requests[place, at.OF_KIND]]
 
@@ -291,12 +290,15 @@ class Lane:
 
     # --- what goes out -------------------------------------------------------------------------------------------
 
-    def sends(self, place: int, attached: Attached, leg: int, row: int) -> bool:
+    def sends(self, place: int, kind: Kind, attached: Attached, leg: int, row: int) -> bool:
         """Whether a request goes out with the next `flush`."""
-        kind = self._kind(place)
-        route = kind.routes[attached] if attached in kind.routes else self.kinds.route(kind, attached)
+        route = kind.routes.get(attached)
         if route is None:
-            return False
+            if attached in kind.routes:
+                return False
+            route = self.kinds.route(kind, attached)
+            if route is None:
+                return False
         count = self._table[at.SENT]
         if count == at.MOST:
             self.flush()
@@ -326,7 +328,7 @@ class Lane:
         Args:
             taken: bytes that its engine's socket took of it; -1 = all, if it was sent.
         """
-        tables, kind = self._tables, self._kind(place)
+        tables, kind = self._tables, self.kind_of(place)
         client, engine, body, end, prompt, stop, name, _, number, row, leg, way = tables.requests[
             place
         ].tolist()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenstep.dispatch.turn_kernel import TOLD
 from evenstep.engines.prompt_blocks import keyed_state
 from evenstep.engines.prompt_blocks_kernel import MOST_MODEL, SPACE
 from evenstep.gateway import lane_layout as at
@@ -27,7 +28,8 @@ class Tables:
     Attributes:
         table: int64[PLACES], see `lane_layout`. name: what names of requests begin with.
         connections, heard_s, requests, sent_s, kinds, around, routes, lines, heads, told, idle, models, arrivals,
-            answers, sendings: as there. to_send: numbers of `sendings`, one after the other.
+            answers, sendings: as there. to_send, came, answered: numbers of `sendings`, `arrivals` and `answers`, one
+            after the other. ended: rows of `answers` that the dispatcher is told.
         bytes: of requests, one after the other.
     """
 
@@ -53,7 +55,11 @@ class Tables:
         self.arrivals: I8 = np.zeros((at.MOST, at.ARRIVAL), np.int64)
         self.answers: I8 = np.zeros((at.ANSWER, at.MOST), np.int64)
         self.sendings: I8 = np.zeros((at.MOST, at.SENDING), np.int64)
-        self.to_send: Any = memoryview(self.sendings.data).cast("B").cast("q")  # all of it, row after row
+        # all numbers of each, row after row
+        self.to_send, self.came, self.answered = (
+            memoryview(one.data).cast("B").cast("q") for one in (self.sendings, self.arrivals, self.answers)
+        )
+        self.ended = self.answers[:TOLD]
         self.free: I8 = np.arange(_REQUESTS - 1, -1, -1, dtype=np.int64)
         self.name = f"{secrets.token_hex(6)}-"
         self._name: Bytes = np.frombuffer(self.name.encode(), np.uint8)

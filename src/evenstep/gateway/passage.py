@@ -33,7 +33,8 @@ class Passage:
 
     def decode(self, command: SendDecode, attached: Attached) -> None:
         """Send the request."""
-        if not self._lane.sends(self._place, attached, command.leg, command.row):
+        lane, place = self._lane, self._place
+        if not lane.sends(place, lane.kind_of(place), attached, command.leg, command.row):
             self._exchange().decode(command, attached)
 
     def prefill(self, command: SendPrefill, attached: Attached) -> None:

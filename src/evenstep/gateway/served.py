@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
@@ -26,7 +25,6 @@ from evenstep.dispatch.dispatcher import Dispatcher
 from evenstep.dispatch.log_file import LogFile
 from evenstep.dispatch.mirror_layout import RUNNING, SENT
 from evenstep.dispatch.settings import Settings
-from evenstep.dispatch.turn_kernel import CAME_PROMPT
 from evenstep.engines.prompt_size import PromptSizes
 from evenstep.engines.tokenizer_file import TokenizerFile
 from evenstep.gateway.attached import Attached
@@ -40,8 +38,7 @@ if TYPE_CHECKING:
     from evenstep.gateway.passage import Passage
 
 _log = logging.getLogger("evenstep.gateway")
-_SMALL = 256  # tokens that every engine can hold
-_ANY = 1 << 60
+SMALL = 256  #: tokens that every engine can hold
 
 
 class ServedModel:
@@ -190,17 +187,10 @@ class ServedModel:
         Returns:
             Rows of those that came, none where events have to tell of them; and where each goes, as `Dispatcher.passed`.
         """
-        exchanges, most = self._exchanges, self.dispatcher.most[0]
+        exchanges = self._exchanges
         for number in ended[1]:
             del exchanges[number]
-        told, numbers, _ = came
-        if numbers:
-            exchanges.update(zip(numbers, passages, strict=True))
-            prompts = told[:, CAME_PROMPT]
-            if most and prompts.max() > _SMALL:
-                prompts[:] = np.where(
-                    prompts > _SMALL, np.minimum(prompts, max(1, int(min(most, _ANY)))), prompts
-                )
+        exchanges.update(zip(came[1], passages, strict=True))
         rows, commands = self.dispatcher.turn(now_s, ended, came)
         passed = self.dispatcher.passed
         if commands:
@@ -287,7 +277,7 @@ class ServedModel:
 
     def bounded(self, estimate: int) -> int:
         """A guess at the tokens of a prompt that does not say that no engine can hold it."""
-        if estimate > _SMALL:
+        if estimate > SMALL:
             estimate = max(1, int(min(estimate, self.dispatcher.most[0] or estimate)))
         return estimate
 
