@@ -518,6 +518,20 @@ def test_what_passes_is_in_the_decision_log(tmp_path):
     assert [(one.prompt_tokens, one.output_tokens) for one in done] == [(7, 3)] * 12
 
 
+@pytest.mark.parametrize("policy", ["best", "prefix-affinity"])
+def test_policies_that_look_ahead_or_at_caches_have_it_too(policy):
+    async def story():
+        async with engine(whole_answers()) as one, engine(whole_answers()) as two:
+            async with serving(one.url, two.url, policy=policy) as server, calling(server) as caller:
+                with watched() as counts:
+                    for number in range(24):
+                        size = 3000 if number % 3 == 2 else 10
+                        assert (await caller.ask(BODY | {"prompt": "x" * size}))[1] == answer()
+                assert counts["answers"] >= 14
+
+    asyncio.run(story())
+
+
 def test_where_nothing_is_compiled_there_is_none(monkeypatch):
     monkeypatch.setattr(lane, "_IS_POSSIBLE", False)
     assert lane_on(asyncio.new_event_loop(), None, b"salt") is None

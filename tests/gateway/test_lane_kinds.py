@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from tests.gateway.running import serving
 
+from evenstep.engines.prompt_blocks import prompt_blocks
 from evenstep.engines.requests import read_request
 from evenstep.gateway.alike import alike_of
 from evenstep.gateway.lane_kinds import Kinds
@@ -26,9 +28,9 @@ def alike(front, headers="", **more):
     return alike_of(head, read_request("completions", body), asking, front.heads, front.limits)
 
 
-def told(story):
+def told(story, **config):
     async def run():
-        async with serving(WORKER) as server:
+        async with serving(WORKER, **config) as server:
             story(server.gateway.front)
 
     asyncio.run(run())
@@ -89,3 +91,18 @@ def test_when_no_row_is_left_nothing_more_is_known_until_it_is_cleared():
         assert kinds.find(alike(front), front).number == 0
 
     told(story)
+
+
+@pytest.mark.parametrize("policy", ["prefix-affinity", "jsq"])
+def test_blocks_of_a_prompt_are_those_that_reading_its_request_finds(policy):
+    def story(front):
+        kinds = Kinds(Tables(b"salt"), b"salt")
+        kind = kinds.find(alike(front, tools=[1]), front)
+        for size in (1, 1022, 1023, 5000):
+            prompt = json.dumps("x" * size).encode()
+            body = b'{"model": "m", "prompt": %b, "max_tokens": 9, "tools": [1]}' % prompt
+            request = read_request("completions", body)
+            expected = prompt_blocks(request, b"salt") if policy == "prefix-affinity" else []
+            assert kind.blocks(memoryview(prompt), b"salt") == tuple(expected)
+
+    told(story, policy=policy)

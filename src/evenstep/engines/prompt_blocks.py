@@ -19,10 +19,11 @@ from evenstep.engines.requests import GenerationRequest
 _SEED = ("model", "tools", "documents", "chat_template", "chat_template_kwargs", "cache_salt")
 
 _PERSON = b"prompt"
+BLOCK_BYTES = 1024  #: of a block; a prompt of no more has none
 
 
 def prompt_blocks(
-    request: GenerationRequest, key: bytes, *, block_bytes: int = 1024, max_blocks: int = 512
+    request: GenerationRequest, key: bytes, *, block_bytes: int = BLOCK_BYTES, max_blocks: int = 512
 ) -> list[int]:
     """Ids of the whole blocks at the front of a prompt, in order; a rest is left out.
 
@@ -35,12 +36,33 @@ def prompt_blocks(
     Returns:
         Ids in 0..2**63-1, as `routing.prefix_index.PrefixIndex` takes them.
     """
-    prompt = memoryview(request.prompt)
-    blocks = min(max_blocks, max(0, len(prompt) - 1) // block_bytes)  # a chat's closing bracket is no content
+    if len(request.prompt) <= block_bytes:  # as of most, and there is nothing to be hashed
+        return []
+    return blocks_of(request.prompt, seeded(request, key), block_bytes=block_bytes, max_blocks=max_blocks)
+
+
+def seeded(request: GenerationRequest, key: bytes) -> hashlib.blake2b:
+    """Where the ids of a request's blocks begin: what it says beside its prompt."""
     digest = hashlib.blake2b(digest_size=8, key=key)
     for name in _SEED:
         value = request.value(name)
         digest.update(b"%d:" % len(value) + value)
+    return digest
+
+
+def blocks_of(
+    prompt: bytes | memoryview,
+    digest: hashlib.blake2b,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+    max_blocks: int = 512,
+) -> list[int]:
+    """As `prompt_blocks`.
+
+    Args:
+        digest: of `seeded`; it is changed.
+    """
+    blocks = min(max_blocks, max(0, len(prompt) - 1) // block_bytes)  # a chat's closing bracket is no content
     found: list[int] = []
     for block in range(blocks):
         digest.update(prompt[block * block_bytes : (block + 1) * block_bytes])

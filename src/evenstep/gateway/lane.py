@@ -21,6 +21,7 @@ from evenstep import compiled
 from evenstep.dispatch.commands import SendDecode
 from evenstep.dispatch.events import Arrived, Finished
 from evenstep.dispatch.turn_kernel import CAME_PROMPT, CAME_REQUEST
+from evenstep.engines.prompt_blocks import BLOCK_BYTES
 from evenstep.engines.requests import GenerationRequest
 from evenstep.gateway import lane_kernel as kernel
 from evenstep.gateway import lane_layout as at
@@ -82,7 +83,7 @@ class Lane:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, front: Front, salt: bytes) -> None:
-        self._loop, self._front = loop, front
+        self._loop, self._front, self._salt = loop, front, salt
         self._epoll = select.epoll()
         self._tables = Tables(salt)
         self._table = self._tables.read
@@ -207,7 +208,11 @@ class Lane:
             if answers or came:
                 model = self.kinds.only
                 self._front.codes[200] += answers
-                if model is not None and model.has_room:
+                if (
+                    model is not None
+                    and model.has_room
+                    and not (model.reads_cached and self._has_blocks(came))
+                ):
                     self._turn(model, answers, came)
                 else:
                     self._answered(answers)
@@ -240,6 +245,13 @@ class Lane:
                         self._unusual(place, attached[names[worker]], leg, row)
             self.flush()
 
+    def _has_blocks(self, came: int) -> bool:
+        """Whether prompts that came are long enough for a cache to hold some of them."""
+        return any(
+            size > BLOCK_BYTES
+            for size in self._tables.came[: at.ARRIVAL * came].tolist()[at.PROMPT_BYTES :: at.ARRIVAL]
+        )
+
     def _answered(self, count: int) -> None:
         """Whole answers went out: they are told of as any others."""
         now_s, (_, legs, prompts, outputs, numbers, places) = (
@@ -255,16 +267,18 @@ class Lane:
 
     def _arrived(self, count: int) -> None:
         """Requests came: they are told of as any others."""
-        now_s = time.monotonic()
-        for number, prompt, cap, key, session, group, expected, place, of in self._tables.arrivals[
-            :count
-        ].tolist():
-            kind = self.kinds.here[of]
+        now_s, tables = time.monotonic(), self._tables
+        for told in tables.arrivals[:count].tolist():
+            number, tokens, cap, key, session, group, expected, place, of, size = told
+            kind, begin = (
+                self.kinds.here[of],
+                place * at.MOST_REQUEST + int(tables.requests[place, at.PROMPT]),
+            )
             kind.model.passes(number, self._passages[place])
             event = Arrived(
-                now_s=now_s, request=number, prompt_tokens=kind.model.bounded(prompt), tenant=kind.tenant,
+                now_s=now_s, request=number, prompt_tokens=kind.model.bounded(tokens), tenant=kind.tenant,
                 request_class=group, key=key, session=session, max_tokens=cap, expected_tokens=expected,
-                can_continue=False,
+                can_continue=False, blocks=kind.blocks(tables.bytes[begin : begin + size], self._salt),
             )  # fmt: skip
             kind.model.later(event)
 

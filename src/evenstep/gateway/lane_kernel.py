@@ -177,7 +177,8 @@ def _tell(table, passage, request, kind, data):
     told[CAME_CAP], told[CAME_SESSION] = kind[at.CAP], kind[at.SESSION]
     told[CAME_CLASS], told[CAME_EXPECTED] = kind[at.CLASS], kind[at.EXPECTED]
     sizes = array_at(kind[at.SIZES], NUMBERS, np.float64)
-    told[CAME_PROMPT] = estimate(sizes, request[at.PROMPT_END] - request[at.PROMPT])
+    told[at.PROMPT_BYTES] = request[at.PROMPT_END] - request[at.PROMPT]
+    told[CAME_PROMPT] = estimate(sizes, told[at.PROMPT_BYTES])
     model = array_at(table[at.MODELS] + MOST_MODEL * request[at.OF_KIND], MOST_MODEL, np.uint8)
     keyed = array_at(table[at.KEYED], 8, np.uint64)
     space = array_at(table[at.HASHED], 8 + SPACE // 8, np.uint64)

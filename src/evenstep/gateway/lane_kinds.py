@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
-from evenstep.engines.prompt_blocks import name_key
+from evenstep.engines.prompt_blocks import BLOCK_BYTES, blocks_of, name_key, seeded
 from evenstep.engines.prompt_blocks_kernel import MOST_MODEL
+from evenstep.engines.requests import GenerationRequest
 from evenstep.gateway import lane_layout as at
 from evenstep.gateway.alike import Alike
 from evenstep.gateway.attached import Attached
@@ -35,6 +37,17 @@ class Kind:
         self.number, self.alike, self.model, self.tenant = number, alike, model, tenant
         self.sizes = model.sizes.numbers(alike.frame.model)
         self.routes: dict[Attached, int | None] = {}
+        self._seed: hashlib.blake2b | None = None
+
+    def blocks(self, prompt: memoryview, salt: bytes) -> tuple[int, ...]:
+        """Ids of a prompt's blocks, where the policy looks at prefix caches."""
+        if not self.model.reads_cached or len(prompt) <= BLOCK_BYTES:
+            return ()
+        if self._seed is None:
+            alike, empty = self.alike, b'""'
+            body = alike.after[alike.head_more :] + empty + alike.behind
+            self._seed = seeded(GenerationRequest(alike.frame, body, empty), salt)
+        return tuple(blocks_of(prompt, self._seed.copy()))
 
     def numbers(self, salt: bytes) -> tuple[int, ...]:
         """What `Tables.set_kind` takes."""
@@ -81,7 +94,7 @@ class Kinds:
         """Requests like this one; None where they are for others to serve, or no row is left."""
         frame, asking = alike.frame, alike.asking
         model, caller = front.pools.pool_of(frame.model), asking.caller
-        if model is None or model.reads_cached or model.counts_prompts or model.dispatcher.fleet.is_split:
+        if model is None or model.counts_prompts or model.dispatcher.fleet.is_split:
             return None
         if (
             len(frame.model_value) > MOST_MODEL

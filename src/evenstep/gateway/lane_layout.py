@@ -34,9 +34,10 @@ REQUEST_KIND = 13
 #: and from there to the digits of its length.
 ROUTE_TO, FRONT, BACK = range(3)
 ROUTE = 3
-#: Columns of what arrived: those of `turn_kernel.CAME_REQUEST` and on, and place and kind of the request here.
-PLACE, PLACED_KIND = 7, 8
-ARRIVAL = 9
+#: Columns of what arrived: those of `turn_kernel.CAME_REQUEST` and on, then place and kind of the request here, bytes
+#: of its prompt.
+PLACE, PLACED_KIND, PROMPT_BYTES = 7, 8, 9
+ARRIVAL = 10
 #: Rows of what was answered: those of `turn_kernel.ROW` and on, the request's number and its place here.
 ANSWERED_NUMBER, ANSWERED_PLACE = 4, 5
 ANSWER = 6
