@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import re
+from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tests.gateway.running import STALLS, engine, request, serving, until, whole
 from evenstep.gateway import front, lane
 from evenstep.gateway.lane import Lane, lane_on
 from evenstep.gateway.sections import ApiKey, Dispatch, Engines, Limits
+from evenstep.gateway.worker import Worker
 
 BODY = {"model": "m", "prompt": "say", "max_tokens": 9}
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "say"}], "max_tokens": 9}
@@ -530,6 +533,64 @@ def test_policies_that_look_ahead_or_at_caches_have_it_too(policy):
                 assert counts["answers"] >= 14
 
     asyncio.run(story())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["jsq", "best"])
+def test_a_storm_of_faults_leaves_nothing_and_answers_all_who_stay(policy):
+    chance = random.Random(7)
+
+    async def faulty(number, head, body, writer):
+        data = whole(200, answer("x" * chance.randrange(40)), more=f"Date: {number // 50}\r\n")
+        fault = chance.random()
+        if fault < 0.02:
+            return "dies"
+        if fault < 0.04:
+            writer.write(data[: chance.randrange(len(data))])
+            return "cut"
+        if fault < 0.06:
+            writer.write(whole(chance.choice([500, 503, 429]), b"{}"))
+        elif fault < 0.1:
+            writer.write(data[:60])
+            await asyncio.sleep(0.001)
+            writer.write(data[60:])
+        elif fault < 0.12:
+            writer.write(data)
+            return "closes"
+        else:
+            if fault < 0.4:
+                await asyncio.sleep(0.002)
+            writer.write(data)
+        return None
+
+    async def asks(server, counts):
+        for _ in range(12):
+            async with calling(server) as caller:
+                for _ in range(chance.randrange(1, 30)):
+                    data = request(BODY | {"prompt": "y" * chance.choice([1, 50, 2000])})
+                    if chance.random() < 0.03:
+                        caller.writer.write(data)
+                        break
+                    if chance.random() < 0.05:
+                        caller.writer.write(data[:40])
+                        await asyncio.sleep(0.001)
+                        data = data[40:]
+                    head, _ = await caller.ask(None, data=data)
+                    counts[head.split()[1]] += 1
+
+    async def story():
+        counts = Counter()
+        dispatch = Dispatch(backoff_s=0.001, backoff_cap_s=0.002, cooldown_s=0.02, breaker_failures=50)
+        async with engine(faulty) as one, engine(faulty) as two, engine(faulty) as three:
+            workers = [Worker(url=each.url, slots=6) for each in (one, two, three)]
+            async with serving(*workers, policy=policy, dispatch=dispatch) as server:
+                with watched() as passed:
+                    await asyncio.gather(*(asks(server, counts) for _ in range(24)))
+        return counts, passed
+
+    counts, passed = asyncio.run(story())
+    assert passed["answers"] > 500 and passed["handed"] > 20
+    assert counts[b"200"] > 0.98 * counts.total() > 2000
 
 
 def test_where_nothing_is_compiled_there_is_none(monkeypatch):
