@@ -283,6 +283,18 @@ def test_an_answer_in_pieces_and_one_with_another_head_come_whole():
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_an_answer_whose_head_has_another_date_goes_through_it(place):
+    async def answers(number, head, body, writer):
+        date = f"date: Sun, 22 Nov 2026 15:00:{number:02} GMT"
+        data = whole(200, answer(), more=f"{date}\r\n" if place == "behind" else "")
+        writer.write(data if place == "behind" else data.replace(b" X\r\n", f" X\r\n{date}\r\n".encode(), 1))
+
+    said, counts = told_times(30, answers)
+    assert counts["answers"] >= 26
+    assert all(body == answer() for _, body in said)
+
+
 def test_silence_of_an_engine_is_a_failure_there_too():
     async def story():
         silent = [False]

@@ -43,7 +43,7 @@ def test_what_a_kind_says_lies_in_one_row(text):
     tables.set_route(3, 1, b"front", text)
     assert tables.routes[3].tolist() == [1, 5, len(text)]
     tables.set_head(2, b"head", text)
-    assert tables.heads[2].tolist() == [4, len(text)]
+    assert tables.heads[2].tolist() == [4, len(text), -1]
 
 
 def test_a_request_that_is_over_is_the_next_one_that_is_handed_out():
@@ -51,3 +51,15 @@ def test_a_request_that_is_over_is_the_next_one_that_is_handed_out():
     tables.table[at.FREE] -= 1
     tables.free_request(77)
     assert tables.free[tables.table[at.FREE] - 1] == 77
+
+
+@pytest.mark.parametrize("name", [b"date", b"Date"])
+def test_the_date_of_a_head_is_found_where_there_is_one(name):
+    tables, date = Tables(b"salt"), b"Sun, 22 Nov 2026 15:30:00 GMT"
+    line = b"\r\n%b: %b" % (name, date)
+    for before, after in ((b"HTTP" + line + b"\r\nX: ", b"\r\n\r\n"), (b"HTTP", line + b"\r\n\r\n")):
+        tables.set_head(1, before, after)
+        place = tables.heads[1, 2]
+        assert tables.told[1, place : place + 29].tobytes() == date
+    tables.set_head(1, b"HTTP" + line + b"\r\nX: ", line + b"\r\n\r\n")  # which of them is meant?
+    assert tables.heads[1, 2] == -1

@@ -68,6 +68,7 @@ class Heads(Generic[T]):
             made, length, is_kept = self._make(head)
             if is_kept and length >= 0:
                 _remember(self._without, key, made)
+                self._last = head[:at], head[stop:], made
             return made, length
         known = self._whole.get(head)
         if known is not None:

@@ -55,6 +55,19 @@ def _equal(data, begin, other, start, size):
 
 
 @jit
+def _is_part(data, begin, told, start, size, date):
+    """Whether bytes are a part of a head as it was told; a date that stands at `date` of it may be any."""
+    if date < start or date >= start + size:
+        return _equal(data, begin, told, start, size)
+    first, behind = date - start, date - start + at.DATE
+    for i in range(begin + first, begin + behind):
+        if not 32 <= data[i] <= 126:
+            return False
+    is_same = _equal(data, begin, told, start, first)
+    return is_same and _equal(data, begin + behind, told, start + behind, size - behind)
+
+
+@jit
 def _length(data, begin, stop):
     """The number whose digits begin here, and where the line behind it ends; -1 where there is none."""
     found, place, last = 0, begin, min(stop, begin + DIGITS)
@@ -194,7 +207,7 @@ def _answer(table, number, connection, now_s):
     passage, engine = connection[at.PASSAGE], connection[at.ENGINE]
     data, stop = array_at(table[at.ROOM], at.MOST_ANSWER, np.uint8), at.HEADROOM + size
     head, told = (
-        _row(table, at.HEADS, 2, engine),
+        _row(table, at.HEADS, at.HEAD, engine),
         array_at(table[at.TOLD] + at.MOST_AROUND * engine, at.MOST_AROUND, np.uint8),
     )
     prompt, output, body = -1, -1, 0
@@ -202,11 +215,12 @@ def _answer(table, number, connection, now_s):
         passage >= 0
         and head[0] > 0
         and size > head[0] + head[1]
-        and _equal(data, at.HEADROOM, told, 0, head[0])
+        and _is_part(data, at.HEADROOM, told, 0, head[0], head[2])
     ):
         length, place = _length(data, at.HEADROOM + head[0], stop)
         body = place + head[1]
-        if place >= 0 and length == stop - body and _equal(data, place, told, head[0], head[1]):
+        is_whole = place >= 0 and length == stop - body
+        if is_whole and _is_part(data, place, told, head[0], head[1], head[2]):
             prompt, output = read_whole(data, body, stop)
     if prompt < 1 or output < 1:
         _look(table, number, table[at.ROOM] + at.HEADROOM, max(0, size), 0)

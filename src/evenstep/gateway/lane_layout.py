@@ -54,14 +54,15 @@ READY, NEXT, ARRIVED, ANSWERS, SENT, FAILED, LOOK_AT, DATA, DATA_SIZE, UNSENT = 
 #: What the host says: the file descriptor that tells which sockets are ready, entries of `of_file`, free requests, the
 #: number in the name of the last request, bytes of the names' front.
 EPOLL, FILES, FREE, LAST_NAME, NAME_FRONT = range(10, 15)
-#: Addresses. `of_file` int64[FILES], connection by file descriptor, -1 = none. Of C connections: `connections`
-#: int64[C, CONNECTION], `heard_s` float64[C]. Of S requests: `requests` int64[S, REQUEST], `sent_s` float64[S], `bytes`
-#: uint8[S, MOST_REQUEST], `free` int64[S]. Of kinds: `kinds` int64[K, REQUEST_KIND], `around` uint8[K, MOST_AROUND]. Of
-#: routes: `routes` int64[R, ROUTE], `lines` uint8[R, MOST_LINES]. Of E engines: `heads` int64[E, 2] (bytes of their answers'
-#: heads before and behind the digits of the length), `told` uint8[E, MOST_AROUND], `idle` int64[E, 1 + MOST_IDLE] (how many
-#: connections, and these). `name` uint8[NAME_FRONT]. Of a call: `events` int32[MOST * WORDS], `room` uint8[MOST_ANSWER],
-#: `arrived` int64[MOST, ARRIVAL], `answers` int64[ANSWER, MOST], `sending` int64[MOST, SENDING], `clock` int64[2]. For keys
-#: (`prompt_blocks_kernel`): `models` uint8[K, MOST_MODEL], `keyed` uint64[8], `hashed` uint64[8 + SPACE / 8].
+#: Addresses. `of_file` int64[FILES], connection by file descriptor, -1 = none. Of C connections: `connections` int64[C,
+#: CONNECTION], `heard_s` float64[C]. Of S requests: `requests` int64[S, REQUEST], `sent_s` float64[S], `bytes` uint8[S,
+#: MOST_REQUEST], `free` int64[S]. Of kinds: `kinds` int64[K, REQUEST_KIND], `around` uint8[K, MOST_AROUND]. Of routes:
+#: `routes` int64[R, ROUTE], `lines` uint8[R, MOST_LINES]. Of E engines: `heads` int64[E, HEAD] (bytes of their answers'
+#: heads before and behind the digits of the length, where in these a date stands, -1 = nowhere), `told` uint8[E,
+#: MOST_AROUND], `idle` int64[E, 1 + MOST_IDLE] (how many connections, and these). `name` uint8[NAME_FRONT]. Of a call:
+#: `events` int32[MOST * WORDS], `room` uint8[MOST_ANSWER], `arrived` int64[MOST, ARRIVAL], `answers` int64[ANSWER,
+#: MOST], `sending` int64[MOST, SENDING], `clock` int64[2]. For keys (`prompt_blocks_kernel`): `models` uint8[K,
+#: MOST_MODEL], `keyed` uint64[8], `hashed` uint64[8 + SPACE / 8].
 (
     OF_FILE, CONNECTIONS, HEARD, REQUESTS, SENT_AT, BYTES, FREE_ONES, KINDS, AROUND, ROUTES, LINES, HEADS, TOLD, IDLE, NAMES,
     EVENTS, ROOM, ARRIVALS, ANSWERED_ONES, SENDINGS, CLOCK, MODELS, KEYED, HASHED,
@@ -78,6 +79,8 @@ HEADROOM, MOST_REQUEST, MOST_ANSWER, MOST_AROUND, MOST_LINES, MOST_IDLE = (
     800,
     256,
 )
+#: Columns of an engine's head; bytes of a date in it.
+HEAD, DATE = 3, 29
 #: Events looked at in one call.
 MOST = 64
 #: What a call ends with: nothing is left; a connection has to be looked at.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Any
 
@@ -16,6 +17,7 @@ from evenstep.gateway.relay_kernel import WORDS
 from evenstep.request import F8, I8
 
 _CONNECTIONS, _REQUESTS, _KINDS, _ROUTES, _ENGINES = 4096, 512, 256, 1024, 512
+_DATE = re.compile(rb"\r\n[Dd]ate: ([\x20-\x7e]{%d})\r\n" % at.DATE)
 Bytes = NDArray[np.uint8]
 
 
@@ -47,7 +49,7 @@ class Tables:
         self.around: Bytes = np.zeros((_KINDS, at.MOST_AROUND), np.uint8)
         self.routes: I8 = np.zeros((_ROUTES, at.ROUTE), np.int64)
         self.lines: Bytes = np.zeros((_ROUTES, at.MOST_LINES), np.uint8)
-        self.heads: I8 = np.zeros((_ENGINES, 2), np.int64)
+        self.heads: I8 = np.zeros((_ENGINES, at.HEAD), np.int64)
         self.told: Bytes = np.zeros((_ENGINES, at.MOST_AROUND), np.uint8)
         self.idle: I8 = np.zeros((_ENGINES, 1 + at.MOST_IDLE), np.int64)
         self.models: Bytes = np.zeros((_KINDS, MOST_MODEL), np.uint8)
@@ -124,8 +126,9 @@ class Tables:
         write(self.lines[number], front + back)
 
     def set_head(self, engine: int, before: bytes, after: bytes) -> None:
-        """How heads of an engine's whole answers look; empty = nobody knows."""
-        self.heads[engine] = len(before), len(after)
+        """How heads of an engine's whole answers look but for their date, if they have one; empty = nobody knows."""
+        dates = [place for place in (_date_in(before), _date_in(after, len(before))) if place >= 0]
+        self.heads[engine] = len(before), len(after), dates[0] if len(dates) == 1 else -1
         write(self.told[engine], before + after)
 
     @property
@@ -142,6 +145,12 @@ class Tables:
     def places(self) -> int:
         """Requests there is room for."""
         return _REQUESTS
+
+
+def _date_in(lines: bytes, more: int = 0) -> int:
+    """Where the date stands in a part of a head, and so many bytes on; -1 where there is none."""
+    found = _DATE.search(lines)
+    return -1 if found is None else found.start(1) + more
 
 
 def write(row: Bytes, text: bytes) -> None:
