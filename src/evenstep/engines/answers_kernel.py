@@ -49,7 +49,7 @@ def _tokens(data, at, stop):
     """A number of tokens, and where it ends; -1 where there is none."""
     begin, found = at, 0
     while at < stop and 48 <= data[at] <= 57 and at - begin < 15:
-        found = 10 * found + data[at] - 48
+        found = 10 * found + np.int64(data[at]) - 48
         at += 1
     if at == begin or (data[begin] == 48 and at > begin + 1) or (at < stop and 46 <= data[at] <= 57):
         return -1, -1

@@ -99,7 +99,7 @@ def _code(data, at, stop):
         return -1
     found = 0
     for i in range(4):
-        digit = _HEX[data[at + i]]
+        digit = np.int64(_HEX[data[at + i]])
         if digit == 255:
             return -1
         found = 16 * found + digit
