@@ -240,11 +240,17 @@ def shown(
         steps_seen=(last.gateway.get("steps", math.nan) - first.gateway.get("steps", math.nan))
         / max(steps, 1.0),
         fallback_share=_fallbacks(first, last),
-        oldest_wait_s=max((one.gateway.get("oldest_s", math.nan) for one in samples), default=math.nan),
+        oldest_wait_s=_oldest_s(samples),
         step_ms=1e3 * stepped_s / steps if steps else math.nan,
         late_share=moved["late"] / steps if steps else 0.0,
         cpu={**cpu, "client": found["client_cpu_share"]},
     )
+
+
+def _oldest_s(samples: list[Sample]) -> float:
+    """The longest wait that the gateway told of; samples taken while it did not answer tell nothing."""
+    waits_s = (one.gateway.get("oldest_s", math.nan) for one in samples)
+    return max((wait_s for wait_s in waits_s if not math.isnan(wait_s)), default=math.nan)
 
 
 def _fallbacks(first: Sample, last: Sample) -> float:
