@@ -26,6 +26,7 @@ from evenstep.routing.best_moment import (
     OFFSET,
     OVERDUE,
     OWED,
+    REACH,
     SEEN,
     SENT,
     TOKENS,
@@ -64,13 +65,13 @@ from evenstep.routing.view import (
 ) = range(13)  # fmt: skip
 
 # Rows of `about`, one column a worker.
-SPEED_OF, STAYS, RISE, LEVEL = 0, 1, 2, 3
+SPEED_OF, STAYS, RISE, LEVEL, FILLED = 0, 1, 2, 3, 4
 
 
 def scratch(workers, waiting, horizon, parameters):
     """Working space: (int64, float64) words for G workers, W waiting requests and H steps ahead."""
     n = horizon + 1
-    return 12 * waiting + 7 * workers + 4, 5 * waiting + 16 * workers + 9 * workers * n + 10 * n
+    return 12 * waiting + 7 * workers + 4, 5 * waiting + 17 * workers + 9 * workers * n + 10 * n
 
 
 @borrowing
@@ -227,13 +228,54 @@ def set_speeds(workers_f, about):
 
 
 @borrowing
-def draw(pull, request, offset, hit, about, places, tokens, groups):
+def reached(first, considered, waiting_f):
+    """Mean size of the waiting requests, and how far one of them can be off it: their standard deviation."""
+    total, square = 0.0, 0.0
+    for i in range(first, first + considered):
+        size = waiting_f[WAITING_LOAD, i]
+        total += size
+        square += size * size
+    mean = total / considered
+    return mean, np.sqrt(max(0.0, square / considered - mean * mean))
+
+
+@borrowing
+def draw(
+    pull,
+    request,
+    offset,
+    hit,
+    usual,
+    reach,
+    share,
+    workers_i,
+    workers_f,
+    ahead,
+    steps,
+    about,
+    places,
+    tokens,
+    groups,
+):
     """Targets and pulls of the open workers; what is admitted is worth nothing by itself."""
+    G, astray = workers_i.shape[1], 0.0
     for q in range(groups.shape[1]):
         groups[REWARD, q] = 0.0
+    for g in range(G):
+        free = max(workers_i[FREE_SLOTS, g], 0)
+        load = ahead[g, 0] + (workers_f[QUEUED_LOAD, g] + workers_i[QUEUED, g] * steps[GROWTH, 0])
+        about[FILLED, g] = about[SPEED_OF, g] * (load + free * (usual * share)) + about[RISE, g]
+        astray += (about[LEVEL, g] - about[FILLED, g]) * (about[LEVEL, g] - about[FILLED, g])
+    astray = REACH * np.sqrt(astray / G)
     for o in range(places.shape[1]):
         g = places[PLACE, o]
-        tokens[TARGET, o] = about[LEVEL, g] - about[RISE, g] - offset
+        hold = about[SPEED_OF, g] * (reach * share) * workers_i[FREE_SLOTS, g]
+        hold = hold / astray if hold < astray else 1.0
+        hold *= hold
+        hold *= hold
+        hold *= hold
+        gap = about[LEVEL, g] - offset - about[FILLED, g]
+        tokens[TARGET, o] = about[FILLED, g] - about[RISE, g] + hold * gap
         tokens[PULL, o] = pull * about[STAYS, g] / request
         tokens[HIT, o] = hit
 
@@ -275,7 +317,7 @@ def route_into(
     loads, b = scratch_f[b : b + 2 * opened * n].reshape(2, opened, n), b + 2 * opened * n
     groups, b = scratch_f[b : b + 3 * Q].reshape(3, Q), b + 3 * Q
     envelopes, b = scratch_f[b : b + 6 * Q * n].reshape(6, Q, n), b + 6 * Q * n
-    about, b = scratch_f[b : b + 4 * G].reshape(4, G), b + 4 * G
+    about, b = scratch_f[b : b + 5 * G].reshape(5, G), b + 5 * G
 
     take_note(first, W, now_s, waiting_f, memory)
     sizes = load
@@ -312,8 +354,10 @@ def route_into(
     )
     offset = steered(first, W, U, running, parameters[STEER], waiting_f, memory) * request
     hit = parameters[AFFINITY] if cached.shape[0] > 0 else 0.0
+    usual, reach = reached(first, W, waiting_f)
     draw(
-        parameters[PULLED], request, offset, hit, about, places, tokens, groups,
+        parameters[PULLED], request, offset, hit, usual, reach, U / free, workers_i, workers_f, ahead, steps,
+        about, places, tokens, groups,
     )  # fmt: skip
     set_memory(
         parameters[HEADROOM], running, load, memory[ARRIVED] - W - running, request, usual_s, now_s, first, W,

@@ -44,6 +44,9 @@ CORRECTED = 0.5
 MANY, BUSY = 24, 8
 #: Overdue requests take one of so many slots, and one at least: age has had its price long before.
 OVERDUE = 16
+#: Workers that stray further than so many times what a choice among the waiting requests can mend are no longer led to their
+#: level: in a step or two it is out of reach, and what is sent there to mend it stays when it is no longer low.
+REACH = 0.25
 #: A pool is worth steering when it has more than so many requests for every slot.
 CHOICE = 2
 
@@ -76,7 +79,7 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     kind, quota = quotas(policy.class_weights, view, moment, memory[OWED:])
     free = int(view.free_slots[view.free_slots > 0].sum())
     newcomer = request * (moment.count / free)
-    target = levels(moment, moment.load[:, 0], rise, speed, newcomer) - rise - offset
+    level = levels(moment, moment.load[:, 0], rise, speed, newcomer)
     known = np.searchsorted(steps, moment.stays, side="left")
     has_cached = view.cached_tokens.size > 0 and policy.affinity > 0
     return replace(
@@ -85,7 +88,7 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
         forced=overdue(view, moment.count, policy.age_limit * whole_s, max(1, free // OVERDUE))
         if policy.age_limit > 0 else 0,
         worth=ages_worth(policy, view, moment, usual_s, in_order(weights.tolist()) * request),
-        reward=0.0, speed=speed, target=target, pull=policy.pull * weight / request,
+        reward=0.0, speed=speed, target=targets(moment, level, rise, offset, speed, moment.count / free), pull=policy.pull * weight / request,
         kv_free=memory_left(policy, view, moment, memory[SENT:OWED], gone, request, usual_s), kind=kind, quota=quota,
         bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),
     ), memory  # fmt: skip
@@ -239,6 +242,35 @@ def levels(moment: Moment, load: F8, rise: F8, speed: F8, newcomer: float) -> F8
         else:
             level[members] = in_order(filled[members].tolist()) / members.size
     return level
+
+
+def targets(moment: Moment, level: F8, rise: F8, offset: float, speed: F8, share: float) -> F8:
+    """float64[G], where each worker should stand now: at its level, as far as a choice can lead it there.
+
+    Where workers stray by much more than the waiting requests differ, the largest ones would all go to workers that are low
+    for now. They outlast that, the more so if large ones run longer, and swing the fleet; the pool is left with those that are
+    alike. There a worker is to get what is usual, and only the envelope decides. How sharply is told by `REACH`, with the
+    eighth power.
+
+    Args:
+        level, rise, speed: float64[G].
+        offset: KV tokens by which the level is lowered.
+        share: of the free slots that is filled.
+    """
+    sizes = moment.size.tolist()
+    usual = in_order(sizes) / len(sizes)
+    square = in_order([size * size for size in sizes]) / len(sizes)
+    reach = math.sqrt(max(0.0, square - usual * usual))
+    free = np.maximum(moment.free_slots, 0)
+    filled = speed * (moment.load[:, 0] + free * (usual * share)) + rise
+    gap = level - filled
+    astray = REACH * math.sqrt(in_order((gap * gap).tolist()) / gap.size)
+    hold = speed * (reach * share) * free
+    hold = np.array([one / astray if one < astray else 1.0 for one in hold.tolist()])
+    hold = hold * hold
+    hold = hold * hold
+    hold = hold * hold
+    return filled - rise + hold * (level - offset - filled)
 
 
 def steered(policy: Best, memory: I8, moment: Moment, running: int) -> float:
