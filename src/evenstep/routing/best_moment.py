@@ -80,6 +80,7 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     free = int(view.free_slots[view.free_slots > 0].sum())
     newcomer = request * (moment.count / free)
     level = levels(moment, moment.load[:, 0], rise, speed, newcomer)
+    target = targets(moment, level, rise, offset, speed, moment.count / free)
     known = np.searchsorted(steps, moment.stays, side="left")
     has_cached = view.cached_tokens.size > 0 and policy.affinity > 0
     return replace(
@@ -88,7 +89,7 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
         forced=overdue(view, moment.count, policy.age_limit * whole_s, max(1, free // OVERDUE))
         if policy.age_limit > 0 else 0,
         worth=ages_worth(policy, view, moment, usual_s, in_order(weights.tolist()) * request),
-        reward=0.0, speed=speed, target=targets(moment, level, rise, offset, speed, moment.count / free), pull=policy.pull * weight / request,
+        reward=0.0, speed=speed, target=target, pull=policy.pull * weight / request,
         kv_free=memory_left(policy, view, moment, memory[SENT:OWED], gone, request, usual_s), kind=kind, quota=quota,
         bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),
     ), memory  # fmt: skip
@@ -248,9 +249,9 @@ def targets(moment: Moment, level: F8, rise: F8, offset: float, speed: F8, share
     """float64[G], where each worker should stand now: at its level, as far as a choice can lead it there.
 
     Where workers stray by much more than the waiting requests differ, the largest ones would all go to workers that are low
-    for now. They outlast that, the more so if large ones run longer, and swing the fleet; the pool is left with those that are
-    alike. There a worker is to get what is usual, and only the envelope decides. How sharply is told by `REACH`, with the
-    eighth power.
+    for now. They outlast that, the more so if large ones run longer, and swing the fleet; the pool is left with those that
+    are alike. There a worker is to get what is usual, and only the envelope decides. The eighth power makes the change from
+    one to the other, around `REACH`, a quick one.
 
     Args:
         level, rise, speed: float64[G].
