@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.routing._routed import assert_doors_agree
+from tests.routing._routed import assert_doors_agree, moment
 from tests.strategies import routing_views
 
 from evenstep.routing.best import Best
@@ -57,6 +57,23 @@ def test_doors_agree(view: RoutingView, policy: Best, known: bool, data: st.Data
     if not known:
         view = replace(view, waiting_steps=np.full(view.waiting_id.size, np.nan))
     assert_doors_agree(policy, data.draw(kept(view)))
+
+
+@settings(max_examples=30)
+@given(st.integers(24, 40), st.integers(0, 30), st.integers(0, 2**32 - 1), policies(2))
+def test_doors_agree_where_most_of_many_requests_are_admitted(
+    count: int, more: int, seed: int, policy: Best
+) -> None:
+    random = np.random.default_rng(seed)
+    free = random.multinomial(count, np.ones(5) / 5)
+    loads = np.floor(random.random(5) * 4000.0)
+    ahead = np.floor(loads[:, None] * np.array([1.0, 0.8, 0.5]))
+    sizes = np.floor(random.random(count + more) * 300.0) + 1.0
+    view = moment(
+        loads.tolist(), free.tolist(), sizes.tolist(), projections=ahead.tolist(), growth=[0, 1, 2],
+        running=[6] * 5, memory=[0] * Best.memory_size,
+    )  # fmt: skip
+    assert_doors_agree(policy, view)
 
 
 @given(routing_views(horizon=3), policies(3), st.integers(0, 2**32 - 1), st.data())

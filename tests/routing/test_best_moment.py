@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.routing._routed import moment, seen
 
 from evenstep.routing.best import Best
-from evenstep.routing.best_moment import MEMORY, levels, moment_of, octaves, speeds, tries
+from evenstep.routing.best_moment import MEMORY, is_flood, levels, moment_of, octaves, speeds, targets, tries
 from evenstep.routing.bf_io_moment import Moment
 from evenstep.routing.view import RoutingView
 
@@ -27,6 +27,25 @@ def test_the_level_is_where_workers_without_a_slot_will_stand_while_they_are_at_
     view = moment(load, [1, 0, 0, 1, 2], [6.0], group=[0, 0, 0, 1, 1])
     found = levels(Moment.of(view, 0, 1.0, 0.0, 0, 0.0), np.array(load), rise, speed, 4.0)
     assert found.tolist() == [28.0, 28.0, 28.0, 21.0, 21.0]
+
+
+def test_a_worker_is_led_to_its_level_where_a_choice_can_and_to_what_is_usual_where_it_cannot():
+    view = moment([1000.0, 1200.0, 1100.0], [1, 0, 0], [40.0, 160.0], group=[0, 0, 0])
+    found, still = Moment.of(view, 0, 1.0, 0.0, 0, 0.0), np.zeros(3)
+    near = np.full(3, 1150.0)
+    target, hold = targets(found, near, still, 10.0, np.ones(3), 1.0)
+    assert (target[0], hold[0]) == (1140.0, 1.0), "60 tokens either way reach the 41 that workers stray"
+    target, hold = targets(found, near + 9e5, still, 10.0, np.ones(3), 1.0)
+    assert hold[0] < 1e-20
+    assert abs(target[0] - 1100.0) < 1e-6, "1,000 tokens and the mean request"
+
+
+def test_it_is_a_flood_where_most_of_many_requests_are_admitted():
+    def floods(waiting: int, free: int) -> bool:
+        view = moment([5.0], [free], [1.0] * waiting, memory=[0] * MEMORY)
+        return is_flood(Moment.of(view, 0, 1.0, 0.0, 0, 0.0))
+
+    assert [floods(*case) for case in ((23, 40), (24, 40), (80, 40), (81, 40))] == [False, True, True, False]
 
 
 def test_the_more_requests_leave_at_once_the_less_lies_ahead():

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from evenstep.errors import InputError
 from evenstep.routing.best_memory import note_sent
-from evenstep.routing.best_moment import MEMORY, MOST_SEEN, OWED, SENT, moment_of, tries
+from evenstep.routing.best_moment import MEMORY, MOST_SEEN, OWED, SENT, is_flood, moment_of, tries
 from evenstep.routing.best_shares import pay
 from evenstep.routing.bf_io_reference import decide
 from evenstep.routing.view import RoutingDecision, RoutingView
@@ -99,7 +99,8 @@ class Best:
     def route(self, view: RoutingView) -> RoutingDecision:
         """Plain reference of `best_kernel.route_into`, equal in bits."""
         moment, memory = moment_of(self, view)
-        worker = decide(moment, self.starts, tries(self.moves, moment.count), 1)
+        starts = 3 if is_flood(moment) else self.starts
+        worker = decide(moment, starts, tries(self.moves, moment.count), 1)
         pay(self.class_weights, view, moment, worker, memory[OWED:])
         note_sent(memory[SENT:OWED], moment, worker, MOST_SEEN)
         return RoutingDecision(worker, memory)

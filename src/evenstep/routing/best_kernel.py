@@ -17,6 +17,7 @@ from evenstep.routing.best_moment import (
     CHOICE,
     CLOCK_BITS,
     CORRECTED,
+    EASED,
     KEPT,
     LOOKED_AT,
     MANY,
@@ -241,22 +242,8 @@ def reached(first, considered, waiting_f):
 
 @borrowing
 def draw(
-    pull,
-    request,
-    offset,
-    hit,
-    usual,
-    reach,
-    share,
-    workers_i,
-    workers_f,
-    ahead,
-    steps,
-    about,
-    places,
-    tokens,
-    groups,
-):
+    pull, request, offset, hit, usual, reach, share, workers_i, workers_f, ahead, steps, about, places, tokens, groups
+):  # fmt: skip
     """Targets and pulls of the open workers; what is admitted is worth nothing by itself."""
     G, astray = workers_i.shape[1], 0.0
     for q in range(groups.shape[1]):
@@ -276,7 +263,7 @@ def draw(
         hold *= hold
         gap = about[LEVEL, g] - offset - about[FILLED, g]
         tokens[TARGET, o] = about[FILLED, g] - about[RISE, g] + hold * gap
-        tokens[PULL, o] = pull * about[STAYS, g] / request
+        tokens[PULL, o] = hold * pull * about[STAYS, g] / request
         tokens[HIT, o] = hit
 
 
@@ -355,8 +342,10 @@ def route_into(
     offset = steered(first, W, U, running, parameters[STEER], waiting_f, memory) * request
     hit = parameters[AFFINITY] if cached.shape[0] > 0 else 0.0
     usual, reach = reached(first, W, waiting_f)
+    is_flood = U >= MANY and W <= CHOICE * U
+    pull = parameters[PULLED] * EASED if is_flood else parameters[PULLED]
     draw(
-        parameters[PULLED], request, offset, hit, usual, reach, U / free, workers_i, workers_f, ahead, steps,
+        pull, request, offset, hit, usual, reach, U / free, workers_i, workers_f, ahead, steps,
         about, places, tokens, groups,
     )  # fmt: skip
     set_memory(
@@ -373,8 +362,9 @@ def route_into(
     )  # fmt: skip
     quota = scratch_i[a : a + 2 * kinds].reshape(2, kinds)
     moves = int(parameters[MOVES]) * U * (BUSY if U >= MANY else 1)
+    starts = 3 if is_flood else int(parameters[STARTS])
     solve(
-        int(parameters[STARTS]), moves, 1, forced, ends_known or kinds > 1 or hit > 0.0,
+        starts, moves, 1, forced, ends_known or kinds > 1 or hit > 0.0,
         steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,
     )  # fmt: skip
     pay(first, W, U, parameters[CLASSES:], waiting_i, worker, memory[OWED:])

@@ -47,6 +47,10 @@ OVERDUE = 16
 #: Workers that stray further than so many times what a choice among the waiting requests can mend are no longer led to their
 #: level: in a step or two it is out of reach, and what is sent there to mend it stays when it is no longer low.
 REACH = 0.25
+#: Where that many slots are filled and hardly more requests wait (`CHOICE`), who is admitted is nearly settled, and where is
+#: the question: a search from all starting orders, mostly of the envelope. Targets, times EASED, tell apart plans that leave
+#: it as it is.
+EASED = 0.03
 #: A pool is worth steering when it has more than so many requests for every slot.
 CHOICE = 2
 
@@ -80,7 +84,8 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     free = int(view.free_slots[view.free_slots > 0].sum())
     newcomer = request * (moment.count / free)
     level = levels(moment, moment.load[:, 0], rise, speed, newcomer)
-    target = targets(moment, level, rise, offset, speed, moment.count / free)
+    target, hold = targets(moment, level, rise, offset, speed, moment.count / free)
+    pull = policy.pull * EASED if is_flood(moment) else policy.pull
     known = np.searchsorted(steps, moment.stays, side="left")
     has_cached = view.cached_tokens.size > 0 and policy.affinity > 0
     return replace(
@@ -89,10 +94,15 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
         forced=overdue(view, moment.count, policy.age_limit * whole_s, max(1, free // OVERDUE))
         if policy.age_limit > 0 else 0,
         worth=ages_worth(policy, view, moment, usual_s, in_order(weights.tolist()) * request),
-        reward=0.0, speed=speed, target=target, pull=policy.pull * weight / request,
+        reward=0.0, speed=speed, target=target, pull=hold * pull * weight / request,
         kv_free=memory_left(policy, view, moment, memory[SENT:OWED], gone, request, usual_s), kind=kind, quota=quota,
         bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),
     ), memory  # fmt: skip
+
+
+def is_flood(moment: Moment) -> bool:
+    """Whether most of the requests that wait are admitted, and these are many."""
+    return moment.count >= MANY and moment.size.size <= CHOICE * moment.count
 
 
 def tries(moves: int, count: int) -> int:
@@ -245,8 +255,8 @@ def levels(moment: Moment, load: F8, rise: F8, speed: F8, newcomer: float) -> F8
     return level
 
 
-def targets(moment: Moment, level: F8, rise: F8, offset: float, speed: F8, share: float) -> F8:
-    """float64[G], where each worker should stand now: at its level, as far as a choice can lead it there.
+def targets(moment: Moment, level: F8, rise: F8, offset: float, speed: F8, share: float) -> tuple[F8, F8]:
+    """Where each worker should stand now: at its level, as far as a choice can lead it there.
 
     Where workers stray by much more than the waiting requests differ, the largest ones would all go to workers that are low
     for now. They outlast that, the more so if large ones run longer, and swing the fleet; the pool is left with those that
@@ -257,6 +267,9 @@ def targets(moment: Moment, level: F8, rise: F8, offset: float, speed: F8, share
         level, rise, speed: float64[G].
         offset: KV tokens by which the level is lowered.
         share: of the free slots that is filled.
+
+    Returns:
+        float64[G] each: the targets, and how far they are followed, from 0 to 1.
     """
     sizes = moment.size.tolist()
     usual = in_order(sizes) / len(sizes)
@@ -271,7 +284,7 @@ def targets(moment: Moment, level: F8, rise: F8, offset: float, speed: F8, share
     hold = hold * hold
     hold = hold * hold
     hold = hold * hold
-    return filled - rise + hold * (level - offset - filled)
+    return filled - rise + hold * (level - offset - filled), hold
 
 
 def steered(policy: Best, memory: I8, moment: Moment, running: int) -> float:
