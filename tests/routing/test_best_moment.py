@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
@@ -30,14 +31,20 @@ def test_the_level_is_where_workers_without_a_slot_will_stand_while_they_are_at_
 
 
 def test_a_worker_is_led_to_its_level_where_a_choice_can_and_to_what_is_usual_where_it_cannot():
-    view = moment([1000.0, 1200.0, 1100.0], [1, 0, 0], [40.0, 160.0], group=[0, 0, 0])
+    view = moment([1000.0, 1200.0, 1100.0], [1, 0, 0], [40.0, 100.0, 160.0], group=[0, 0, 0])
     found, still = Moment.of(view, 0, 1.0, 0.0, 0, 0.0), np.zeros(3)
     near = np.full(3, 1150.0)
     target, hold = targets(found, near, still, 10.0, np.ones(3), 1.0)
-    assert (target[0], hold[0]) == (1140.0, 1.0), "60 tokens either way reach the 41 that workers stray"
+    assert (target[0], hold[0]) == (1140.0, 1.0), (
+        "a choice of 49 tokens either way mends a quarter of the 50 they stray"
+    )
     target, hold = targets(found, near + 9e5, still, 10.0, np.ones(3), 1.0)
     assert hold[0] < 1e-20
     assert abs(target[0] - 1100.0) < 1e-6, "1,000 tokens and the mean request"
+    few = Moment.of(replace(view, waiting_load=np.array([40.0])), 0, 1.0, 0.0, 0, 0.0)
+    assert targets(few, near + 9e5, still, 10.0, np.ones(3), 1.0)[1].tolist() == [1.0] * 3, (
+        "no choice, no limit to it"
+    )
 
 
 def test_it_is_a_flood_where_most_of_many_requests_are_admitted():

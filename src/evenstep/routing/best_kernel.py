@@ -242,7 +242,8 @@ def reached(first, considered, waiting_f):
 
 @borrowing
 def draw(
-    pull, request, offset, hit, usual, reach, share, workers_i, workers_f, ahead, steps, about, places, tokens, groups
+    pull, request, offset, hit, usual, reach, share, is_choice, workers_i, workers_f, ahead, steps,
+    about, places, tokens, groups,
 ):  # fmt: skip
     """Targets and pulls of the open workers; what is admitted is worth nothing by itself."""
     G, astray = workers_i.shape[1], 0.0
@@ -257,7 +258,7 @@ def draw(
     for o in range(places.shape[1]):
         g = places[PLACE, o]
         hold = about[SPEED_OF, g] * (reach * share) * workers_i[FREE_SLOTS, g]
-        hold = hold / astray if hold < astray else 1.0
+        hold = hold / astray if is_choice and hold < astray else 1.0
         hold *= hold
         hold *= hold
         hold *= hold
@@ -345,7 +346,7 @@ def route_into(
     is_flood = U >= MANY and W <= CHOICE * U
     pull = parameters[PULLED] * EASED if is_flood else parameters[PULLED]
     draw(
-        pull, request, offset, hit, usual, reach, U / free, workers_i, workers_f, ahead, steps,
+        pull, request, offset, hit, usual, reach, U / free, W > CHOICE * U, workers_i, workers_f, ahead, steps,
         about, places, tokens, groups,
     )  # fmt: skip
     set_memory(

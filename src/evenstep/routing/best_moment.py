@@ -260,8 +260,8 @@ def targets(moment: Moment, level: F8, rise: F8, offset: float, speed: F8, share
 
     Where workers stray by much more than the waiting requests differ, the largest ones would all go to workers that are low
     for now. They outlast that, the more so if large ones run longer, and swing the fleet; the pool is left with those that
-    are alike. There a worker is to get what is usual, and only the envelope decides. The eighth power makes the change from
-    one to the other, around `REACH`, a quick one.
+    are alike. So while there is a choice (`CHOICE`), a worker is to get what is usual there, and only the envelope decides.
+    The eighth power makes the change from one to the other, around `REACH`, a quick one.
 
     Args:
         level, rise, speed: float64[G].
@@ -284,6 +284,8 @@ def targets(moment: Moment, level: F8, rise: F8, offset: float, speed: F8, share
     hold = hold * hold
     hold = hold * hold
     hold = hold * hold
+    if len(sizes) <= CHOICE * moment.count:
+        hold = np.ones(gap.size)
     return filled - rise + hold * (level - offset - filled), hold
 
 
