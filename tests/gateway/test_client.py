@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 from tests.emulator.running import running, url
 from tests.gateway.running import raw, request, serving, until
 
+from evenstep.gateway.client import Client
 from evenstep.gateway.sections import Limits
 
 CLOSE = "Connection: close\r\n"
@@ -210,3 +212,21 @@ def test_a_request_like_an_earlier_one_is_answered_whole_whatever_came_between()
 
     answers = asyncio.run(scenario())
     assert [b'"choices"' in answer for answer in answers] == [True, False, True, False, True]
+
+
+def test_connections_that_are_closed_are_freed_at_once_and_not_by_the_collector():
+    async def story():
+        async with running(slots=4, speed=1000.0) as emulator, serving(url(emulator)) as server:
+            await raw(server, request(BODY, headers=CLOSE))
+            gc.collect()
+            gc.disable()
+            try:
+                for _ in range(5):
+                    assert b"data: [DONE]" in await raw(server, request(BODY, headers=CLOSE))
+                await until(lambda: not server.gateway.front.clients)
+                left = [one for one in gc.get_objects() if type(one) is Client]
+            finally:
+                gc.enable()
+            assert left == []
+
+    asyncio.run(story())

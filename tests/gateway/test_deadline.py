@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import weakref
 
 from evenstep.gateway.deadline import NEVER, Deadline
 
@@ -45,3 +47,28 @@ def test_one_that_ended_or_is_never_is_not_reached():
         assert times == []
 
     asyncio.run(story())
+
+
+def test_one_that_ended_lets_its_owner_go_without_the_collector():
+    class Owner:
+        def __init__(self, loop):
+            self.deadline = Deadline(loop, self.late)
+
+        def late(self):
+            raise AssertionError("an ended deadline was reached")
+
+    async def story():
+        owner = Owner(asyncio.get_running_loop())
+        owner.deadline.set(time.monotonic())
+        owner.deadline.end()
+        owner.deadline.set(time.monotonic())  # nothing is done any more
+        await asyncio.sleep(0.005)
+        gone = weakref.ref(owner)
+        del owner
+        assert gone() is None
+
+    gc.disable()
+    try:
+        asyncio.run(story())
+    finally:
+        gc.enable()

@@ -36,8 +36,9 @@ class Deadline:
             self._arm(at)
 
     def end(self) -> None:
-        """It is not wanted any more."""
+        """It is never wanted again. It forgets what it was for, so that its owner is freed when nobody else has it."""
         self.at = self._armed = NEVER
+        self._reached = _nothing
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -57,3 +58,7 @@ class Deadline:
             return
         self.at = NEVER
         self._reached()
+
+
+def _nothing() -> None:
+    """Nothing is done."""
