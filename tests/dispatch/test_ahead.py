@@ -132,6 +132,22 @@ def test_the_predictor_learns_before_it_is_asked_and_in_order():
     assert says.learned == [7, 3]
 
 
+def test_a_predictor_that_keeps_requests_hears_of_those_that_went_away():
+    class Kept(Says):
+        def gone(self, unfinished):
+            self.learned.append((unfinished.request_id.tolist(), unfinished.output_tokens.tolist()))
+
+    kept, ahead = Kept(2.0), Ahead(Says(2.0), 3, False)
+    ahead.gone(7, 10, 2, 0)  # it keeps none
+    ahead = Ahead(kept, 3, False)
+    ahead.gone(7, 10, 2, 0)
+    assert kept.learned == [([7], [2])]
+    kept.gone = lambda unfinished: 1 / 0
+    ahead.gone(8, 10, 2, 0)
+    with pytest.raises(ZeroDivisionError):
+        project(ahead, running((0, 10, 2, 1)), [12], [1])
+
+
 def test_an_answer_of_another_shape_is_an_error():
     says = Says(2.0)
     says.predict = lambda active, horizon: Prediction(np.zeros(9), np.zeros(9))

@@ -259,6 +259,24 @@ def test_an_answer_that_came_whole_counts_but_is_no_step_of_its_group():
     assert story.d.snapshot()["workers"][0]["worker_kv_tokens"] == 11.0
 
 
+def test_the_predictor_hears_of_who_left_or_failed_after_a_first_token():
+    story = Story("br-h:horizon=8", predictor="survival", retries=0)
+    story.worker("a", slots=4)
+    left, failed, _, runs = (story.sent(request) for request in (1, 2, 3, 4))
+    for _ in range(2):
+        for one in (left, failed, runs):
+            story.chunk(one.row)
+    heard = []
+    predictor = story.d.deciding.predictor
+    gone, predictor.gone = predictor.gone, lambda unfinished: (heard.append(unfinished), gone(unfinished))
+    story.tell(ev.ClientGone, request=1)
+    story.fails(failed, "stream")
+    story.tell(ev.ClientGone, request=3)  # it had no token
+    story.finishes(runs)
+    told = [(one.request_id.item(), one.prompt_tokens.item(), one.output_tokens.item()) for one in heard]
+    assert told == [(1, 10, 2), (2, 10, 2)]
+
+
 def test_a_tick_that_is_due_is_asked_for_once():
     story = Story()
     story.worker("a", slots=4)

@@ -60,10 +60,13 @@ def lives(draw):
     return events
 
 
-def fed(history, events):
+def fed(history, events, leaves=0):
+    """A history of these events; who is asked about at an age that `leaves` divides goes away then."""
     for request, value in events:
         if value > 0:
             asked(history, active(value, first=request))
+            if leaves and value % leaves == 0:
+                history.gone(ints(request), ints(value))
         else:
             learn(history, finished(-value, first=request))
     learn(history, finished())
@@ -103,9 +106,9 @@ def test_running_requests_count_as_longer_than_their_age(events, age, horizon, w
 
 
 @settings(max_examples=20, deadline=None)
-@given(lives(), st.integers(0, 3))
-def test_the_compiled_window_is_the_plain_one_bit_by_bit(events, running):
-    compiled = fed(History(5, 0.0, running), events)
+@given(lives(), st.integers(0, 3), st.integers(0, 4))
+def test_the_compiled_window_is_the_plain_one_bit_by_bit(events, running, leaves):
+    compiled = fed(History(5, 0.0, running), events, leaves)
     plain_kernel = {
         name: getattr(value, "py_func", value)
         for name, value in vars(history_kernel).items()
@@ -114,7 +117,7 @@ def test_the_compiled_window_is_the_plain_one_bit_by_bit(events, running):
     with pytest.MonkeyPatch.context() as patch:
         for name, function in plain_kernel.items():
             patch.setattr(history_kernel, name, function)
-        plain = fed(History(5, 0.0, running), events)
+        plain = fed(History(5, 0.0, running), events, leaves)
         bits = answers(plain)
     assert answers(compiled) == bits
 
@@ -124,6 +127,31 @@ def answers(history):
     prediction, _ = history.leaving(ages, 7)
     stays, _ = history.curve(ages, 7)
     return [a.tobytes() for a in (history.records, prediction.steps_left, prediction.leaves, stays)]
+
+
+def test_requests_that_went_away_stay_in_the_window_as_longer_than_they_got_and_leave_it_with_it():
+    history = History(20, 0.0, running=1, ahead=16)
+    learn(history, finished(5, 9))
+    asked(history, active(3, 30, first=0))
+    history.gone(ints(0, 7), ints(4, 8))  # nobody knows of 7
+    learn(history, finished())
+    assert history.records.tolist() == [5, 9, -4, -46]
+    history.gone(ints(1), ints(40))
+    assert history.records.tolist() == [5, 9, -4, -40]
+    learn(history, finished(*range(1, 21)))
+    assert history.records.tolist() == list(range(1, 21))
+    assert len(history) == 20
+
+
+@pytest.mark.parametrize("running", [0, 1])
+def test_what_is_known_does_not_grow_with_requests_that_went_away(running):
+    history = History(50, 0.0, running)
+    for first in range(0, 8000, 4):
+        asked(history, active(2, 2, 2, 2, first=first))
+        history.gone(ints(*range(first, first + 3)), ints(3, 3, 3))
+        learn(history, finished(6, first=first + 3))
+    assert history.records.size <= 50
+    assert sum(part.nbytes for part in (history._records, history._table)) < 200_000
 
 
 def test_asking_alone_changes_no_answer():

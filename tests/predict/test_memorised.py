@@ -126,3 +126,15 @@ def test_a_key_of_which_outputs_are_known_goes_by_these():
     memorised.learn(finished(50, key=7))
     memorised.curve(active(30, key=7), 25)
     assert memorised.curve(active(30, 45, key=7), 25)[0].tolist() == [1.0] * 20 + [0.0] * 6
+
+
+@pytest.mark.parametrize("key", [0, 7])
+def test_a_request_that_went_away_is_known_no_longer(key):
+    predictor = Memorised(window=40, buckets=2, drift=0.0)
+    predictor.learn(finished(*[6] * 250, key=key))
+    for first in range(2000, 4000):
+        predictor.predict(active(3, first=first, key=key), 8)
+        predictor.gone(finished(4, first=first, key=key))
+    histories = [predictor._all, *predictor._sizes._histories]
+    assert max(history.records.size for history in histories) <= 40
+    assert sum(history._table.nbytes for history in histories) < 200_000

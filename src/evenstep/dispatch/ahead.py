@@ -21,7 +21,17 @@ from evenstep.dispatch.mirror_layout import FOREIGN_LOAD, LOAD, RUNNING
 from evenstep.dispatch.rows import Rows
 from evenstep.dispatch.rows_layout import EXPECTED, LEAVE, NEVER, PREDICTED
 from evenstep.errors import PolicyError
-from evenstep.predict.view import NOTHING, Active, Finished, Fit, Fits, Predictor, SurvivalCurve, counted_of
+from evenstep.predict.view import (
+    NOTHING,
+    Active,
+    Finished,
+    Fit,
+    Fits,
+    Keeps,
+    Predictor,
+    SurvivalCurve,
+    counted_of,
+)
 from evenstep.request import F8, I8
 
 _LEARNED_AT_ONCE = 16  # completions
@@ -44,7 +54,7 @@ class Ahead:
         self.gate = float(getattr(predictor, "gate", 0.5))
         self.is_literal = getattr(predictor, "refresh", "anchored") == "literal"
         self.expects = expects and isinstance(predictor, SurvivalCurve)
-        self._fits = isinstance(predictor, Fits)
+        self._fits, self._keeps = isinstance(predictor, Fits), isinstance(predictor, Keeps)
         self.projections: F8 = np.zeros((0, horizon + 1))
         self._curves: F8 = np.zeros((0, 0))
         self._due: I8 = np.zeros(0, np.int64)
@@ -67,6 +77,16 @@ class Ahead:
                 self._learn()
             except Exception as error:  # a predictor is a guest; the next round says so
                 self._failed = error
+
+    def gone(self, request: int, prompt: int, produced: int, key: int) -> None:
+        """A request went away unfinished."""
+        if not self._keeps:
+            return
+        columns = np.array([[request], [prompt], [produced], [key]], np.int64)
+        try:
+            self.predictor.gone(Finished(columns[0], columns[1], columns[2], columns[3]))
+        except Exception as error:  # the next round says so
+            self._failed = error
 
     def _learn(self) -> None:
         columns = np.array(self._ended, np.int64).T.copy()

@@ -19,7 +19,7 @@ from evenstep.dispatch.pool import Pool, Waits
 from evenstep.dispatch.prefixes import Prefixes
 from evenstep.dispatch.records import Round
 from evenstep.dispatch.rows import Rows
-from evenstep.dispatch.rows_layout import PROMPT
+from evenstep.dispatch.rows_layout import KEY, PRODUCED, PROMPT, REQUEST
 from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.turn_kernel import HALF_OF
 from evenstep.errors import InputError, PolicyError
@@ -116,6 +116,12 @@ class Deciding:
             learned[0], learned[1], learned[2] = learned[0] / 2, learned[1] / 2, HALF_OF // 2
         if self.ahead is not None:
             self.ahead.ended(request, prompt, output, key)
+
+    def gone(self, row: int) -> None:
+        """The request in this row goes away unfinished."""
+        i = self.rows.i
+        if self.ahead is not None and i[PRODUCED][row]:
+            self.ahead.gone(i[REQUEST][row], i[PROMPT][row], self.rows.age(row), i[KEY][row])
 
     @property
     def kv_reserve(self) -> float:

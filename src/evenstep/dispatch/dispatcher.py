@@ -214,7 +214,13 @@ class Dispatcher(Passing):
         self.meters.cancelled += 1
         self.meters.requests["cancelled"] += 1
         self.abort(row)
+        self.deciding.gone(row)
         self.end(row, told=True)
+
+    def give_up(self, row: int, reason: str) -> None:
+        """See `Requests`: the predictor hears of it."""
+        self.deciding.gone(row)
+        super().give_up(row, reason)
 
     # --- rounds --------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from evenstep.predict.view import (
     Finished,
     Fit,
     Fits,
+    Keeps,
     Prediction,
     SurvivalCurve,
     counted_of,
@@ -93,6 +94,11 @@ class Bounded:
 
     def learn(self, finished: Finished) -> None:
         self._inner.learn(finished)
+
+    def gone(self, unfinished: Finished) -> None:
+        """As the other predictor, if it keeps requests."""
+        if isinstance(self._inner, Keeps):
+            self._inner.gone(unfinished)
 
     @property
     def due(self) -> Fit | None:

@@ -93,7 +93,7 @@ class History:
     def asked(self, request_id: I8, age: I8) -> None:
         """int64[N] each: these requests run and have produced so much.
 
-        It is known from the next completion on, so that asking alone changes no answer.
+        It is known from the next one on that ends or goes away, so that asking alone changes no answer.
         """
         self._pending.append((request_id, age))
         if len(self._pending) > _PENDING:
@@ -108,10 +108,7 @@ class History:
         Raises:
             InputError: a length below 1, or below what its request had produced when it was last asked about.
         """
-        for running, ages in self._pending:
-            self._make_room(running.size)
-            self._enter(running, ages)
-        self._pending.clear()
+        self._enter_pending()
         self._make_room(requests.size)
         done = 0
         while True:
@@ -126,6 +123,14 @@ class History:
         self._until_check -= lengths.size
         if self._until_check <= 0 and self.drift > 0.0:
             self._compare()
+
+    def gone(self, requests: I8, produced: I8) -> None:
+        """These went away unfinished, int64[N] each, with so many tokens: they count as longer than that, and only here.
+
+        Who asked about them and forgets to say so has them known for ever, and the window grows with those that are known.
+        """
+        self._enter_pending()
+        kernel.gone(self._state, self._records, self._table, self._counts, self._trees, requests, produced)
 
     def leaving(self, age: I8, horizon: int, minimum: int = 1) -> tuple[Prediction, B1]:
         """Both stages at these ages, and bool[N]: about which of them the window says nothing: those get H and 0.
@@ -191,6 +196,13 @@ class History:
             values[order],
             self.ahead,
         )
+
+    def _enter_pending(self) -> None:
+        """What was asked is known from now on."""
+        for running, ages in self._pending:
+            self._make_room(running.size)
+            self._enter(running, ages)
+        self._pending.clear()
 
     def _enter(self, requests: I8, ages: I8) -> None:
         kernel.asked(

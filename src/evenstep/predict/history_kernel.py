@@ -12,11 +12,12 @@ import numpy as np
 
 from evenstep.compiled import jit
 
-#: Places of `state`. Requests have running numbers FIRST .. NEXT - 1 in the window, RUNNING of them still run; the table of
+#: Places of `state`. Requests have running numbers FIRST .. NEXT - 1 in the window, RUNNING of them unended; the table of
 #: requests that were asked about has ENTRIES, OUTSIDE of them without a place in the window; LIMIT is the window's size;
 #: CENSORING is 1 where running requests count.
 FIRST, NEXT, RUNNING, ENTRIES, OUTSIDE, LIMIT, CENSORING, STATE = range(8)
-#: Rows of `records` (columns: running number modulo their count): the request; its length, or less its age while it runs.
+#: Rows of `records` (columns: running number modulo their count): the request; its length, or less its age while it runs,
+#: or when it went away unfinished.
 ID, LENGTH = 0, 1
 #: Rows of `table`, open addressing by request: the request, its running number (or one of the two below), its age.
 KEY, NUMBER, AGE = 0, 1, 2
@@ -88,7 +89,7 @@ def remove(state, table, place):
 
 @jit
 def forget(state, records, table, counts, trees, number):
-    """The oldest requests leave the window; those that still run stay known, outside of it."""
+    """The oldest requests leave the window; those that still run and are known stay so, outside of it."""
     for _ in range(number):
         column = state[FIRST] & (records.shape[1] - 1)
         length = records[LENGTH, column]
@@ -97,8 +98,10 @@ def forget(state, records, table, counts, trees, number):
         else:
             change(counts, trees, RUNS, -length, -1)
             state[RUNNING] -= 1
-            table[NUMBER, place_of(table, records[ID, column])] = NOWHERE
-            state[OUTSIDE] += 1
+            place = place_of(table, records[ID, column])
+            if table[NUMBER, place] == state[FIRST]:
+                table[NUMBER, place] = NOWHERE
+                state[OUTSIDE] += 1
         state[FIRST] += 1
 
 
@@ -151,6 +154,23 @@ def asked(state, records, table, counts, trees, requests, ages, ahead):
     """`ask` of several, in order."""
     for i in range(requests.size):
         ask(state, records, table, counts, trees, requests[i], ages[i], ahead)
+
+
+@jit
+def gone(state, records, table, counts, trees, requests, produced):
+    """Requests went away unfinished, with so much produced: nobody asks about them again, the window keeps their ages."""
+    for i in range(requests.size):
+        place = place_of(table, requests[i])
+        number = table[NUMBER, place]
+        if number == FREE:
+            continue
+        remove(state, table, place)
+        if number != NOWHERE:
+            column = number & (records.shape[1] - 1)
+            age = min(produced[i], counts.shape[1] - 1)
+            change(counts, trees, RUNS, -records[LENGTH, column], -1)
+            change(counts, trees, RUNS, age, 1)
+            records[LENGTH, column] = -age
 
 
 @jit

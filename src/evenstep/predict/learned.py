@@ -122,6 +122,9 @@ class Learned:
                 self._plan()
             at = end
 
+    def gone(self, unfinished: Finished) -> None:
+        self._survival.gone(unfinished)
+
     def put_in(self) -> None:
         """Answer by the models of the fit that is due, which is made now if nobody has made it."""
         if self.due is not None:

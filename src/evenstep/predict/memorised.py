@@ -118,5 +118,12 @@ class Memorised:
                     finished.output_tokens[unkeyed],
                 )
 
+    def gone(self, unfinished: Finished) -> None:
+        request, produced = unfinished.request_id, unfinished.output_tokens
+        self._all.gone(request, produced)
+        unkeyed = np.flatnonzero(unfinished.prompt_key == 0)
+        if self.buckets > 1 and unkeyed.size:
+            self._sizes.gone(request[unkeyed], unfinished.prompt_tokens[unkeyed], produced[unkeyed])
+
 
 predictor = Memorised

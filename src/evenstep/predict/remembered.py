@@ -163,6 +163,13 @@ class Sizes:
         if self._until_bounds <= 0:
             self._take_bounds()
 
+    def gone(self, request: I8, prompt: I8, produced: I8) -> None:
+        """These went away unfinished: int64[N] each, request ids, prompt tokens and tokens they had produced."""
+        order, parts = self._parts(prompt)
+        request, produced = request[order], produced[order]
+        for bucket, part in parts:
+            self._histories[bucket].gone(request[part], produced[part])
+
     def curve(self, prompt: I8, age: I8, horizon: int, minimum: int) -> tuple[F8, B1]:
         """float64[N, H+1], P(r > h) for h = 0..H, and bool[N]: of which requests the bucket says nothing."""
         stays, silent = np.ones((age.size, horizon + 1)), np.ones(age.size, np.bool_)

@@ -78,6 +78,9 @@ class Survival:
     def learn(self, finished: Finished) -> None:
         self._history.learn(finished.request_id, finished.output_tokens)
 
+    def gone(self, unfinished: Finished) -> None:
+        self._history.gone(unfinished.request_id, unfinished.output_tokens)
+
 
 def check_refresh(where: str, refresh_every: int, gate: float) -> None:
     """What all predictors that are asked again and again have in common.

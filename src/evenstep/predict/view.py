@@ -82,6 +82,15 @@ class SurvivalCurve(Protocol):
         ...
 
 
+@runtime_checkable
+class Keeps(Protocol):
+    """A predictor that keeps the requests it was asked about until they end, and has to hear of those that never will."""
+
+    def gone(self, unfinished: Finished) -> None:
+        """These went away with `output_tokens` produced and more to come: nobody asks about them again."""
+        ...
+
+
 class Fit(Protocol):
     """A fit that is due, with everything it is made of."""
 
