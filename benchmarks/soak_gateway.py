@@ -73,7 +73,7 @@ class Found:
         counted: requests the gateway counts as ended.
         unheard: clients that left before any byte of an answer; a gateway need not have had their request.
         recomputed, retried: requests that went on elsewhere after their first token, or before it.
-        memory_mb: of the gateway after each tenth of the run.
+        memory_mb: of the gateway after each tenth of the run; start_mb: before the first request.
         sockets: of the gateway when nothing runs any more, less those that were open before.
         decisions: in the log; replayed: whether they came out the same in a process of its own.
         difference: the first decision that did not, or why there are none.
@@ -90,6 +90,7 @@ class Found:
     recomputed: int = 0
     retried: int = 0
     memory_mb: list = field(default_factory=list)
+    start_mb: float = 0.0
     sockets: int = 0
     decisions: int = 0
     replayed: bool = False
@@ -245,6 +246,7 @@ def driven(found: Found, pid: int, gateway: int, seed: int) -> None:
         source="soak", url=f"http://127.0.0.1:{gateway}", closed=USERS, seed=seed, timeout_s=60.0
     )
     before, memory = sockets(pid), found.memory_mb
+    found.start_mb = resident_mb(pid)
     leaving = Leaving(seed)
 
     def watch(at) -> None:
@@ -311,7 +313,10 @@ def main() -> int:
     )
     print(f"counted by the gateway {found.counted:,}; {found.unheard:,} clients left before any answer")
     print(f"left behind: {found.left or 'nothing'}; sockets {found.sockets:+d}")
-    print(f"memory of the gateway after each tenth, MB: {', '.join(f'{mb:.0f}' for mb in found.memory_mb)}")
+    tenths = ", ".join(f"{mb:.0f}" for mb in found.memory_mb)
+    print(
+        f"memory of the gateway, MB: {found.start_mb:.0f} before the first request, after each tenth: {tenths}"
+    )
     print(
         f"{found.decisions:,} decisions in the log, {'the same' if found.replayed else 'not the same'} when replayed"
     )
