@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.routing._routed import moment, seen
+from tests.routing._routed import moment, routed, seen
 
 from evenstep import names
 from evenstep.errors import InputError
@@ -16,7 +16,7 @@ from evenstep.predict.memorised import Memorised
 from evenstep.routing.best import Best
 from evenstep.routing.best_moment import ARRIVED, OWED
 from evenstep.routing.best_shares import COUNTERS, SLACK
-from evenstep.routing.view import HOLD
+from evenstep.routing.view import HOLD, RoutingView
 
 
 def flat(load: list[float], steps: int = 3) -> list[list[float]]:
@@ -55,10 +55,21 @@ def test_the_level_falls_while_the_pool_holds_smaller_requests_than_arrive():
     sizes = [float(s) for s in range(100, 1100, 50)]
     view = moment(load, [1] + [0] * 7, sizes, projections=flat(load), waited_s=[9.0] * 20, running=[5] * 8)
     arrived = np.array(
-        [np.float64(0.0).view(np.int64), 1000, 1000 * 11 * 4096, 1000 * 2000, 0, 1000, *[0] * COUNTERS]
+        [
+            np.float64(0.0).view(np.int64),
+            1000,
+            1000 * 11 * 4096,
+            1000 * 2000,
+            0,
+            1000,
+            19,
+            0,
+            0,
+            *[0] * COUNTERS,
+        ]
     )
     rarely = np.array(
-        [np.float64(0.0).view(np.int64), 1000, 1000 * 6 * 4096, 1000 * 64, 0, 1000, *[0] * COUNTERS]
+        [np.float64(0.0).view(np.int64), 1000, 1000 * 6 * 4096, 1000 * 64, 0, 1000, 19, 0, 0, *[0] * COUNTERS]
     )
     policy = Best(horizon=2, steer=1.0, age_limit=0.0)
     large, small = (
@@ -78,6 +89,23 @@ def test_what_it_keeps_is_what_arrived():
     again = Best(horizon=2).route(older).memory
     assert again is not None
     assert again[1:4].tolist() == [3, (6 + 8 + 8) * 4096, 576]
+
+
+def test_a_request_that_waited_behind_the_window_has_arrived_when_it_is_seen():
+    load = [500.0, 500.0]
+    first = seen(moment(load, [1, 1], [64.0, 256.0], projections=flat(load)))
+    kept = routed_memory(first)
+    again = replace(first, memory=kept, now_s=first.now_s + 0.01, waited_s=np.array([9.0, 9.0]))
+    assert routed_memory(again)[1] == 2, "nobody new"
+    shown = replace(again, waiting_id=np.array([1, 2]))
+    assert routed_memory(shown)[[1, 6]].tolist() == [3, 2], "one more, of the largest id"
+
+
+def routed_memory(view: RoutingView) -> np.ndarray:
+    routed(Best(horizon=2), view)
+    memory = Best(horizon=2).route(view).memory
+    assert memory is not None
+    return memory
 
 
 def test_a_slower_worker_is_given_less():

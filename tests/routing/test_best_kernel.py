@@ -47,7 +47,8 @@ def kept(draw: st.DrawFn, view: RoutingView) -> RoutingView:
             draw(st.integers(0, 5000)),
         )
         level = draw(st.integers(-(4 << 20), 4 << 20))
-        memory[1:OWED] = count, octave * count, size * count, level, 2 * count, sent, size * sent // 2
+        newest = draw(st.integers(0, 12))
+        memory[1:OWED] = count, octave * count, size * count, level, 2 * count, newest, sent, size * sent // 2
         memory[OWED : OWED + 4] = draw(st.lists(st.integers(-(9 << 20), 9 << 20), min_size=4, max_size=4))
     return replace(view, memory=memory)
 

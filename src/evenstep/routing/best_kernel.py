@@ -23,6 +23,7 @@ from evenstep.routing.best_moment import (
     MANY,
     MOST_OFFSET,
     MOST_SEEN,
+    NEWEST,
     OCTAVES,
     OFFSET,
     OVERDUE,
@@ -52,6 +53,7 @@ from evenstep.routing.bf_io_plan_kernel import STAYS as ENDS
 from evenstep.routing.bf_io_solve_kernel import count_overdue, solve
 from evenstep.routing.view import (
     FREE_SLOTS,
+    ID,
     LOAD,
     QUEUED,
     QUEUED_LOAD,
@@ -82,18 +84,20 @@ def octaves(tokens):
 
 
 @borrowing
-def take_note(first, considered, now_s, waiting_f, memory):
+def take_note(first, considered, now_s, waiting_i, waiting_f, memory):
     """Take note of the requests that have become visible since the last decision."""
     elapsed = now_s - np.int64(memory[CLOCK_BITS]).view(np.float64)
-    is_first = memory[SEEN] == 0
+    is_first, newest = memory[SEEN] == 0, memory[NEWEST]
     memory[CLOCK_BITS] = np.float64(now_s).view(np.int64)
     for i in range(first, first + considered):
-        if is_first or now_s - waiting_f[SINCE_S, i] < elapsed:
+        request = waiting_i[ID, i]
+        if is_first or now_s - waiting_f[SINCE_S, i] < elapsed or request > newest:
             size = waiting_f[WAITING_LOAD, i]
             memory[SEEN] += 1
             memory[ARRIVED] += 1
             memory[OCTAVES] += octaves(size)
             memory[TOKENS] += np.int64(size)
+            memory[NEWEST] = max(memory[NEWEST], request)
     if memory[SEEN] > MOST_SEEN:
         memory[SEEN] //= 2
         memory[OCTAVES] //= 2
@@ -307,7 +311,7 @@ def route_into(
     envelopes, b = scratch_f[b : b + 6 * Q * n].reshape(6, Q, n), b + 6 * Q * n
     about, b = scratch_f[b : b + 5 * G].reshape(5, G), b + 5 * G
 
-    take_note(first, W, now_s, waiting_f, memory)
+    take_note(first, W, now_s, waiting_i, waiting_f, memory)
     sizes = load
     for i in range(first, first + W):
         sizes += waiting_f[WAITING_LOAD, i]

@@ -3,8 +3,8 @@
 What it keeps between decisions, int64 words: `CLOCK_BITS` of the last decision's time (a float64's bits); of the requests
 that arrived, the latest some thousand, `SEEN` how many, `OCTAVES` and `TOKENS` the sums of their sizes, in 1/4096 of an
 octave and in tokens; `OFFSET`, what the level has been steered by, in 2^-20 of a mean request; `ARRIVED`, how many arrived
-in all; of the latest that were admitted, `SENT` how many and `SENT_TOKENS`; from `OWED` on, the slots that classes are owed
-(see `best_shares`).
+in all; `NEWEST`, the largest id among them; of the latest that were admitted, `SENT` how many and `SENT_TOKENS`; from `OWED`
+on, the slots that classes are owed (see `best_shares`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from evenstep.routing.view import EXPECTED_AT, RoutingView
 if TYPE_CHECKING:
     from evenstep.routing.best import Best
 
-CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, SENT, SENT_TOKENS, OWED = range(9)
+CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, NEWEST, SENT, SENT_TOKENS, OWED = range(10)
 #: Words that are kept.
 MEMORY = OWED + COUNTERS
 #: Steps ahead at which loads are compared, each standing for those around it: expected loads are smooth.
@@ -138,16 +138,26 @@ def octaves(tokens: float) -> int:
 
 
 def seen(memory: I8, view: RoutingView, moment: Moment) -> None:
-    """Take note of the requests that have become visible since the last decision."""
+    """Take note of the requests that have become visible since the last decision.
+
+    They are newer than that, or have waited behind the window that the host shows: then no id before was as large.
+    """
     elapsed = view.now_s - float(memory[CLOCK_BITS : CLOCK_BITS + 1].view(np.float64)[0])
-    is_first = memory[SEEN] == 0
+    is_first, newest = memory[SEEN] == 0, int(memory[NEWEST])
     memory[CLOCK_BITS] = np.float64(view.now_s).view(np.int64)
-    for size, waited in zip(moment.size.tolist(), view.waited_s[: moment.size.size].tolist(), strict=True):
-        if is_first or waited < elapsed:
+    waiting = moment.size.size
+    for request, size, waited in zip(
+        view.waiting_id[:waiting].tolist(),
+        moment.size.tolist(),
+        view.waited_s[:waiting].tolist(),
+        strict=True,
+    ):
+        if is_first or waited < elapsed or request > newest:
             memory[SEEN] += 1
             memory[ARRIVED] += 1
             memory[OCTAVES] += octaves(size)
             memory[TOKENS] += int(size)
+            memory[NEWEST] = max(int(memory[NEWEST]), request)
     if memory[SEEN] > MOST_SEEN:
         memory[[SEEN, OCTAVES, TOKENS]] //= 2
 
