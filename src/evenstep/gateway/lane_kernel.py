@@ -7,12 +7,9 @@ Whatever is not the usual case ends a call, with all that was read and not used.
 
 from __future__ import annotations
 
-import socket
-import time
-
 import numpy as np
 
-from evenstep.compiled import array_at, external, inlined, jit
+from evenstep.compiled import array_at, inlined, jit
 from evenstep.dispatch.turn_kernel import (
     CAME_CAP,
     CAME_CLASS,
@@ -31,15 +28,9 @@ from evenstep.engines.json_kernel import end_of_value
 from evenstep.engines.prompt_blocks_kernel import MOST_MODEL, SPACE, key_of
 from evenstep.engines.prompt_size_kernel import NUMBERS, estimate, learn
 from evenstep.gateway import lane_layout as at
+from evenstep.gateway import system_calls as system
 from evenstep.gateway.heads import DIGITS
-from evenstep.gateway.relay_kernel import WORDS
 
-_FLAGS = getattr(socket, "MSG_NOSIGNAL", 0) | getattr(socket, "MSG_DONTWAIT", 0)
-_MONOTONIC = getattr(time, "CLOCK_MONOTONIC", 0)
-_wait = external("epoll_wait", "int32(int32, int64, int32, int32)")
-_recv = external("recv", "intp(int32, int64, intp, int32)")
-_send = external("send", "intp(int32, int64, intp, int32)")
-_clock = external("clock_gettime", "int32(int32, int64)")
 _OK, _KIND = b"HTTP/1.1 200 OK\r\nX-Request-Id: ", b"\r\nContent-Type: application/json\r\nContent-Length: "
 _FIRST_LINE, _MORE_LINES, _END = (np.frombuffer(text, np.uint8) for text in (_OK, _KIND, b"\r\n\r\n"))
 _QUOTE, _OPEN, _OPEN_LIST, _CR = 34, 123, 91, 13
@@ -158,7 +149,9 @@ def _ask(table, number, connection, now_s):
         return False
     passage = array_at(table[at.FREE_ONES], table[at.FREE], np.int64)[table[at.FREE] - 1]
     address = table[at.BYTES] + at.MOST_REQUEST * passage
-    size = _recv(connection[at.FILE], address + at.HEADROOM, at.MOST_REQUEST - at.HEADROOM, _FLAGS)
+    size = system.recv(
+        connection[at.FILE], address + at.HEADROOM, at.MOST_REQUEST - at.HEADROOM, system.AT_ONCE
+    )
     data, request = (
         array_at(address, at.MOST_REQUEST, np.uint8),
         _row(table, at.REQUESTS, at.REQUEST, passage),
@@ -203,7 +196,9 @@ def _tell(table, passage, request, kind, data):
 @jit
 def _answer(table, number, connection, now_s):
     """An engine wrote; whether that was a whole answer as usual, and the client took it."""
-    size = _recv(connection[at.FILE], table[at.ROOM] + at.HEADROOM, at.MOST_ANSWER - at.HEADROOM, _FLAGS)
+    size = system.recv(
+        connection[at.FILE], table[at.ROOM] + at.HEADROOM, at.MOST_ANSWER - at.HEADROOM, system.AT_ONCE
+    )
     passage, engine = connection[at.PASSAGE], connection[at.ENGINE]
     data, stop = array_at(table[at.ROOM], at.MOST_ANSWER, np.uint8), at.HEADROOM + size
     head, told = (
@@ -244,7 +239,7 @@ def _answer(table, number, connection, now_s):
     begin = _put(data, body, _END, _END.size)
     begin = _put(data, _put_number(data, begin, stop - body, 10), _MORE_LINES, _MORE_LINES.size)
     begin = _put(data, _put_name(table, data, begin, request[at.NAME]), _FIRST_LINE, _FIRST_LINE.size)
-    taken = max(0, _send(client[at.FILE], table[at.ROOM] + begin, stop - begin, _FLAGS))
+    taken = max(0, system.send(client[at.FILE], table[at.ROOM] + begin, stop - begin, system.AT_ONCE))
     if taken < stop - begin:
         _look(table, request[at.CLIENT], table[at.ROOM] + begin + taken, stop - begin - taken, 1)
         return False
@@ -272,11 +267,14 @@ def read(table):
     table[at.LOOK_AT] = -1
     now_s = _now(table)
     if table[at.READY] < 0:
-        table[at.NEXT], table[at.READY] = 0, max(0, _wait(table[at.EPOLL], table[at.EVENTS], at.MOST, 0))
+        table[at.NEXT], table[at.READY] = (
+            0,
+            max(0, system.epoll_wait(table[at.EPOLL], table[at.EVENTS], at.MOST, 0)),
+        )
     of_file = array_at(table[at.OF_FILE], table[at.FILES], np.int64)
-    events = array_at(table[at.EVENTS], at.MOST * WORDS, np.int32)
+    events = array_at(table[at.EVENTS], at.MOST * system.WORDS, np.int32)
     while table[at.NEXT] < table[at.READY]:
-        file = events[table[at.NEXT] * WORDS + WORDS - 2]
+        file = events[table[at.NEXT] * system.WORDS + system.WORDS - 2]
         table[at.NEXT] += 1
         number = of_file[file] if file < table[at.FILES] else -1
         if number < 0:
@@ -299,7 +297,7 @@ def read(table):
 def _now(table):
     """Monotonic seconds."""
     clock = array_at(table[at.CLOCK], 2, np.int64)
-    _clock(_MONOTONIC, table[at.CLOCK])
+    system.clock_gettime(system.MONOTONIC, table[at.CLOCK])
     return (clock[0] * 1_000_000_000 + clock[1]) / 1e9
 
 
@@ -337,7 +335,7 @@ def send(table):
             table, array_at(address, at.MOST_REQUEST, np.uint8), request, route, sending[at.BY_ROUTE]
         )
         size = request[at.BODY_END] - begin
-        taken = _send(connection[at.FILE], address + begin, size, _FLAGS)
+        taken = system.send(connection[at.FILE], address + begin, size, system.AT_ONCE)
         if taken != size:
             sending[at.BECAME] = max(0, taken)
             table[at.FAILED] += 1

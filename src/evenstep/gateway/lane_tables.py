@@ -13,7 +13,7 @@ from evenstep.dispatch.turn_kernel import TOLD
 from evenstep.engines.prompt_blocks import keyed_state
 from evenstep.engines.prompt_blocks_kernel import MOST_MODEL, SPACE
 from evenstep.gateway import lane_layout as at
-from evenstep.gateway.relay_kernel import WORDS
+from evenstep.gateway.system_calls import WORDS
 from evenstep.request import F8, I8
 
 _CONNECTIONS, _REQUESTS, _KINDS, _ROUTES, _ENGINES = 4096, 512, 256, 1024, 512

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from evenstep import compiled
 from evenstep.engines.quick_kernel import PARTS
 from evenstep.gateway import relay_kernel as kernel
+from evenstep.gateway.system_calls import WORDS
 from evenstep.request import F8, I8
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Relay:
         self._room: Bytes = np.zeros(kernel.MOST_ROOM, np.uint8)
         self._space: Bytes = np.zeros(8 * kernel.MOST_ROOM, np.uint8)
         self._told: I8 = np.zeros(2 * kernel.MOST, np.int64)
-        self._events: NDArray[np.int32] = np.zeros(kernel.MOST * kernel.WORDS, np.int32)
+        self._events: NDArray[np.int32] = np.zeros(kernel.MOST * WORDS, np.int32)
         self._clock: I8 = np.zeros(2, np.int64)
         self._now_s: F8 = np.zeros(1)
         self._counts: I8 = np.zeros(0, np.int64)  # of the first model

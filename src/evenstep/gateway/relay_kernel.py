@@ -7,16 +7,14 @@ usual case ends a call, with all that was read and not handed on still in `room`
 
 from __future__ import annotations
 
-import platform
 import select
-import socket
-import time
 
 import numpy as np
 
-from evenstep.compiled import array_at, external, jit
+from evenstep.compiled import array_at, jit
 from evenstep.dispatch.delivering_kernel import deliver
 from evenstep.engines.quick_kernel import PARTS, read_chunks
+from evenstep.gateway import system_calls as system
 
 #: Columns of the table of flows: sockets of engine and client, tokens so far, whether the client gets HTTP chunks, whether
 #: texts and ids are kept, the dispatcher's row and the number of its model, bytes that are kept, bytes of the shape.
@@ -40,16 +38,8 @@ PLACES = 27
 OVER, LOOK, TELL, COUNTS = range(4)
 #: Events looked at in one turn of the loop; bytes of a usual event, kept for one flow, and read at once.
 MOST, MOST_SHAPE, MOST_KEPT, MOST_ROOM = 64, 2048, 8192, 32 * 1024
-#: 32-bit words of an event as `epoll_wait` writes it: x86 packs them.
-WORDS = 3 if platform.machine() in ("x86_64", "AMD64", "i386", "i686") else 4
 
 _ENDS = getattr(select, "EPOLLERR", 0) | getattr(select, "EPOLLHUP", 0) | getattr(select, "EPOLLRDHUP", 0)
-_FLAGS = getattr(socket, "MSG_NOSIGNAL", 0) | getattr(socket, "MSG_DONTWAIT", 0)
-_MONOTONIC = getattr(time, "CLOCK_MONOTONIC", 0)
-_wait = external("epoll_wait", "int32(int32, int64, int32, int32)")
-_recv = external("recv", "intp(int32, int64, intp, int32)")
-_send = external("send", "intp(int32, int64, intp, int32)")
-_clock = external("clock_gettime", "int32(int32, int64)")
 
 
 @jit
@@ -67,10 +57,10 @@ def run(table, counts):
     for place in range(REST, EXTRA_END + 1):
         table[place] = 0
     clock, now_s = array_at(table[CLOCK], 2, np.int64), array_at(table[NOW], 1, np.float64)
-    _clock(_MONOTONIC, table[CLOCK])
+    system.clock_gettime(system.MONOTONIC, table[CLOCK])
     now_s[0] = (clock[0] * 1_000_000_000 + clock[1]) / 1e9
     if table[READY] < 0:
-        table[NEXT], table[READY] = 0, max(0, _wait(table[EPOLL], table[EVENTS], MOST, 0))
+        table[NEXT], table[READY] = 0, max(0, system.epoll_wait(table[EPOLL], table[EVENTS], MOST, 0))
     found = _handed_on(table, now_s[0])
     if table[TOLD] > 0 and table[ABOUT] == table[AT_ONCE]:
         told = array_at(table[TOLD_OF], 2 * MOST, np.int64)
@@ -86,11 +76,11 @@ def _handed_on(table, now_s):
     """As `run`, from events to `told`."""
     flow_of, events = (
         array_at(table[FLOW_OF], table[FILES], np.int64),
-        array_at(table[EVENTS], MOST * WORDS, np.int32),
+        array_at(table[EVENTS], MOST * system.WORDS, np.int32),
     )
     while table[NEXT] < table[READY]:
-        at = table[NEXT] * WORDS
-        fd = events[at + WORDS - 2]
+        at = table[NEXT] * system.WORDS
+        fd = events[at + system.WORDS - 2]
         number = flow_of[fd] if fd < table[FILES] else -1
         if number < 0:
             table[NEXT] += 1
@@ -98,7 +88,7 @@ def _handed_on(table, now_s):
         flow = array_at(table[FLOWS] + 8 * COLUMNS * number, COLUMNS, np.int64)
         if table[TOLD] == MOST or (table[TOLD] > 0 and flow[MODEL] != table[ABOUT]):
             return TELL
-        size = _recv(fd, table[ROOM], MOST_ROOM, _FLAGS)
+        size = system.recv(fd, table[ROOM], MOST_ROOM, system.AT_ONCE)
         if size <= 0 or (size < MOST_ROOM and events[at] & _ENDS == 0):  # no more is there
             table[NEXT] += 1
         if size < 0 and events[at] & _ENDS == 0:
@@ -120,7 +110,7 @@ def _pass_on(table, flow, number, size, now_s):
     parts = array_at(table[PARTS_OF] + 8 * PARTS * number, PARTS, np.int64)
     done, tokens, begin, end, stop = read_chunks(room, shape, parts, flow[COUNT], flow[FRAMED] == 1, space)
     if done > 0:
-        sent = max(0, _send(flow[CLIENT], table[SPACE] + begin, end - begin, _FLAGS))
+        sent = max(0, system.send(flow[CLIENT], table[SPACE] + begin, end - begin, system.AT_ONCE))
         if sent < end - begin:
             table[FLOW], table[UNSENT], table[UNSENT_END] = number, begin + sent, end
         array_at(table[HEARD] + 8 * number, 1, np.float64)[0] = now_s
