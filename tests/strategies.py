@@ -11,12 +11,16 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
+from evenstep.cost.batch import Batch
 from evenstep.engines.view import Asked
 from evenstep.measure.records import Conditions, RequestTable, StepTable, Totals, columns
 from evenstep.request import PrefixBlocks, Trace
 from evenstep.routing.view import RoutingView
+from evenstep.scheduling.view import EngineView
 from evenstep.sim.cluster import Cluster, Outage
 from evenstep.sim.drift import Drift, Profiles, rounded
+from evenstep.sim.engine import Engine
+from evenstep.sim.engine_reference import batch_of
 
 # --- routing views -------------------------------------------------------------------------------------------
 
@@ -564,3 +568,71 @@ def usual_streams(draw: st.DrawFn) -> EngineStream:
     steps = draw(st.lists(st.tuples(st.just(0), ids, text, st.none()), min_size=3, max_size=12))
     prompt = tuple(draw(st.lists(st.integers(0, 999), min_size=1, max_size=4)))
     return EngineStream(draw(st.booleans()), prompt, (*steps, (0, (7,), " end", "stop")), 1, "")
+
+
+@st.composite
+def engine_views(draw: Any, most: int = 12) -> EngineView:
+    """One engine before an iteration, some requests running and some waiting, in memory that holds what they hold."""
+    running, waiting = draw(st.integers(0, most // 2)), draw(st.integers(0, most // 2))
+    count = max(running + waiting, 1)
+    block, hold = draw(st.sampled_from([1, 4, 16])), draw(st.integers(0, 1))
+    ints = st.lists(st.integers(1, 60), min_size=count, max_size=count)
+    prompt, out = np.array(draw(ints)), np.array(draw(ints))
+    share = np.array(draw(st.lists(st.floats(0, 1), min_size=count, max_size=count)))
+    runs = np.arange(count) < running
+    decoding = runs & (share > 0.4)
+    produced = np.where(decoding, out, 0)
+    prefilled = np.where(
+        decoding, prompt + produced - 1, np.where(runs, (prompt - 1) * share, 0).astype(np.int64)
+    )
+    left = prompt + produced - prefilled
+    held = np.where(runs & (prefilled > 0), prefilled + hold * decoding, 0)
+    resident = -(-held // block) * block
+    capacity = int(resident.sum()) + block * draw(st.integers(0, 12))
+    low = np.array(draw(ints))
+    rank = np.arange(count)
+    return EngineView(
+        iteration=draw(st.integers(0, 9)), seed=draw(st.integers(0, 9)), now_s=50.0,
+        token_budget=draw(st.sampled_from([1, 7, 64, 1 << 40])), batch_limit=draw(st.sampled_from([1, 3, 1 << 40])),
+        kv_capacity=capacity, kv_free=capacity - int(resident.sum()), block_tokens=block, hold_produced=hold,
+        arrived=np.array([count]), memory=np.zeros(0, np.int64), request_id=rank, request_class=rank * 0,
+        prompt_tokens=prompt, prefilled=prefilled, produced=produced, reached=produced, left=left, resident=resident,
+        output_low=low, output_high=low + np.array(draw(ints)), evictions=rank * 0, arrival_s=rank.astype(float),
+        running=runs, decoding=decoding,
+    )  # fmt: skip
+
+
+@st.composite
+def engine_runs(draw: Any, most: int = 30) -> tuple[Trace, Engine, int]:
+    """A trace, an engine that can hold each of its requests alone, and a seed."""
+    count = draw(st.integers(1, most))
+    lengths = st.lists(st.integers(1, 40), min_size=count, max_size=count)
+    prompt, output = np.array(draw(lengths)), np.array(draw(lengths))
+    gaps = draw(st.lists(st.sampled_from([0.0, 0.0, 0.01, 0.3]), min_size=count, max_size=count))
+    low = np.maximum(output - np.array(draw(lengths)), 1)
+    high = output + np.array(draw(lengths)) - 1
+    if draw(st.booleans()):  # beliefs that do not hold the truth
+        low, high = np.array(draw(lengths)), np.full(count, 40)
+    block = draw(st.sampled_from([1, 4, 16]))
+    engine = Engine(
+        token_budget=draw(st.sampled_from([0, 5, 64])), batch_limit=draw(st.sampled_from([0, 1, 4])),
+        kv_tokens=draw(st.sampled_from([0, 96, 160, 400])), block_tokens=block,
+        overflow=draw(st.sampled_from(["recompute", "restart", "swap"])),
+        first_token=draw(st.sampled_from(["prefill", "decode"])), hold_produced=draw(st.booleans()),
+        swap_s=(1e-6, 1e-4), recompute_s=(1e-9, 1e-5), overhead_s=1e-3,
+    )  # fmt: skip
+    trace = Trace(
+        prompt_tokens=prompt, output_tokens=output, arrival_s=np.cumsum(gaps), output_low=low, output_high=high,
+        request_class=np.arange(count) % 3,
+    )  # fmt: skip
+    return trace, engine, draw(st.integers(0, 5))
+
+
+@st.composite
+def batches(draw: Any) -> Batch:
+    """One iteration's batch out of some requests."""
+    count = draw(st.integers(1, 8))
+    before = np.array(draw(st.lists(st.integers(0, 4000), min_size=count, max_size=count)))
+    decoding = np.array(draw(st.lists(st.booleans(), min_size=count, max_size=count)))
+    chunk = np.array(draw(st.lists(st.integers(1, 900), min_size=count, max_size=count)))
+    return batch_of(before, np.where(decoding, 1, chunk), decoding)

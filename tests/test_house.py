@@ -16,6 +16,8 @@ SOURCE = ROOT / "src" / "evenstep"
 MODULES = sorted(p.relative_to(SOURCE) for p in SOURCE.rglob("*.py") if p.name != "__init__.py")
 PAGES = {
     "routing": "routing.md",
+    "scheduling": "scheduling.md",
+    "batch": "laws.md",
     "predict": "predictors.md",
     "workload": "traces.md",
     "cost": "laws.md",

@@ -26,15 +26,20 @@ from evenstep.errors import EvenstepError, InputError, nearest
 #: What a member of each room binds; ``""`` means the module itself is the member.
 BINDINGS: dict[str, str] = {
     "routing": "policy",
+    "scheduling": "policy",
     "predict": "predictor",
     "cost": "law",
+    "batch": "batch_law",
     "workload": "read",
     "cli": "command",
     "experiments": "experiment",
     "engines": "adapter",
 }
 _MODULE_MEMBERS = {"workload"}  # a trace format is its module: `recognises` and `read`
-_PLACES = {"experiments": "experiments.papers"}  # rooms whose members lie in a folder of their own
+_PLACES = {
+    "experiments": "experiments.papers",
+    "batch": "cost",
+}  # where members lie, if not in the room's own folder
 
 
 @cache
@@ -50,7 +55,8 @@ def find(room: str, name: str) -> Any:
     """The member of a room that a name stands for.
 
     Args:
-        room: ``routing``, ``predict``, ``cost``, ``workload``, ``cli``, ``experiments``,
+        room: ``routing``, ``scheduling``, ``predict``, ``cost``, ``batch`` (engines' time laws),
+            ``workload``, ``cli``, ``experiments``,
             ``engines``.
         name: a file's name with dashes, ``package.module:Thing``, ``mine.py[:Thing]`` or an entry point's name.
 
@@ -177,8 +183,10 @@ def _made(kind: Any, where: str) -> Generator[None]:
 def _noun(room: str) -> str:
     return {
         "routing": "policy",
+        "scheduling": "scheduling policy",
         "predict": "predictor",
         "cost": "law",
+        "batch": "batch-time law",
         "workload": "trace format",
         "experiments": "experiment",
         "engines": "engine",

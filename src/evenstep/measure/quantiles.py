@@ -18,6 +18,8 @@ def _key(value: float) -> int:
 
 _FIRST = _key(_LOWEST) - 1  # the bin of zero
 _BINS = _key(_HIGHEST) - _FIRST + 1
+#: How a compiled loop finds a value's bin: its bits shifted right, less the first bin, within 0..BINS-1.
+SHIFT, FIRST_BIN, BINS = _SHIFT, _FIRST, _BINS
 
 
 class LogHistogram:
@@ -33,6 +35,13 @@ class LogHistogram:
     def __init__(self) -> None:
         self.counts: I8 = np.zeros(_BINS, np.int64)
         self.total = 0
+
+    @classmethod
+    def of(cls, counts: I8) -> LogHistogram:
+        """The histogram whose bins int64[BINS] a compiled loop has counted."""
+        made = cls()
+        made.counts, made.total = counts, int(counts.sum())
+        return made
 
     def add(self, values: F8) -> None:
         """Count float64[N] values, none negative or nan."""

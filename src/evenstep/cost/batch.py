@@ -1,0 +1,106 @@
+"""What a batch-time law is: seconds of one iteration of an engine from what its batch holds, and the law as numbers.
+
+Compiled loops take laws as data. Every law here is the same sum with other numbers, laid out in one float64 vector::
+
+    C + kv * K + chunks * sum(c^2) + crossed * sum(c * k) + decoded * D + lines(tokens) + lines(requests) + grid(...)
+
+with K the KV tokens held by the batch after it, c the tokens of a prefill chunk, k those computed before it, D the
+context of the decoding requests. ``lines`` are straight lines between knots, going on beyond the last. ``grid`` is read
+between the points of a measured table of attention times (`cost.profile`). `batch_kernel.seconds_of` is the compiled twin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import F8
+
+# What a batch is, as the compiled loop keeps it: one number each.
+(
+    TOKENS, REQUESTS, DECODES, PREFILL_TOKENS, KV, CHUNK_SQUARES, CROSSED, DECODE_CONTEXT, PREFILL_CONTEXT, LONGEST,
+) = range(10)  # fmt: skip
+FEATURES = 10
+# Where a law's numbers stand.
+CONSTANT, PER_KV, PER_SQUARE, PER_CROSSED, PER_DECODE, TOKEN_KNOTS, REQUEST_KNOTS, GRID = range(8)
+HEAD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One iteration's batch: counts in tokens unless said.
+
+    Args:
+        tokens: tokens that run, decodes and prefill chunks together.
+        requests, decodes: requests in it, and those that decode.
+        prefill_tokens: tokens of the prefill chunks.
+        kv: KV tokens its requests hold after it.
+        chunk_squares: sum over prefill chunks of their tokens squared.
+        crossed: sum over prefill chunks of their tokens times those computed before.
+        decode_context: sum over decoding requests of the tokens computed before.
+        prefill_context: the same sum over prefill chunks.
+        longest: the most tokens computed before of any decoding request.
+    """
+
+    tokens: int = 0
+    requests: int = 0
+    decodes: int = 0
+    prefill_tokens: int = 0
+    kv: int = 0
+    chunk_squares: int = 0
+    crossed: int = 0
+    decode_context: int = 0
+    prefill_context: int = 0
+    longest: int = 0
+
+    @property
+    def features(self) -> F8:
+        """float64[FEATURES], the fields in order."""
+        return np.array([getattr(self, name) for name in self.__slots__], np.float64)
+
+
+@runtime_checkable
+class BatchTime(Protocol):
+    """Seconds of an iteration; `table` is the same law as numbers (this module's layout)."""
+
+    def seconds(self, batch: Batch) -> float: ...
+    def table(self) -> F8: ...
+
+
+def layout(
+    *, constant: float = 0.0, per_kv: float = 0.0, per_square: float = 0.0, per_crossed: float = 0.0,
+    per_decode: float = 0.0, tokens: F8 | None = None, requests: F8 | None = None, grid: F8 | None = None,
+) -> F8:  # fmt: skip
+    """A law's numbers: seconds, and seconds a token (or token squared).
+
+    Args:
+        tokens, requests: float64[2, P], knots and seconds at them, P >= 2 ascending; None = nothing.
+        grid: float64[*], as `cost.profile` lays it out; None = nothing.
+    """
+    parts = [np.zeros(0) if lines is None else lines.ravel() for lines in (tokens, requests)]
+    head = np.array([
+        constant, per_kv, per_square, per_crossed, per_decode, parts[0].size // 2, parts[1].size // 2,
+        0.0 if grid is None else 1.0,
+    ])  # fmt: skip
+    return np.concatenate([head, *parts, np.zeros(0) if grid is None else grid])
+
+
+def check_numbers(where: str, **values: float) -> None:
+    """Refuse what is not a finite number >= 0.
+
+    Raises:
+        InputError: naming the first that is not.
+    """
+    for name, value in values.items():
+        if not (np.isfinite(value) and value >= 0):
+            raise InputError(where, name, value, "a finite number >= 0")
+
+
+def seconds_by_table(law: F8, batch: Batch) -> float:
+    """Seconds of a batch by a law's numbers; the plain way to what `batch_kernel.seconds_of` does."""
+    from evenstep.cost.batch_kernel import seconds_of
+
+    return float(seconds_of(law, batch.features))

@@ -1,0 +1,99 @@
+# pyright: basic
+"""Batch-time laws, compiled: seconds of a batch from a law's numbers. The layout is `cost.batch`'s."""
+
+from __future__ import annotations
+
+from evenstep.compiled import jit
+from evenstep.cost.batch import (
+    CHUNK_SQUARES,
+    CONSTANT,
+    CROSSED,
+    DECODE_CONTEXT,
+    DECODES,
+    GRID,
+    HEAD,
+    KV,
+    PER_CROSSED,
+    PER_DECODE,
+    PER_KV,
+    PER_SQUARE,
+    PREFILL_CONTEXT,
+    PREFILL_TOKENS,
+    REQUEST_KNOTS,
+    REQUESTS,
+    TOKEN_KNOTS,
+    TOKENS,
+)
+
+
+@jit
+def on_lines(law, first, knots, at):
+    """Seconds on straight lines between knots that stand at `first`; the end lines go on."""
+    k = 0
+    while k < knots - 2 and law[first + k + 1] <= at:
+        k += 1
+    left, right = law[first + k], law[first + k + 1]
+    low, high = law[first + knots + k], law[first + knots + k + 1]
+    return low + (high - low) / (right - left) * (at - left)
+
+
+@jit
+def cell(law, first, points, at):
+    """The cell of an axis a value lies in, and how far into it, 0..1 (beyond the last point above 1)."""
+    if points == 1:
+        return 0, 0.0
+    k = 0
+    while k < points - 2 and law[first + k + 1] <= at:
+        k += 1
+    left, right = law[first + k], law[first + k + 1]
+    share = (at - left) / (right - left)
+    return k, max(share, 0.0)
+
+
+@jit
+def on_grid(law, first, chunk, chunk_context, decodes, context):
+    """Seconds between the points of a table over (prefill chunk, its context, decodes, their mean context)."""
+    a, b, c, d = int(law[first]), int(law[first + 1]), int(law[first + 2]), int(law[first + 3])
+    at = first + 4
+    i, x = cell(law, at, a, chunk)
+    j, y = cell(law, at + a, b, chunk_context)
+    k, z = cell(law, at + a + b, c, decodes)
+    m, w = cell(law, at + a + b + c, d, context)
+    at += a + b + c + d
+    total = 0.0
+    for corner in range(16):
+        p, q, r, s = corner & 1, (corner >> 1) & 1, (corner >> 2) & 1, (corner >> 3) & 1
+        weight = (x if p else 1.0 - x) * (y if q else 1.0 - y) * (z if r else 1.0 - z) * (w if s else 1.0 - w)
+        if weight != 0.0:
+            value = law[
+                at
+                + ((min(i + p, a - 1) * b + min(j + q, b - 1)) * c + min(k + r, c - 1)) * d
+                + min(m + s, d - 1)
+            ]
+            total += weight * value
+    return max(total, 0.0)
+
+
+@jit
+def seconds_of(law, batch):
+    """Seconds of a batch: float64[*] law, float64[FEATURES] batch."""
+    seconds = law[CONSTANT]
+    seconds += law[PER_KV] * batch[KV]
+    seconds += law[PER_SQUARE] * batch[CHUNK_SQUARES]
+    seconds += law[PER_CROSSED] * batch[CROSSED]
+    seconds += law[PER_DECODE] * batch[DECODE_CONTEXT]
+    at, knots = HEAD, int(law[TOKEN_KNOTS])
+    if knots > 0:
+        seconds += on_lines(law, at, knots, batch[TOKENS])
+        at += 2 * knots
+    knots = int(law[REQUEST_KNOTS])
+    if knots > 0:
+        seconds += on_lines(law, at, knots, batch[REQUESTS])
+        at += 2 * knots
+    if law[GRID] > 0.0:
+        chunks = batch[REQUESTS] - batch[DECODES]
+        seconds += on_grid(
+            law, at, batch[PREFILL_TOKENS], batch[PREFILL_CONTEXT] / max(chunks, 1.0), batch[DECODES],
+            batch[DECODE_CONTEXT] / max(batch[DECODES], 1.0),
+        )  # fmt: skip
+    return seconds

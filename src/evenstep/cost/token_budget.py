@@ -1,0 +1,75 @@
+"""Batch time by the tokens a batch runs: flat while the weights are being read, then rising."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from evenstep.cost.batch import Batch, check_numbers, layout
+from evenstep.request import F8
+
+#: Fits of the paper: model and tensor parallel size -> (c in seconds, a in seconds a token, b0 in tokens).
+FITS: dict[str, tuple[float, float, float]] = {
+    "codellama-34b-tp1": (46.71e-3, 0.289e-3, 128.0), "codellama-34b-tp2": (23.47e-3, 0.145e-3, 96.0),
+    "codellama-34b-tp4": (11.76e-3, 0.068e-3, 64.0), "llama-70b-tp2": (45.50e-3, 0.302e-3, 64.0),
+    "llama-70b-tp4": (24.10e-3, 0.148e-3, 64.0),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBudget:
+    """``c + a * max(0, tokens - b0)``.
+
+    Args:
+        fit: a fit of the paper, which `c_s`, `a_s` and `b0` overrule where given.
+        c_s: seconds of an iteration of up to `b0` tokens.
+        a_s: seconds each token beyond them takes.
+        b0: tokens.
+
+    Raises:
+        InputError: a negative or non-finite value.
+
+    Source: Throughput-optimal eq. 2.3 and its table of fits (its text swaps the units of a and b0).
+    """
+
+    fit: Literal[
+        "codellama-34b-tp1", "codellama-34b-tp2", "codellama-34b-tp4", "llama-70b-tp2", "llama-70b-tp4"
+    ] = "codellama-34b-tp2"
+    c_s: float | None = None
+    a_s: float | None = None
+    b0: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in zip(("c_s", "a_s", "b0"), FITS[self.fit], strict=True):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        check_numbers("token-budget", c_s=self._c, a_s=self._a, b0=self._b0)
+
+    @property
+    def _c(self) -> float:
+        return FITS[self.fit][0] if self.c_s is None else self.c_s
+
+    @property
+    def _a(self) -> float:
+        return FITS[self.fit][1] if self.a_s is None else self.a_s
+
+    @property
+    def _b0(self) -> float:
+        return FITS[self.fit][2] if self.b0 is None else self.b0
+
+    def seconds(self, batch: Batch) -> float:
+        return self._c + self._a * max(0.0, batch.tokens - self._b0)
+
+    def table(self) -> F8:
+        return layout(tokens=self.knots())
+
+    def knots(self) -> F8:
+        """float64[2, 3], tokens and seconds at them."""
+        flat = [0.0] if self._b0 > 0 else [-1.0]
+        tokens = np.array([*flat, self._b0, self._b0 + 1.0])
+        return np.stack([tokens, np.array([self._c, self._c, self._c + self._a])])
+
+
+batch_law = TokenBudget

@@ -1,0 +1,211 @@
+"""The record tables of one engine's run, and every figure computed from them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from evenstep.measure.quantiles import AllValues, LogHistogram
+from evenstep.request import F8, I8, Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngineRequestTable:
+    """One row a completed request, in order of request id; N rows.
+
+    Args:
+        request_id, prompt_tokens, output_tokens, request_class: int64[N].
+        arrival_s, scheduled_s, first_token_s, finished_s: float64[N], seconds: of its arrival, of the start of the first
+            iteration that ran some of it, of the ends of those that produced its first and last token.
+        first_iteration, last_iteration: int64[N].
+        evictions, wasted_tokens: int64[N], times it lost its memory, and KV tokens computed in vain.
+    """
+
+    request_id: I8
+    prompt_tokens: I8
+    output_tokens: I8
+    request_class: I8
+    arrival_s: F8
+    scheduled_s: F8
+    first_token_s: F8
+    finished_s: F8
+    first_iteration: I8
+    last_iteration: I8
+    evictions: I8
+    wasted_tokens: I8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IterationTable:
+    """One row an iteration; K rows.
+
+    Args:
+        start_s, seconds: float64[K].
+        tokens, prefill_tokens: int64[K], tokens run, and those of prefill chunks.
+        requests, decodes: int64[K], requests in the batch, and those that decoded.
+        kv_batch, kv_held: int64[K], KV tokens the batch's requests hold after it, and all memory held, whole blocks.
+        running, waiting: int64[K], requests that hold memory, and those that wait.
+        evicted, produced: int64[K], requests evicted before it, and output tokens it produced.
+    """
+
+    start_s: F8
+    seconds: F8
+    tokens: I8
+    prefill_tokens: I8
+    requests: I8
+    decodes: I8
+    kv_batch: I8
+    kv_held: I8
+    running: I8
+    waiting: I8
+    evicted: I8
+    produced: I8
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConditions:
+    """What a run was made under.
+
+    Args:
+        policy, batch_time, bounds: as they were asked for.
+        engine: the engine's fields by name.
+        seed: key of every random draw.
+    """
+
+    policy: str
+    batch_time: str
+    bounds: str
+    engine: dict[str, Any]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngineTotals:
+    """Sums over the whole run.
+
+    Args:
+        requests, output_tokens, prompt_tokens: of completed requests.
+        unfinished: requests left over when the run was stopped.
+        iterations, evictions, wasted_tokens, moved_tokens: counts; `moved_tokens` is KV swapped out and in.
+        prefill_tokens, decode_tokens: tokens run, recomputed ones included.
+        makespan_s, busy_s: final clock, and seconds inside iterations.
+        gaps, gap_mean_s, gap_max_s: gaps between consecutive tokens of a request: count, mean and longest, seconds.
+        gap_counts: int64[BINS], how many lie in each bin of a `quantiles.LogHistogram`.
+        counted: other counts by name, for instance bounds that did not hold the truth.
+    """
+
+    requests: int
+    output_tokens: int
+    prompt_tokens: int
+    unfinished: int
+    iterations: int
+    evictions: int
+    wasted_tokens: int
+    moved_tokens: int
+    prefill_tokens: int
+    decode_tokens: int
+    makespan_s: float
+    busy_s: float
+    gaps: int
+    gap_mean_s: float
+    gap_max_s: float
+    gap_counts: I8
+    counted: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class EngineRun:
+    """One simulated (or recorded) run of an engine.
+
+    Args:
+        conditions, totals: what it was made under, and its sums.
+        requests: completed requests.
+        iterations: None when records were off.
+        trace: the trace that was run, or None.
+    """
+
+    conditions: EngineConditions
+    totals: EngineTotals
+    requests: EngineRequestTable
+    iterations: IterationTable | None = None
+    trace: Trace | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of (request id, first and last iteration, evictions) in id order and the final clock, little-endian."""
+        table = self.requests
+        rows = np.stack(
+            [table.request_id, table.first_iteration, table.last_iteration, table.evictions], axis=1
+        )
+        clock = np.array([self.totals.makespan_s], "<f8")
+        return hashlib.sha256(rows.astype("<i8").tobytes() + clock.tobytes()).hexdigest()
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Every figure by name."""
+        return summary(self)
+
+
+def summary(run: EngineRun) -> dict[str, Any]:
+    """Every figure of a run by name: counts, rates and latencies in seconds; a latency of no request is nan.
+
+    `tbt` is the gap between consecutive tokens of a request, `tpot` a request's mean one, `tel` the sum of all end-to-end
+    latencies (Interval scheduling eq. 2).
+    """
+    totals, table = run.totals, run.requests
+    span = totals.makespan_s
+    found: dict[str, Any] = {
+        "requests": totals.requests, "unfinished": totals.unfinished, "output_tokens": totals.output_tokens,
+        "throughput_tokens_per_s": totals.output_tokens / span if span else 0.0,
+        "throughput_with_prompts_tokens_per_s": (totals.output_tokens + totals.prompt_tokens) / span if span else 0.0,
+        "throughput_requests_per_s": totals.requests / span if span else 0.0,
+    }  # fmt: skip
+    several = table.output_tokens > 1
+    spans = {
+        "e2e": table.finished_s - table.arrival_s, "ttft": table.first_token_s - table.arrival_s,
+        "wait": table.scheduled_s - table.arrival_s,
+        "tpot": (table.finished_s - table.first_token_s)[several] / (table.output_tokens - 1)[several],
+    }  # fmt: skip
+    for name, values in spans.items():
+        found |= latencies(name, values)
+    found["tel_s"] = float(np.sum(spans["e2e"]))
+    found |= {
+        "tbt_mean_s": totals.gap_mean_s,
+        **named("tbt", LogHistogram.of(totals.gap_counts).quantiles(_SHARES)),
+        "tbt_max_s": totals.gap_max_s if totals.gaps else math.nan,
+        "evictions": totals.evictions, "wasted_tokens": totals.wasted_tokens, "moved_tokens": totals.moved_tokens,
+        "iterations": totals.iterations, "makespan_s": span, "busy_share": totals.busy_s / span if span else 0.0,
+        "prefill_tokens": totals.prefill_tokens, "decode_tokens": totals.decode_tokens,
+        "counted": dict(totals.counted),
+    }  # fmt: skip
+    return found
+
+
+#: Percentiles every latency is given at.
+_SHARES = np.array([0.5, 0.95, 0.99, 0.999])
+
+
+def named(name: str, quantiles: F8) -> dict[str, float]:
+    """Percentiles of a latency under its name."""
+    return {
+        f"{name}_{label}_s": float(one)
+        for label, one in zip(("p50", "p95", "p99", "p999"), quantiles, strict=True)
+    }
+
+
+def latencies(name: str, values: F8) -> dict[str, float]:
+    """Mean and percentiles of a latency under its name; nan where nobody had one."""
+    kept = AllValues()
+    kept.add(values.copy())
+    mean = float(np.mean(values)) if values.size else math.nan
+    return {f"{name}_mean_s": mean, **named(name, kept.quantiles(_SHARES))}
+
+
+def columns_of(table: Any) -> dict[str, Any]:
+    """The columns of a table by name."""
+    return {one.name: getattr(table, one.name) for one in fields(table)}

@@ -1,0 +1,75 @@
+"""Filling one batch: what every policy that packs requests into a budget and a memory does, in plain Python.
+
+A policy walks over requests in its own order and gives each its tokens; `Filling` keeps count of budget, batch limit and
+memory, and of who has been evicted. `filling_kernel` is the compiled twin.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from evenstep.request import I8
+from evenstep.scheduling.view import BatchDecision, EngineView
+
+
+class Filling:
+    """One batch being filled. Positions are the view's.
+
+    Args:
+        view: the engine.
+        budget: tokens this batch may run, at most the view's.
+    """
+
+    def __init__(self, view: EngineView, budget: int | None = None) -> None:
+        self.view = view
+        self.tokens: I8 = np.zeros(view.left.size, np.int64)
+        self.evicted = np.zeros(view.left.size, np.bool_)
+        self.budget = view.token_budget if budget is None else min(budget, view.token_budget)
+        self.seats = view.batch_limit
+        self.free = view.kv_free
+        self.running = int(view.running.sum())
+
+    def grows(self, request: int, tokens: int) -> int:
+        """KV tokens of memory that running `tokens` more of a request takes."""
+        return self.view.held_after(request, tokens) - int(self.view.resident[request])
+
+    def most(self, request: int) -> int:
+        """Tokens of a request that budget and seats allow."""
+        return min(int(self.view.left[request]), self.budget) if self.seats > 0 else 0
+
+    def give(self, request: int, tokens: int) -> None:
+        """Run `tokens` of a request; the caller has made sure that they fit."""
+        self.tokens[request] = tokens
+        self.budget -= tokens
+        self.seats -= 1
+        self.free -= self.grows(request, tokens)
+
+    def offer(self, request: int, reserve: int = 0) -> bool:
+        """Run as much of a request as the budget allows, if that leaves `reserve` KV tokens of memory; whether it did."""
+        tokens = self.most(request)
+        if tokens < 1 or self.grows(request, tokens) > self.free - reserve:
+            return False
+        self.give(request, tokens)
+        return True
+
+    def take_back(self, request: int) -> None:
+        """Undo what was given to a request."""
+        given = int(self.tokens[request])
+        self.free += self.grows(request, given)
+        self.budget += given
+        self.seats += 1
+        self.tokens[request] = 0
+
+    def evict(self, request: int) -> None:
+        """A running request gives up its memory, and what it was given."""
+        if self.tokens[request]:
+            self.take_back(request)
+        self.evicted[request] = True
+        self.free += int(self.view.resident[request])
+
+    def decision(self, memory: I8 | None = None, wake_s: float = math.inf) -> BatchDecision:
+        return BatchDecision(
+            self.tokens, self.evicted, self.view.memory if memory is None else memory, wake_s
+        )

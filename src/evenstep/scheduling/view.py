@@ -1,0 +1,150 @@
+"""What an engine scheduling policy sees, once an iteration, and what it answers.
+
+The plain door is `SchedulingPolicy.form_batch`: an `EngineView` in, a `BatchDecision` out. The compiled door is a function
+``form_batch_into`` in the file ``<policy>_kernel.py`` beside the policy, marked with `compiled.batch_kernel`::
+
+    form_batch_into(iteration, seed, now_s, limits, running, waiting, first, counts,
+                    rows, arrival_s, arrived, memory, parameters,
+                    scratch_i, scratch_f, picked, evicted) -> wake_s
+
+===========  =============  ==============================================================================================
+argument     type           meaning
+===========  =============  ==============================================================================================
+iteration    int64          running number of this iteration
+seed         int64          key of every random draw (`streams_kernel.uniform`)
+now_s        float64        the host's time
+limits       int64[6]       `TOKEN_BUDGET`, `BATCH_LIMIT`, `KV_CAPACITY`, `KV_FREE`, `BLOCK_TOKENS`, `HOLD_PRODUCED`
+running      int64[*]       rows of the R requests that hold KV memory, in order of admission
+waiting      int64[*]       rows of the W that wait, from `first` on, in the policy's `order`
+first        int64          where they start
+counts       int64[4]       in: `RUNNING`, `WAITING`; out: `PICKED`, `EVICTED`, how many entries were written
+rows         int64[12, *]   what is known of each request, by its row: `ID` .. `DECODING`; changed by the host alone
+arrival_s    float64[*]     by row
+arrived      int64[C]       requests of each class seen so far
+memory       int64[M]       what the policy keeps; changed in place
+parameters   float64[P]     the policy's fields (`compiled.parameters`)
+scratch_i    int64[*]       working space, as long as the module's ``scratch`` asks
+scratch_f    float64[*]     working space
+picked       int64[2, R+W]  answer: positions (0..R-1 running, R.. waiting; those waiting in ascending order), tokens to run
+evicted      int64[R]       answer: positions of running requests that give up their memory
+===========  =============  ==============================================================================================
+
+A kernel module may define ``scratch(running, waiting, parameters) -> (ints, floats)`` to ask for working space for as many
+requests at most. Positions that are not written run nothing and keep what they hold.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstep.request import F8, I8
+
+# Entries of `limits`, `counts` and rows of `rows` in the compiled door.
+TOKEN_BUDGET, BATCH_LIMIT, KV_CAPACITY, KV_FREE, BLOCK_TOKENS, HOLD_PRODUCED = range(6)
+RUNNING, WAITING, PICKED, EVICTED = range(4)
+(
+    ID, CLASS, PROMPT, PREFILLED, PRODUCED, REACHED, LEFT, RESIDENT, LOW, HIGH, EVICTIONS, DECODING,
+) = range(12)  # fmt: skip
+#: A limit that limits nothing.
+UNLIMITED = 1 << 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngineView:
+    """One engine before an iteration: N requests, the R running first in order of admission, then those that wait.
+
+    Args:
+        iteration: running number of this iteration.
+        seed: key of every random draw.
+        now_s: the host's time, seconds; an observation, not a clock.
+        token_budget: tokens an iteration may run; `UNLIMITED` where nothing limits them.
+        batch_limit: requests an iteration may run.
+        kv_capacity, kv_free: KV tokens of memory, and those not held by anybody; whole blocks.
+        block_tokens: memory is given in blocks of so many tokens.
+        hold_produced: 1 where memory counts the token produced last, else 0.
+        arrived: int64[C], requests of each class seen so far.
+        memory: int64[M], what the policy asked to keep last time.
+        request_id, request_class, prompt_tokens: int64[N].
+        prefilled: int64[N], tokens whose KV has been computed (of a swapped request: kept elsewhere).
+        produced: int64[N], output tokens so far.
+        reached: int64[N], the most output tokens it ever had; more than `produced` after a restart from zero.
+        left: int64[N], tokens it could run now: the rest of its prefill, or 1 when it decodes.
+        resident: int64[N], KV tokens of memory it holds, whole blocks; 0 while it waits.
+        output_low, output_high: int64[N], believed bounds of the output length; 0 and 0 where nothing is believed.
+        evictions: int64[N], times it lost its memory.
+        arrival_s, waited_s: float64[N], seconds; `waited_s` since arrival.
+        running, decoding: bool[N], whether it holds memory; whether its next token to run is one it produced.
+    """
+
+    iteration: int
+    seed: int
+    now_s: float
+    token_budget: int
+    batch_limit: int
+    kv_capacity: int
+    kv_free: int
+    block_tokens: int
+    hold_produced: int
+    arrived: I8
+    memory: I8
+    request_id: I8
+    request_class: I8
+    prompt_tokens: I8
+    prefilled: I8
+    produced: I8
+    reached: I8
+    left: I8
+    resident: I8
+    output_low: I8
+    output_high: I8
+    evictions: I8
+    arrival_s: F8
+    running: NDArray[np.bool_]
+    decoding: NDArray[np.bool_]
+
+    @property
+    def waited_s(self) -> F8:
+        return self.now_s - self.arrival_s
+
+    def held_after(self, request: int, tokens: int) -> int:
+        """KV tokens of memory a request holds once it has run `tokens` (>= 1) more, whole blocks."""
+        produces = self.hold_produced if tokens == self.left[request] else 0
+        return whole_blocks(int(self.prefilled[request]) + tokens + produces, self.block_tokens)
+
+
+def whole_blocks(tokens: int, block_tokens: int) -> int:
+    """Tokens rounded up to whole blocks."""
+    return -(-tokens // block_tokens) * block_tokens
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchDecision:
+    """What the next iteration runs.
+
+    Args:
+        tokens: int64[N], tokens each request runs: 1 decodes, more prefills, 0 pauses with what it holds.
+        evict: bool[N], running requests that give up their memory before it starts.
+        memory: int64[M], what to show the policy next time.
+        wake_s: when nothing runs, ask again at that time at the latest, seconds; inf = at the next arrival.
+    """
+
+    tokens: I8
+    evict: NDArray[np.bool_]
+    memory: I8
+    wake_s: float = math.inf
+
+
+@runtime_checkable
+class SchedulingPolicy(Protocol):
+    """A pure rule of one engine. It may also have `order`, a `QueueOrder`, and `memory_size`, words it keeps.
+
+    The batch it answers with runs 1..left tokens of each request in it, at most `token_budget` in all and `batch_limit`
+    requests, and fits: what is held after it is at most `kv_capacity`.
+    """
+
+    def form_batch(self, view: EngineView) -> BatchDecision: ...

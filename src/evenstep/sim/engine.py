@@ -1,0 +1,142 @@
+"""The engine simulator: one batching server, iteration by iteration.
+
+Order of events of an iteration, fixed so that results repeat to the last bit:
+
+1. requests whose arrival is at most the clock join the queue, sorted by the policy's `order` (ties: trace row);
+2. the policy sees the engine and answers; evictions come first, in the order of admission: an evicted request gives up its
+   memory and joins the queue again (what it keeps is `overflow`'s to say);
+3. the answer is checked against budget, batch limit and memory; those picked from the queue are admitted, in its order;
+4. the iteration lasts what the batch-time law says, plus the overhead of memory that was moved; the clock advances;
+5. every request of the batch has run its tokens; whose prefill is complete, or who decoded, has produced a token; whose
+   last token that was is finished and frees its memory.
+
+A batch of nothing is no iteration: the clock goes to the next arrival, or to the policy's `wake_s` if that is earlier.
+Where neither exists and requests are left the policy holds for ever: an error.
+
+**Tokens.** A request of prompt s and output o runs s prefill tokens, in one chunk or several. With ``first_token="prefill"``
+(real engines, Interval scheduling) the iteration that ends its prefill also produces its first token, and o - 1 decodes
+follow; with ``decode`` (WAIT, Throughput-optimal) o decodes follow. After recompute its prefill is s plus what it produced.
+
+**Memory.** A request holds the KV of the tokens it has computed, in whole blocks; with ``hold_produced`` also that of the
+token produced last, which real engines compute one iteration later: then it holds s + o in its last iteration, as Interval
+scheduling counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from evenstep.cost.batch import BatchTime
+from evenstep.errors import InputError
+from evenstep.request import I8, Trace
+from evenstep.scheduling.view import SchedulingPolicy
+
+if TYPE_CHECKING:
+    from evenstep.measure.engine_records import EngineRun
+
+Overflow = Literal["recompute", "restart", "swap", "never"]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One batching server.
+
+    Args:
+        token_budget: b, tokens an iteration may run; 0 = no limit.
+        batch_limit: requests an iteration may run; 0 = no limit.
+        kv_tokens: M, KV tokens of memory, rounded down to whole blocks; 0 = no limit.
+        block_tokens: KV tokens of a block.
+        overflow: what an evicted request keeps. ``recompute``: its output so far, whose KV is computed again with the
+            prompt's (vLLM); ``restart``: nothing (Interval scheduling); ``swap``: output and KV, which is moved away and
+            back; ``never``: a policy that evicts breaks its contract.
+        first_token: which iteration produces it: the one that ends the ``prefill``, or the first ``decode``.
+        hold_produced: whether memory counts the token produced last.
+        swap_s: a1 and a2, seconds a KV token and seconds each time KV is swapped out or in.
+        recompute_s: b1 and b2, seconds a squared KV token and seconds each time KV is dropped, beside the prefill that
+            is run again.
+        overhead_s: seconds of an iteration beside its batch: scheduling, sampling.
+
+    Raises:
+        InputError: a value out of range; the field is named.
+
+    Source: Throughput-optimal sec. 2 and A.3; Interval scheduling sec. 2; vLLM's arguments `max_num_batched_tokens`,
+        `max_num_seqs`.
+    """
+
+    token_budget: int = 2048
+    batch_limit: int = 256
+    kv_tokens: int = 0
+    block_tokens: int = 1
+    overflow: Overflow = "recompute"
+    first_token: Literal["prefill", "decode"] = "prefill"
+    hold_produced: bool = False
+    swap_s: tuple[float, float] = (0.0, 0.0)
+    recompute_s: tuple[float, float] = (0.0, 0.0)
+    overhead_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        lowest = {"token_budget": 0, "batch_limit": 0, "kv_tokens": 0, "block_tokens": 1}
+        for name, low in lowest.items():
+            value = getattr(self, name)
+            if value != int(value) or value < low:
+                raise InputError(
+                    "engine", name, value, f"an integer >= {low}", "0 is no limit." if not low else ""
+                )
+        if 0 < self.kv_tokens < self.block_tokens:
+            raise InputError(
+                "engine", "kv_tokens", self.kv_tokens, f"at least one block of {self.block_tokens}"
+            )
+        for name in ("swap_s", "recompute_s"):
+            pair = getattr(self, name)
+            if len(pair) != 2 or not all(math.isfinite(x) and x >= 0 for x in pair):
+                raise InputError("engine", name, pair, "two finite numbers >= 0")
+        if not (math.isfinite(self.overhead_s) and self.overhead_s >= 0):
+            raise InputError("engine", "overhead_s", self.overhead_s, "a finite number of seconds >= 0")
+
+
+def simulate_engine(
+    trace: Trace,
+    policy: SchedulingPolicy,
+    *,
+    engine: Engine | None = None,
+    batch_time: BatchTime | None = None,
+    bounds: tuple[I8, I8] | None = None,
+    seed: int = 0,
+    records: bool = True,
+    door: Literal["auto", "plain", "compiled"] = "auto",
+    until_s: float = math.inf,
+    name: str = "",
+) -> EngineRun:
+    """Run a trace through one engine under a scheduling policy; the events are in this module's order.
+
+    Args:
+        trace: the requests; a trace without times arrives at once.
+        policy: a scheduling policy.
+        engine: the server; default `Engine()`.
+        batch_time: seconds of an iteration; default `TokenBudget()`.
+        bounds: int64[N] each, believed lowest and highest output length of each request; default the trace's columns.
+            Bounds that do not hold the truth are counted, and believed until an output grows beyond them.
+        seed: key of every random draw of the policy.
+        records: keep the request and iteration tables; without them the summary stays.
+        door: ``compiled`` runs the policy's kernel inside the loop, ``plain`` calls its `form_batch`; ``auto`` takes the
+            kernel where there is one. Both give the same digest.
+        until_s: stop at the first iteration that would start at or after it, requests left over; inf = run all to
+            completion.
+        name: the policy as it was asked for, for tables and reports.
+
+    Returns:
+        The run: tables, totals, every metric, and the digest.
+
+    Raises:
+        InputError: a trace or option that does not fit, for instance a prompt larger than the memory.
+        PolicyError: the policy broke its contract, raised, or holds for ever.
+    """
+    from evenstep.cost.token_budget import TokenBudget
+    from evenstep.sim.engine_host import run
+
+    return run(
+        trace, policy, engine or Engine(), batch_time or TokenBudget(), bounds, seed=seed, records=records, door=door,
+        until_s=until_s, name=name,
+    )  # fmt: skip

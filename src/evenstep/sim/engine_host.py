@@ -1,0 +1,259 @@
+"""Runs one engine: checks its input, lets the plain or the compiled loop go on, and makes the run's tables."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from dataclasses import asdict
+from typing import Any, Literal
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.cost.batch import BatchTime
+from evenstep.errors import EvenstepError, InputError, PolicyError
+from evenstep.measure.engine_records import (
+    EngineConditions,
+    EngineRequestTable,
+    EngineRun,
+    EngineTotals,
+    IterationTable,
+)
+from evenstep.request import F8, I8, Trace
+from evenstep.scheduling.order import order_of
+from evenstep.scheduling.view import CLASS, EVICTIONS, HIGH, ID, LOW, PROMPT, SchedulingPolicy, whole_blocks
+from evenstep.sim import engine_layout as at
+from evenstep.sim.engine import Engine
+from evenstep.sim.engine_layout import EngineState, limited
+
+#: Rows the table of iterations grows by.
+_TABLE_ROWS = 1 << 16
+_OVERFLOW = {"recompute": at.RECOMPUTE, "restart": at.RESTART, "swap": at.SWAP, "never": at.NEVER}
+
+
+def run(
+    trace: Trace, policy: SchedulingPolicy, engine: Engine, batch_time: BatchTime, bounds: tuple[I8, I8] | None, *,
+    seed: int, records: bool, door: Literal["auto", "plain", "compiled"], until_s: float, name: str,
+) -> EngineRun:  # fmt: skip
+    """One run; arguments and errors as in `sim.engine.simulate_engine`."""
+    label = name or type(policy).__name__
+    low, high = bounds_of(trace, bounds)
+    check_trace(trace, engine, low, high)
+    state = started(trace, policy, engine, low, high, seed, until_s)
+    memory = np.zeros(int(getattr(policy, "memory_size", 0)), np.int64)
+    loop = loop_of(policy, state, batch_time, memory, door, label)
+    tables: list[tuple[I8, F8]] = []
+    size = _TABLE_ROWS if records else 0
+    while True:
+        table_i, table_f = np.zeros((at.TABLE_I, size), np.int64), np.zeros((2, size))
+        state.state_i[at.TABLE_ROWS] = 0
+        code = advanced(loop, table_i, table_f, label)
+        used = int(state.state_i[at.TABLE_ROWS])
+        tables.append((table_i[:, :used], table_f[:, :used]))
+        if code in (at.DONE, at.STOPPED):
+            break
+        if code != at.TABLE_FULL:
+            raise PolicyError(f"{label}: {said(code, state)}")
+    return made(trace, policy, engine, batch_time, state, tables if records else [], label, bounds, low, high)
+
+
+def bounds_of(trace: Trace, bounds: tuple[I8, I8] | None) -> tuple[I8, I8]:
+    """Believed bounds of the output lengths: given, or the trace's columns, or none (0 and 0)."""
+    low, high = bounds or (trace.column("output_low"), trace.column("output_high"))
+    for which, column in (("low", low), ("high", high)):
+        if column.shape != (len(trace),):
+            raise InputError("bounds", which, f"{column.size} numbers", f"{len(trace)}, one a request")
+    wrong = np.flatnonzero((low > high) | (low < 0))
+    if wrong.size:
+        row = int(wrong[0])
+        raise InputError(
+            "bounds",
+            f"request {row}",
+            f"[{low[row]}, {high[row]}]",
+            "0 <= low <= high tokens",
+            "0 and 0 is unknown.",
+        )
+    return np.ascontiguousarray(low, np.int64), np.ascontiguousarray(high, np.int64)
+
+
+def check_trace(trace: Trace, engine: Engine, low: I8, high: I8) -> None:
+    """Refuse lengths below 1 and requests the memory cannot hold.
+
+    Raises:
+        InputError: naming the request and the length.
+    """
+    for name in ("prompt_tokens", "output_tokens"):
+        column = getattr(trace, name)
+        if column.size and column.min() < 1:
+            row = int(np.argmax(column < 1))
+            raise InputError(
+                trace.name or "trace", f"{name} of request {row}", int(column[row]), "an integer >= 1"
+            )
+    if not engine.kv_tokens or not len(trace):
+        return
+    last = 0 if engine.hold_produced or engine.first_token == "decode" else 1
+    needed = trace.prompt_tokens + trace.output_tokens - last
+    row = int(np.argmax(needed))
+    capacity = engine.kv_tokens // engine.block_tokens * engine.block_tokens
+    if whole_blocks(int(needed[row]), engine.block_tokens) > capacity:
+        text = f"{trace.prompt_tokens[row]} + {trace.output_tokens[row]} tokens"
+        raise InputError(
+            trace.name or "trace", f"prompt and output of request {row}", text,
+            f"at most the {capacity} KV tokens of the engine", "Leave it out, or give the engine more memory.",
+        )  # fmt: skip
+
+
+def started(
+    trace: Trace, policy: SchedulingPolicy, engine: Engine, low: I8, high: I8, seed: int, until_s: float
+) -> EngineState:
+    """The state before the first iteration."""
+    classes = trace.column("request_class")
+    state = EngineState.empty(len(trace), int(classes.max(initial=0)) + 1)
+    block = engine.block_tokens
+    capacity = engine.kv_tokens // block * block if engine.kv_tokens else limited(0) // block * block
+    is_decode = engine.first_token == "decode"
+    state.numbers_i[:] = (
+        limited(engine.token_budget), limited(engine.batch_limit), capacity, block, _OVERFLOW[engine.overflow],
+        is_decode, engine.hold_produced and not is_decode, classes.max(initial=0) + 1, seed, 0,
+    )  # fmt: skip
+    state.numbers_f[:] = (*engine.swap_s, *engine.recompute_s, engine.overhead_s)
+    state.rows[ID], state.rows[CLASS], state.rows[PROMPT] = trace.request_id, classes, trace.prompt_tokens
+    state.rows[LOW], state.rows[HIGH] = low, high
+    state.hidden[at.OUTPUT] = trace.output_tokens
+    state.hidden[at.FIRST_ITERATION] = state.hidden[at.LAST_ITERATION] = -1
+    state.arrival_s[:] = trace.column("arrival_s")
+    state.coming[:] = coming_order(trace, policy, state, seed)
+    state.state_i[at.FREE] = capacity
+    state.state_f[at.UNTIL] = until_s
+    return state
+
+
+def coming_order(trace: Trace, policy: SchedulingPolicy, state: EngineState, seed: int) -> I8:
+    """Rows by arrival, equal times by key: so that a queue that starts full is filled from its end."""
+    order = order_of(policy)
+    keys = np.array([
+        order.key(
+            seed=seed, request=row, arrival_s=arrival, prompt=prompt, low=low, high=high, produced=0, reached=0,
+            evictions=0, attained=0,
+        )
+        for row, (arrival, prompt, low, high) in enumerate(
+            zip(
+                state.arrival_s.tolist(), state.rows[PROMPT].tolist(), state.rows[LOW].tolist(),
+                state.rows[HIGH].tolist(), strict=True,
+            )
+        )
+    ])  # fmt: skip
+    return np.lexsort((np.arange(len(trace)), keys, state.arrival_s)).astype(np.int64)
+
+
+class CompiledLoop:
+    """The compiled loop with a policy's kernel inside; arrays are allocated once."""
+
+    def __init__(
+        self, kernel: Any, policy: Any, state: EngineState, batch_time: BatchTime, memory: I8
+    ) -> None:
+        from evenstep.sim import engine_kernel
+
+        self.advance_kernel, self.form = engine_kernel.advance, kernel.form_batch_into
+        requests = state.running.size
+        parameters = compiled.parameters(policy)
+        most = min(requests, 1 << 30)
+        ints, floats = kernel.scratch(most, most, parameters) if hasattr(kernel, "scratch") else (0, 0)
+        law = np.ascontiguousarray(batch_time.table())
+        self.arguments = (
+            state.state_i, state.state_f, state.numbers_i, state.numbers_f, state.rows, state.hidden, state.times,
+            state.arrival_s, state.coming, state.running, state.waiting, state.finished, state.arrived, state.gaps,
+            state.batch, order_of(policy).weights, law, memory, parameters,
+            np.zeros(int(ints), np.int64), np.zeros(int(floats)), np.zeros(6, np.int64), np.zeros(4, np.int64),
+            np.zeros((2, requests), np.int64), np.zeros(requests, np.int64),
+        )  # fmt: skip
+
+    def advance(self, table_i: I8, table_f: F8) -> int:
+        return int(self.advance_kernel(self.form, *self.arguments, table_i, table_f))
+
+
+def loop_of(policy: Any, state: EngineState, batch_time: BatchTime, memory: I8, door: str, label: str) -> Any:
+    """The loop a door stands for."""
+    kernel = compiled.kernel_of(policy) if door != "plain" else None
+    if kernel is None and door == "compiled":
+        raise InputError(label, "door", "compiled", "a policy with a kernel beside it", "Use door=plain.")
+    if kernel is not None:
+        return CompiledLoop(kernel, policy, state, batch_time, memory)
+    return importlib.import_module("evenstep.sim.engine_reference").PlainLoop(
+        policy, state, batch_time, memory
+    )
+
+
+def advanced(loop: Any, table_i: I8, table_f: F8, label: str) -> int:
+    """What the loop stopped for; whatever the policy raises becomes a `PolicyError`."""
+    try:
+        return loop.advance(table_i, table_f)
+    except PolicyError as error:
+        raise PolicyError(f"{label}: {error}") from None
+    except EvenstepError:
+        raise
+    except Exception as error:
+        raise PolicyError(f"{label} raised {type(error).__name__}: {error}") from error
+
+
+def said(code: int, state: EngineState) -> str:
+    """What a policy did wrong, by the loop's code."""
+    detail, iteration = int(state.state_i[at.DETAIL]), int(state.state_i[at.ITERATION])
+    numbers = state.numbers_i
+    what = {
+        at.HOLDS_FOR_EVER: f"holds for ever: {state.state_i[at.RUNS]} requests hold memory, {state.state_i[at.WAITS]} "
+        "wait, none will arrive, and it runs none of them",
+        at.BAD_POSITION: f"picked position {detail}, which is no request",
+        at.BAD_ORDER: f"picked position {detail} of the queue after a later one",
+        at.BAD_TOKENS: f"gave request {detail} more tokens than it has left, or none",
+        at.PICKED_TWICE: f"picked request {detail} twice",
+        at.OVER_BUDGET: f"gave out {detail} tokens of a budget of {numbers[at.BUDGET]}",
+        at.OVER_LIMIT: f"batched {detail} requests; the limit is {numbers[at.LIMIT]}",
+        at.OVER_MEMORY: f"would hold {detail} KV tokens; the memory holds {numbers[at.CAPACITY]}",
+        at.BAD_EVICTION: f"evicted position {detail}, which it may not: not running, picked as well, out of order, or "
+        "with an empty batch",
+        at.MAY_NOT_EVICT: "evicted a request, but overflow=never allows no eviction",
+    }[code]
+    return f"{what} (iteration {iteration})"
+
+
+def made(
+    trace: Trace, policy: Any, engine: Engine, batch_time: BatchTime, state: EngineState, tables: list[tuple[I8, F8]],
+    label: str, bounds: Any, low: I8, high: I8,
+) -> EngineRun:  # fmt: skip
+    """The run's tables and totals."""
+    done = np.sort(state.finished[: int(state.state_i[at.FINISHED])])
+    hidden, times, rows = state.hidden, state.times, state.rows
+    requests = EngineRequestTable(
+        request_id=done, prompt_tokens=rows[PROMPT, done], output_tokens=hidden[at.OUTPUT, done],
+        request_class=rows[CLASS, done], arrival_s=state.arrival_s[done], scheduled_s=times[at.SCHEDULED_S, done],
+        first_token_s=times[at.FIRST_TOKEN_S, done], finished_s=times[at.FINISHED_S, done],
+        first_iteration=hidden[at.FIRST_ITERATION, done], last_iteration=hidden[at.LAST_ITERATION, done],
+        evictions=rows[EVICTIONS, done], wasted_tokens=hidden[at.WASTED, done],
+    )  # fmt: skip
+    believed = high > 0
+    outside = int((believed & ((hidden[at.OUTPUT] < low) | (hidden[at.OUTPUT] > high))).sum())
+    number, gaps = state.state_i, int(state.state_i[at.GAPS])
+    totals = EngineTotals(
+        requests=done.size, output_tokens=int(requests.output_tokens.sum()),
+        prompt_tokens=int(requests.prompt_tokens.sum()), unfinished=len(trace) - done.size,
+        iterations=int(number[at.ITERATION]), evictions=int(number[at.EVICTED_ALL]),
+        wasted_tokens=int(number[at.WASTED_ALL]), moved_tokens=int(number[at.MOVED]),
+        prefill_tokens=int(number[at.PREFILL_ALL]), decode_tokens=int(number[at.DECODE_ALL]),
+        makespan_s=float(state.state_f[at.NOW]), busy_s=float(state.state_f[at.BUSY]), gaps=gaps,
+        gap_mean_s=float(state.state_f[at.GAP_SUM]) / gaps if gaps else math.nan,
+        gap_max_s=float(state.state_f[at.GAP_MAX]), gap_counts=state.gaps,
+        counted={"bounds_not_holding": outside} if believed.any() else {},
+    )  # fmt: skip
+    conditions = EngineConditions(
+        policy=label, batch_time=repr(batch_time), bounds="given" if bounds is not None else "of the trace",
+        engine=asdict(engine), seed=int(state.numbers_i[at.SEED]),
+    )  # fmt: skip
+    return EngineRun(conditions, totals, requests, iterations(tables) if tables else None, trace)
+
+
+def iterations(tables: list[tuple[I8, F8]]) -> IterationTable:
+    """The table of iterations out of its pieces."""
+    whole = np.concatenate([i for i, _ in tables], axis=1)
+    seconds = np.concatenate([f for _, f in tables], axis=1)
+    return IterationTable(*seconds, *whole)

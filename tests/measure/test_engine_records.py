@@ -1,0 +1,41 @@
+"""Figures of an engine's run, against the same figures worked out from its tables."""
+
+import numpy as np
+import pytest
+
+from evenstep.cost.unit import Unit
+from evenstep.request import Trace
+from evenstep.scheduling.sarathi import Sarathi
+from evenstep.sim.engine import Engine, simulate_engine
+
+
+def run(count=300, **options):
+    rng = np.random.default_rng(4)
+    trace = Trace(
+        prompt_tokens=rng.integers(1, 60, count), output_tokens=rng.integers(1, 40, count),
+        arrival_s=np.sort(rng.uniform(0, 100, count)),
+    )  # fmt: skip
+    return simulate_engine(trace, Sarathi(), engine=Engine(**options), batch_time=Unit(seconds_each=0.01))
+
+
+def test_latencies_are_those_of_the_request_table():
+    done = run(kv_tokens=400)
+    table, figures = done.requests, done.summary
+    e2e = table.finished_s - table.arrival_s
+    assert figures["e2e_mean_s"] == np.mean(e2e) and figures["tel_s"] == np.sum(e2e)
+    assert figures["e2e_p99_s"] == pytest.approx(np.quantile(e2e, 0.99), rel=1e-12)
+    assert figures["throughput_tokens_per_s"] == table.output_tokens.sum() / done.totals.makespan_s
+    assert figures["evictions"] == table.evictions.sum() == done.iterations.evicted.sum()
+    assert figures["wasted_tokens"] == table.wasted_tokens.sum() > 0
+
+
+def test_gaps_between_tokens_are_iterations_when_nobody_pauses():
+    figures = run().summary
+    assert figures["tbt_p50_s"] == pytest.approx(0.01, rel=2e-3)
+    assert figures["tbt_mean_s"] == pytest.approx(0.01) and figures["tbt_max_s"] == pytest.approx(0.01)
+
+
+def test_a_run_of_single_tokens_has_no_gaps():
+    trace = Trace(prompt_tokens=np.array([3]), output_tokens=np.array([1]))
+    figures = simulate_engine(trace, Sarathi()).summary
+    assert np.isnan(figures["tbt_p99_s"]) and np.isnan(figures["tpot_mean_s"])

@@ -1,0 +1,50 @@
+"""Keys of the waiting queue: plain and compiled are one function, and each weight does what it says."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstep.errors import InputError
+from evenstep.scheduling import order_kernel
+from evenstep.scheduling.order import ARRIVAL, QueueOrder, level, order_of
+from evenstep.scheduling.view import EVICTIONS, HIGH, ID, LOW, PRODUCED, PROMPT, REACHED
+
+WEIGHTS = st.floats(-3, 3)
+TOKENS = st.integers(0, 5000)
+
+
+@given(
+    st.lists(WEIGHTS, min_size=10, max_size=10),
+    st.floats(1, 99),
+    st.lists(TOKENS, min_size=7, max_size=7),
+    st.floats(0, 1e4),
+)
+def test_a_compiled_key_equals_the_plain_one(weights, quantum, tokens, arrival_s):
+    order = QueueOrder(*weights, quantum=quantum)
+    prompt, low, high, produced, reached, evictions, attained = tokens
+    rows = np.zeros((12, 1), np.int64)
+    for field, value in zip(
+        (ID, PROMPT, LOW, HIGH, PRODUCED, REACHED, EVICTIONS), (7, prompt, low, high, produced, reached, evictions),
+        strict=True,
+    ):  # fmt: skip
+        rows[field, 0] = value
+    plain = order.key(
+        seed=3, request=7, arrival_s=arrival_s, prompt=prompt, low=low, high=high, produced=produced, reached=reached,
+        evictions=evictions, attained=attained,
+    )  # fmt: skip
+    assert order_kernel.key_of(order.weights, 3, 0, rows, np.array([arrival_s]), attained) == plain
+
+
+def test_a_level_doubles():
+    assert [level(n, 10.0) for n in (0, 9, 10, 19, 20, 39, 40)] == [0, 0, 1, 1, 2, 2, 3]
+
+
+def test_a_policy_without_an_order_is_shown_first_come_first():
+    assert order_of(object()) is ARRIVAL
+
+
+@pytest.mark.parametrize(("field", "value"), [("arrival", float("nan")), ("quantum", 0.0)])
+def test_a_bad_weight_is_named(field, value):
+    with pytest.raises(InputError, match=field):
+        QueueOrder(**{field: value})

@@ -1,0 +1,112 @@
+"""The engine simulator by hand: examples worked out on paper, and bad input."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evenstep.cost.affine_kv import AffineKv
+from evenstep.cost.unit import Unit
+from evenstep.errors import InputError
+from evenstep.request import Trace
+from evenstep.scheduling.sarathi import Sarathi
+from evenstep.sim.engine import Engine, simulate_engine
+
+
+def trace(*requests, times=None):
+    prompt, output = np.array(requests, np.int64).T
+    return Trace(
+        prompt_tokens=prompt, output_tokens=output, arrival_s=None if times is None else np.array(times)
+    )
+
+
+@pytest.mark.parametrize("door", ["plain", "compiled"])
+def test_the_last_prefill_chunk_produces_the_first_token(door):
+    run = simulate_engine(
+        trace((10, 3)), Sarathi(), engine=Engine(token_budget=4), batch_time=Unit(), door=door
+    )
+    assert run.iterations is not None
+    assert run.iterations.tokens.tolist() == [4, 4, 2, 1, 1]
+    assert run.iterations.produced.tolist() == [0, 0, 1, 1, 1]
+    assert run.requests.first_token_s.tolist() == [3.0] and run.requests.finished_s.tolist() == [5.0]
+
+
+@pytest.mark.parametrize("door", ["plain", "compiled"])
+def test_where_the_first_decode_produces_it_prefill_produces_nothing(door):
+    engine = Engine(token_budget=4, first_token="decode")
+    run = simulate_engine(trace((10, 3)), Sarathi(), engine=engine, batch_time=Unit(), door=door)
+    assert run.iterations is not None
+    assert run.iterations.produced.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_an_idle_engine_sleeps_until_the_next_arrival():
+    run = simulate_engine(trace((1, 1), (1, 1), times=[0.5, 9.0]), Sarathi(), batch_time=Unit())
+    assert run.requests.finished_s.tolist() == [1.5, 10.0]
+    assert run.summary["busy_share"] == pytest.approx(0.2)
+
+
+def test_time_by_kv_counts_what_the_batch_holds_after_it():
+    law = AffineKv(d0_s=1.0, d1_s=0.1)
+    run = simulate_engine(trace((5, 2)), Sarathi(), engine=Engine(first_token="decode"), batch_time=law)
+    assert run.iterations is not None
+    assert run.iterations.seconds.tolist() == pytest.approx([1.5, 1.6, 1.7])
+
+
+@pytest.mark.parametrize(
+    ("overflow", "evictions", "wasted", "moved"),
+    [("recompute", 1, 4, 0), ("restart", 2, 7, 0), ("swap", 1, 0, 8)],
+)
+def test_what_an_evicted_request_keeps(overflow, evictions, wasted, moved):
+    """Two of prompt 3 and output 6 in 9 tokens: the second has computed 4 when both cannot grow.
+
+    From zero it is short enough to come back at once, and has to go again with its 3 tokens.
+    """
+    engine = Engine(kv_tokens=9, overflow=overflow)
+    run = simulate_engine(trace((3, 6), (3, 6)), Sarathi(), engine=engine, batch_time=Unit())
+    assert run.totals.evictions == evictions
+    assert (run.totals.wasted_tokens, run.totals.moved_tokens) == (wasted, moved)
+    assert run.totals.requests == 2
+
+
+def test_a_run_can_stop_before_its_end():
+    run = simulate_engine(trace((1, 5), (1, 50)), Sarathi(), batch_time=Unit(), until_s=10.0)
+    assert (run.totals.requests, run.totals.unfinished, run.totals.makespan_s) == (1, 1, 10.0)
+
+
+def test_the_same_seed_gives_the_same_digest_with_and_without_records():
+    many = trace(*[(3 + k % 7, 1 + k % 11) for k in range(200)])
+    runs = [simulate_engine(many, Sarathi(), engine=Engine(kv_tokens=90), records=r) for r in (True, False)]
+    assert runs[0].digest == runs[1].digest and runs[1].iterations is None
+
+
+@pytest.mark.parametrize(
+    ("requests", "engine", "said"),
+    [
+        ([(0, 1)], {}, "prompt_tokens of request 0 is 0"),
+        ([(4, -2)], {}, "output_tokens of request 0 is -2"),
+        ([(2, 2), (90, 20)], {"kv_tokens": 100}, "request 1"),
+    ],
+)
+def test_lengths_that_cannot_be_served_are_named(requests, engine, said):
+    with pytest.raises(InputError, match=said):
+        simulate_engine(trace(*requests), Sarathi(), engine=Engine(**engine))
+
+
+def test_bounds_must_be_in_order_and_those_that_miss_the_truth_are_counted():
+    one = trace((4, 5), (4, 50))
+    with pytest.raises(InputError, match=r"\[9, 3\]"):
+        simulate_engine(one, Sarathi(), bounds=(np.array([9, 1]), np.array([3, 2])))
+    run = simulate_engine(one, Sarathi(), bounds=(np.array([1, 1]), np.array([9, 9])))
+    assert run.summary["counted"] == {"bounds_not_holding": 1}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"token_budget": -1}, {"batch_limit": 1.5}, {"block_tokens": 0}, {"kv_tokens": 8, "block_tokens": 16},
+        {"swap_s": (1.0, -1.0)}, {"overhead_s": math.inf},
+    ],
+)  # fmt: skip
+def test_a_bad_engine_names_its_field(options):
+    with pytest.raises(InputError, match=next(iter(options))):
+        Engine(**options)
