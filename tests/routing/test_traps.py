@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import os
 import random
+import threading
 import time
 from pathlib import Path
 
@@ -45,4 +47,25 @@ def test_nothing_is_caught_outside_the_block():
     with watching() as found:
         pass
     time.time()
+    assert found == []
+
+
+def test_what_the_collector_or_another_thread_does_meanwhile_is_not_the_policys(request):
+    ready, done = threading.Event(), threading.Event()
+
+    def reads() -> None:
+        ready.wait()
+        Path(__file__).read_text()
+        done.set()
+
+    other = threading.Thread(target=reads)
+    other.start()
+    gc.callbacks.append(told := lambda *_: time.perf_counter())
+    request.addfinalizer(lambda: gc.callbacks.remove(told))
+    with watching() as found:
+        ready.set()
+        kept = [[number] for number in range(100_000)]  # far more than the collector lets come together
+        done.wait()
+    other.join()
+    assert len(kept) == 100_000 and gc.isenabled()
     assert found == []

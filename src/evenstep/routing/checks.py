@@ -47,13 +47,17 @@ def check(policy: RoutingPolicy, simulate: Simulate | None = None) -> list[Findi
         simulate: makes a short run through a named door and returns its digest; None leaves ``same digest`` out.
     """
     findings = [_frozen(policy)]
-    answers = _answers(policy)
+    views = _views(policy)
+    answers, said, broken = _answers(policy, views)
     findings.append(answers)
     if not answers.passed:
         return findings
-    findings += _rules(policy)
-    findings += _outside(policy)
-    findings += [_deterministic(policy), _view_left_alone(policy), _pure_memory(policy), _doors_agree(policy)]
+    left_alone = _view_left_alone(policy)
+    fresh = [views] if left_alone.passed else [_views(policy) for _ in range(3)]
+    asked = _asked(policy, *fresh)
+    findings += _rules(broken)
+    findings += _outside(policy, asked)
+    findings += [_deterministic(asked), left_alone, _pure_memory(asked, said), _doors_agree(policy, asked)]
     if simulate is not None and all(f.passed for f in findings):
         findings.append(_same_digest(policy, simulate))
     return findings
@@ -68,10 +72,34 @@ def _verdict(name: str, message: str) -> Finding:
 
 
 def _route(policy: RoutingPolicy, view: RoutingView) -> RoutingDecision:
-    """The policy's answer, as own copies: a policy may hand out an array it writes again."""
-    decision = policy.route(view)
+    return _own(policy.route(view))
+
+
+def _own(decision: RoutingDecision) -> RoutingDecision:
+    """The decision as own copies: a policy may hand out an array it writes again."""
     memory = None if decision.memory is None else np.array(decision.memory)
     return RoutingDecision(np.array(decision.worker), memory, decision.bound)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """What a policy said of each view, asked twice in a row, the last view first.
+
+    Args:
+        views: none that it has written into.
+    """
+
+    views: list[RoutingView]
+    first: list[RoutingDecision]
+    again: list[RoutingDecision]
+
+
+def _asked(policy: RoutingPolicy, views: list[RoutingView], *more: list[RoutingView]) -> _Asked:
+    """Ask of `views`; of as many equal ones each time, where `more` are given because it writes into them."""
+    one, other = more or (views, views)
+    pairs = zip(reversed(one), reversed(other), strict=True)
+    twice = [(_route(policy, a), _route(policy, b)) for a, b in pairs][::-1]
+    return _Asked(views, [first for first, _ in twice], [again for _, again in twice])
 
 
 def _frozen(policy: RoutingPolicy) -> Finding:
@@ -86,35 +114,41 @@ def _frozen(policy: RoutingPolicy) -> Finding:
     )
 
 
-def _answers(policy: RoutingPolicy) -> Finding:
-    """It answers every view, also an empty pool or a full fleet, with a decision. Its first imports happen here."""
-    for number, view in enumerate(_views(policy)):
+def _answers(
+    policy: RoutingPolicy, views: list[RoutingView]
+) -> tuple[Finding, list[RoutingDecision], list[str]]:
+    """It answers every view, also an empty pool or a full fleet, with a decision. Its first imports happen here.
+
+    Returns:
+        What was found, the answers, and for each the rule that it breaks.
+    """
+    said: list[RoutingDecision] = []
+    broken: list[str] = []
+    for number, view in enumerate(views):
         try:
             decision: Any = policy.route(view)
         except Exception as error:
             if isinstance(error, ValueError) and "read-only" in str(error):
-                return Finding(
-                    "view left alone",
-                    False,
-                    "it writes into its view, whose arrays are read-only; copy what you count on",
-                )
-            return Finding("answers", False, f"view {number}: route raises {type(error).__name__}: {error}")
+                message = "it writes into its view, whose arrays are read-only; copy what you count on"
+                return Finding("view left alone", False, message), said, broken
+            message = f"view {number}: route raises {type(error).__name__}: {error}"
+            return Finding("answers", False, message), said, broken
         if not isinstance(decision, RoutingDecision):
-            return Finding(
-                "answers", False, f"route answers {type(decision).__name__}; expected a RoutingDecision"
-            )
-    return Finding("answers", True)
+            message = f"route answers {type(decision).__name__}; expected a RoutingDecision"
+            return Finding("answers", False, message), said, broken
+        broken.append(broken_rule(view, decision))
+        said.append(_own(decision))
+    return Finding("answers", True), said, broken
 
 
 #: Check that owns a broken rule, by how `broken_rule` begins to say it.
 _RULES = {"over capacity": "capacity", "unknown worker": "known workers", "memory": "pure memory"}
 
 
-def _rules(policy: RoutingPolicy) -> list[Finding]:
+def _rules(rules: list[str]) -> list[Finding]:
     """Capacity, known workers, one answer a request: the contract every host holds a decision to."""
     broken = {"capacity": "", "known workers": "", "one answer a request": ""}
-    for number, view in enumerate(_views(policy)):
-        rule = broken_rule(view, policy.route(view))
+    for number, rule in enumerate(rules):
         if rule:
             name = next(
                 (check for start, check in _RULES.items() if rule.startswith(start)), "one answer a request"
@@ -126,15 +160,16 @@ def _rules(policy: RoutingPolicy) -> list[Finding]:
     return [_verdict(name, message) for name, message in broken.items()]
 
 
-def _outside(policy: RoutingPolicy) -> list[Finding]:
+def _outside(policy: RoutingPolicy, asked: _Asked) -> list[Finding]:
     """It looks at nothing but its view: no frames or objects of the host, no clock, no chance of its own, no system."""
-    views, seen = _views(policy), dict[str, str]()
+    views, seen = _views(policy, spare=1000), dict[str, str]()
     with watching() as found:
-        for view in views:
-            policy.route(view)
+        said = [_route(policy, view) for view in views]
     for kind, what in found:
         seen.setdefault(kind, what)
-    peek = f"it reaches outside its view: {seen['peek']}" if "peek" in seen else _behind_the_window(policy)
+    peek = _behind_the_window(asked, said)
+    if "peek" in seen:
+        peek = f"it reaches outside its view: {seen['peek']}"
     clock = f"it reads a clock: {seen['clock']}; the view has now_s" if "clock" in seen else ""
     chance = ""
     if "chance" in seen:
@@ -148,31 +183,21 @@ def _outside(policy: RoutingPolicy) -> list[Finding]:
     ]
 
 
-def _behind_the_window(policy: RoutingPolicy) -> str:
+def _behind_the_window(asked: _Asked, said: list[RoutingDecision]) -> str:
     """Equal views with different arrays behind them must get equal answers."""
-    for number, (one, other) in enumerate(
-        zip(_views(policy, spare=0), _views(policy, spare=1000), strict=True)
-    ):
-        if _said(policy, one, other):
+    for number, (view, one, other) in enumerate(zip(asked.views, asked.first, said, strict=True)):
+        if difference(one, other, view.memory):
             return f"view {number}: the answer depends on what stands behind the view's arrays"
     return ""
 
 
-def _said(policy: RoutingPolicy, one: RoutingView, other: RoutingView) -> str:
-    """Where the answers to two equal views differ."""
-    return difference(_route(policy, one), _route(policy, other), one.memory).replace("the kernel", "then")
-
-
-def _deterministic(policy: RoutingPolicy) -> Finding:
+def _deterministic(asked: _Asked) -> Finding:
     """The same view gets the same answer, at once."""
-    for number, view in enumerate(_views(policy)):
-        differs = _said(policy, view, view)
+    for number, (view, one, other) in enumerate(zip(asked.views, asked.first, asked.again, strict=True)):
+        differs = difference(one, other, view.memory)
         if differs:
-            return Finding(
-                "deterministic",
-                False,
-                f"view {number}, asked twice: {differs.replace('plain route', 'it first')}",
-            )
+            said = differs.replace("the kernel", "then").replace("plain route", "it first")
+            return Finding("deterministic", False, f"view {number}, asked twice: {said}")
     return Finding("deterministic", True)
 
 
@@ -194,12 +219,9 @@ def _view_left_alone(policy: RoutingPolicy) -> Finding:
     return Finding(name, True)
 
 
-def _pure_memory(policy: RoutingPolicy) -> Finding:
+def _pure_memory(asked: _Asked, said: list[RoutingDecision]) -> Finding:
     """What it remembers goes through `memory`: the answer does not depend on what was asked before."""
-    views = _views(policy)
-    forward = [_route(policy, view) for view in views]
-    backward = [_route(policy, view) for view in reversed(views)][::-1]
-    for number, (view, one, other) in enumerate(zip(views, forward, backward, strict=True)):
+    for number, (view, one, other) in enumerate(zip(asked.views, said, asked.first, strict=True)):
         if difference(one, other, view.memory):
             return Finding(
                 "pure memory", False,
@@ -208,15 +230,15 @@ def _pure_memory(policy: RoutingPolicy) -> Finding:
     return Finding("pure memory", True)
 
 
-def _doors_agree(policy: RoutingPolicy) -> Finding:
+def _doors_agree(policy: RoutingPolicy, asked: _Asked) -> Finding:
     """The kernel, where there is one, gives the same bits, and writes only where it may."""
     name = "doors agree"
     if compiled.kernel_of(policy) is None:
         return Finding(name, True, "no kernel: the plain door only")
-    for number, view in enumerate(_views(policy)):
+    for number, (view, plain) in enumerate(zip(asked.views, asked.first, strict=True)):
         call = kernel_call(policy, view)
         assert call is not None
-        differs = difference(_route(policy, view), call.decision(), view.memory) or call.overrun()
+        differs = difference(plain, call.decision(), view.memory) or call.overrun()
         if differs:
             return Finding(name, False, f"view {number}: {differs}")
     return Finding(name, True)

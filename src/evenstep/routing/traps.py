@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import gc
 import random
 import sys
+import threading
 from collections.abc import Generator
 from types import FrameType
 from typing import Any
@@ -23,6 +25,7 @@ _MODULES = {
 _EVENTS = {"open": _SYSTEM, "subprocess.Popen": _SYSTEM, "socket.connect": _SYSTEM, "socket.__new__": _SYSTEM}
 
 _watchers: list[list[tuple[str, str]]] = []  # who is told what is caught now
+_watched: list[int] = []  # the thread of each
 _installed: list[bool] = []
 
 
@@ -31,21 +34,27 @@ def watching() -> Generator[list[tuple[str, str]]]:
     """Collect ``(kind, what)`` of every forbidden call inside the block; kinds: clock, chance, peek, system.
 
     A profile hook sees every call of a built-in function; an audit hook sees frames reached through a traceback, and
-    files and sockets. Draws from the global generators of `random` and NumPy are seen by their state.
+    files and sockets. Draws from the global generators of `random` and NumPy are seen by their state. Garbage is not
+    collected meanwhile, and other threads are not looked at: neither is the policy's doing.
     """
     if not _installed:
         sys.addaudithook(_audit)  # cannot be taken out again: silent unless watching
         _installed.append(True)
     found: list[tuple[str, str]] = []
     before = _global_chance()
-    old = sys.getprofile()
+    old, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()
+    _watched.append(threading.get_ident())
     _watchers.append(found)
     sys.setprofile(_profile)
     try:
         yield found
     finally:
         sys.setprofile(old)
-        _watchers.remove(found)
+        _watchers.pop()
+        _watched.pop()
+        if collects:
+            gc.enable()
     if _global_chance() != before and not any(kind == _CHANCE for kind, _ in found):
         found.append((_CHANCE, "a global random generator"))
 
@@ -73,7 +82,7 @@ def _profile(frame: FrameType, event: str, function: Any) -> None:
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _watchers:
+    if not _watchers or threading.get_ident() != _watched[-1]:
         return
     if event in _EVENTS:
         _watchers[-1].append((_EVENTS[event], event))
