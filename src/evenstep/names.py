@@ -56,8 +56,7 @@ def find(room: str, name: str) -> Any:
 
     Args:
         room: ``routing``, ``scheduling``, ``predict``, ``cost``, ``batch`` (engines' time laws),
-            ``workload``, ``cli``, ``experiments``,
-            ``engines``.
+            ``workload``, ``cli``, ``experiments``, ``engines``.
         name: a file's name with dashes, ``package.module:Thing``, ``mine.py[:Thing]`` or an entry point's name.
 
     Raises:

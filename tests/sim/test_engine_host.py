@@ -47,5 +47,5 @@ def test_a_broken_contract_is_one_error(policy, engine, said):
 
 
 def test_a_policy_without_a_kernel_has_no_compiled_door():
-    with pytest.raises(InputError, match="door is compiled"):
+    with pytest.raises(InputError, match="door is 'compiled'"):
         simulate_engine(PAIR, Answers(), door="compiled")

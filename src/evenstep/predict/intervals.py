@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,22 @@ from evenstep.predict.view import Active
 from evenstep.request import F8, I8
 
 _FIRST_HORIZON = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Bounds a predictor gives each request when it arrives, from what has finished by then.
+
+    Args:
+        predictor: as `interval` takes it; it learns during the run.
+        low, high: chances that the length is at most the bound.
+    """
+
+    predictor: Any
+    low: float = 0.1
+    high: float = 0.9
+
+
 _CELLS = 4_000_000  # of a curve that is asked for at once
 
 

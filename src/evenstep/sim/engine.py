@@ -35,6 +35,7 @@ from evenstep.scheduling.view import SchedulingPolicy
 
 if TYPE_CHECKING:
     from evenstep.measure.engine_records import EngineRun
+    from evenstep.predict.intervals import Quantiles
 
 Overflow = Literal["recompute", "restart", "swap", "never"]
 
@@ -102,7 +103,7 @@ def simulate_engine(
     *,
     engine: Engine | None = None,
     batch_time: BatchTime | None = None,
-    bounds: tuple[I8, I8] | None = None,
+    bounds: tuple[I8, I8] | Quantiles | None = None,
     seed: int = 0,
     records: bool = True,
     door: Literal["auto", "plain", "compiled"] = "auto",
@@ -116,8 +117,8 @@ def simulate_engine(
         policy: a scheduling policy.
         engine: the server; default `Engine()`.
         batch_time: seconds of an iteration; default `TokenBudget()`.
-        bounds: int64[N] each, believed lowest and highest output length of each request; default the trace's columns.
-            Bounds that do not hold the truth are counted, and believed until an output grows beyond them.
+        bounds: int64[N] each, believed lowest and highest output length of each request, or quantiles a predictor gives
+            when it arrives; default the trace's columns. Bounds that do not hold the truth are counted, and believed until an output grows beyond them.
         seed: key of every random draw of the policy.
         records: keep the request and iteration tables; without them the summary stays.
         door: ``compiled`` runs the policy's kernel inside the loop, ``plain`` calls its `form_batch`; ``auto`` takes the

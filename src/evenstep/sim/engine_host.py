@@ -19,6 +19,8 @@ from evenstep.measure.engine_records import (
     EngineTotals,
     IterationTable,
 )
+from evenstep.predict.intervals import Quantiles, interval
+from evenstep.predict.view import NOTHING, Active, Finished, fit_now, is_oracle
 from evenstep.request import F8, I8, Trace
 from evenstep.scheduling.order import order_of
 from evenstep.scheduling.view import CLASS, EVICTIONS, HIGH, ID, LOW, PROMPT, SchedulingPolicy, whole_blocks
@@ -32,34 +34,71 @@ _OVERFLOW = {"recompute": at.RECOMPUTE, "restart": at.RESTART, "swap": at.SWAP, 
 
 
 def run(
-    trace: Trace, policy: SchedulingPolicy, engine: Engine, batch_time: BatchTime, bounds: tuple[I8, I8] | None, *,
+    trace: Trace, policy: SchedulingPolicy, engine: Engine, batch_time: BatchTime, bounds: tuple[I8, I8] | Quantiles | None, *,
     seed: int, records: bool, door: Literal["auto", "plain", "compiled"], until_s: float, name: str,
 ) -> EngineRun:  # fmt: skip
     """One run; arguments and errors as in `sim.engine.simulate_engine`."""
     label = name or type(policy).__name__
-    low, high = bounds_of(trace, bounds)
-    check_trace(trace, engine, low, high)
+    asked = bounds if isinstance(bounds, Quantiles) else None
+    low, high = bounds_of(trace, None if isinstance(bounds, Quantiles) else bounds, asked is not None)
+    check_trace(trace, engine)
     state = started(trace, policy, engine, low, high, seed, until_s)
+    state.numbers_i[at.ASKS] = int(asked is not None)
+    learned = 0
     memory = np.zeros(int(getattr(policy, "memory_size", 0)), np.int64)
     loop = loop_of(policy, state, batch_time, memory, door, label)
     tables: list[tuple[I8, F8]] = []
     size = _TABLE_ROWS if records else 0
+    code = at.TABLE_FULL
     while True:
-        table_i, table_f = np.zeros((at.TABLE_I, size), np.int64), np.zeros((2, size))
-        state.state_i[at.TABLE_ROWS] = 0
-        code = advanced(loop, table_i, table_f, label)
-        used = int(state.state_i[at.TABLE_ROWS])
-        tables.append((table_i[:, :used], table_f[:, :used]))
+        if code == at.TABLE_FULL:
+            table_i, table_f = np.zeros((at.TABLE_I, size), np.int64), np.zeros((2, size))
+            tables.append((table_i, table_f))
+            state.state_i[at.TABLE_ROWS] = 0
+        code = advanced(loop, *tables[-1], label)
         if code in (at.DONE, at.STOPPED):
             break
+        if asked is not None and code == at.ASK:
+            learned = believe(asked, trace, state, learned)
+            continue
         if code != at.TABLE_FULL:
             raise PolicyError(f"{label}: {said(code, state)}")
-    return made(trace, policy, engine, batch_time, state, tables if records else [], label, bounds, low, high)
+    used = int(state.state_i[at.TABLE_ROWS])
+    tables[-1] = (tables[-1][0][:, :used], tables[-1][1][:, :used])
+    return made(trace, engine, batch_time, state, tables if records else [], label, bounds)
 
 
-def bounds_of(trace: Trace, bounds: tuple[I8, I8] | None) -> tuple[I8, I8]:
+def believe(asked: Quantiles, trace: Trace, state: EngineState, learned: int) -> int:
+    """Bounds of the requests that arrive now, after the predictor has learned what has finished; how many that are."""
+    done = state.finished[learned : int(state.state_i[at.FINISHED])]
+    keys = trace.column("prompt_key")
+    if done.size:
+        asked.predictor.learn(
+            Finished(done, trace.prompt_tokens[done], trace.output_tokens[done], keys[done])
+        )
+        fit_now(asked.predictor)
+    first, now = int(state.state_i[at.COMING]), float(state.state_f[at.NOW])
+    end = first
+    while end < state.coming.size and state.arrival_s[state.coming[end]] <= now:
+        end += 1
+    rows = state.coming[first:end]
+    left = trace.output_tokens[rows] if is_oracle(asked.predictor) else NOTHING
+    caps = trace.column("max_tokens")
+    active = Active(
+        rows, np.zeros(rows.size, np.int64), trace.prompt_tokens[rows], keys[rows], caps[rows], left
+    )
+    low, high = interval(asked.predictor, active, asked.low, asked.high)
+    state.rows[LOW, rows], state.rows[HIGH, rows] = low, high
+    state.state_i[at.ASKED] = end
+    return learned + done.size
+
+
+def bounds_of(trace: Trace, bounds: tuple[I8, I8] | None, none: bool) -> tuple[I8, I8]:
     """Believed bounds of the output lengths: given, or the trace's columns, or none (0 and 0)."""
-    low, high = bounds or (trace.column("output_low"), trace.column("output_high"))
+    nothing = np.zeros(len(trace), np.int64)
+    low, high = (
+        (nothing, nothing) if none else bounds or (trace.column("output_low"), trace.column("output_high"))
+    )
     for which, column in (("low", low), ("high", high)):
         if column.shape != (len(trace),):
             raise InputError("bounds", which, f"{column.size} numbers", f"{len(trace)}, one a request")
@@ -76,7 +115,7 @@ def bounds_of(trace: Trace, bounds: tuple[I8, I8] | None) -> tuple[I8, I8]:
     return np.ascontiguousarray(low, np.int64), np.ascontiguousarray(high, np.int64)
 
 
-def check_trace(trace: Trace, engine: Engine, low: I8, high: I8) -> None:
+def check_trace(trace: Trace, engine: Engine) -> None:
     """Refuse lengths below 1 and requests the memory cannot hold.
 
     Raises:
@@ -218,8 +257,8 @@ def said(code: int, state: EngineState) -> str:
 
 
 def made(
-    trace: Trace, policy: Any, engine: Engine, batch_time: BatchTime, state: EngineState, tables: list[tuple[I8, F8]],
-    label: str, bounds: Any, low: I8, high: I8,
+    trace: Trace, engine: Engine, batch_time: BatchTime, state: EngineState, tables: list[tuple[I8, F8]], label: str,
+    bounds: tuple[I8, I8] | Quantiles | None,
 ) -> EngineRun:  # fmt: skip
     """The run's tables and totals."""
     done = np.sort(state.finished[: int(state.state_i[at.FINISHED])])
@@ -231,6 +270,7 @@ def made(
         first_iteration=hidden[at.FIRST_ITERATION, done], last_iteration=hidden[at.LAST_ITERATION, done],
         evictions=rows[EVICTIONS, done], wasted_tokens=hidden[at.WASTED, done],
     )  # fmt: skip
+    low, high = rows[LOW], rows[HIGH]
     believed = high > 0
     outside = int((believed & ((hidden[at.OUTPUT] < low) | (hidden[at.OUTPUT] > high))).sum())
     number, gaps = state.state_i, int(state.state_i[at.GAPS])
@@ -246,10 +286,17 @@ def made(
         counted={"bounds_not_holding": outside} if believed.any() else {},
     )  # fmt: skip
     conditions = EngineConditions(
-        policy=label, batch_time=repr(batch_time), bounds="given" if bounds is not None else "of the trace",
+        policy=label, batch_time=repr(batch_time), bounds=said_of(bounds),
         engine=asdict(engine), seed=int(state.numbers_i[at.SEED]),
     )  # fmt: skip
     return EngineRun(conditions, totals, requests, iterations(tables) if tables else None, trace)
+
+
+def said_of(bounds: tuple[I8, I8] | Quantiles | None) -> str:
+    """Where the beliefs came from, in words."""
+    if isinstance(bounds, Quantiles):
+        return f"{type(bounds.predictor).__name__} at {bounds.low:g} and {bounds.high:g}"
+    return "given" if bounds is not None else "of the trace"
 
 
 def iterations(tables: list[tuple[I8, F8]]) -> IterationTable:
