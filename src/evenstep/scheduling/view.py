@@ -13,7 +13,8 @@ argument     type           meaning
 iteration    int64          running number of this iteration
 seed         int64          key of every random draw (`streams_kernel.uniform`)
 now_s        float64        the host's time
-limits       int64[6]       `TOKEN_BUDGET`, `BATCH_LIMIT`, `KV_CAPACITY`, `KV_FREE`, `BLOCK_TOKENS`, `HOLD_PRODUCED`
+limits       int64[7]       `TOKEN_BUDGET`, `BATCH_LIMIT`, `KV_CAPACITY`, `KV_FREE`, `BLOCK_TOKENS`, `HOLD_PRODUCED`,
+                            `FIRST_DECODED`
 running      int64[*]       rows of the R requests that hold KV memory, in order of admission
 waiting      int64[*]       rows of the W that wait, from `first` on, in the policy's `order`
 first        int64          where they start
@@ -45,7 +46,8 @@ from numpy.typing import NDArray
 from evenstep.request import F8, I8
 
 # Entries of `limits`, `counts` and rows of `rows` in the compiled door.
-TOKEN_BUDGET, BATCH_LIMIT, KV_CAPACITY, KV_FREE, BLOCK_TOKENS, HOLD_PRODUCED = range(6)
+TOKEN_BUDGET, BATCH_LIMIT, KV_CAPACITY, KV_FREE, BLOCK_TOKENS, HOLD_PRODUCED, FIRST_DECODED = range(7)
+LIMITS = 7
 RUNNING, WAITING, PICKED, EVICTED = range(4)
 (
     ID, CLASS, PROMPT, PREFILLED, PRODUCED, REACHED, LEFT, RESIDENT, LOW, HIGH, EVICTIONS, DECODING,
@@ -79,6 +81,7 @@ class EngineView:
         evictions: int64[N], times it lost its memory.
         arrival_s, waited_s: float64[N], seconds; `waited_s` since arrival.
         running, decoding: bool[N], whether it holds memory; whether its next token to run is one it produced.
+        first_decoded: 1 where the first token comes one iteration after the prefill, 0 where with its end.
     """
 
     iteration: int
@@ -106,6 +109,7 @@ class EngineView:
     arrival_s: F8
     running: NDArray[np.bool_]
     decoding: NDArray[np.bool_]
+    first_decoded: int = 0
 
     @property
     def waited_s(self) -> F8:

@@ -23,7 +23,17 @@ from evenstep.predict.intervals import Quantiles, interval
 from evenstep.predict.view import NOTHING, Active, Finished, fit_now, is_oracle
 from evenstep.request import F8, I8, Trace
 from evenstep.scheduling.order import order_of
-from evenstep.scheduling.view import CLASS, EVICTIONS, HIGH, ID, LOW, PROMPT, SchedulingPolicy, whole_blocks
+from evenstep.scheduling.view import (
+    CLASS,
+    EVICTIONS,
+    HIGH,
+    ID,
+    LIMITS,
+    LOW,
+    PROMPT,
+    SchedulingPolicy,
+    whole_blocks,
+)
 from evenstep.sim import engine_layout as at
 from evenstep.sim.engine import Engine
 from evenstep.sim.engine_layout import EngineState, limited
@@ -203,7 +213,7 @@ class CompiledLoop:
             state.state_i, state.state_f, state.numbers_i, state.numbers_f, state.rows, state.hidden, state.times,
             state.arrival_s, state.coming, state.running, state.waiting, state.finished, state.arrived, state.gaps,
             state.batch, order_of(policy).weights, law, memory, parameters,
-            np.zeros(int(ints), np.int64), np.zeros(int(floats)), np.zeros(6, np.int64), np.zeros(4, np.int64),
+            np.zeros(int(ints), np.int64), np.zeros(int(floats)), np.zeros(LIMITS, np.int64), np.zeros(4, np.int64),
             np.zeros((2, requests), np.int64), np.zeros(requests, np.int64),
         )  # fmt: skip
 

@@ -28,6 +28,7 @@ from evenstep.scheduling.view import (
     DECODING,
     EVICTED,
     EVICTIONS,
+    FIRST_DECODED,
     HOLD_PRODUCED,
     KV_CAPACITY,
     KV_FREE,
@@ -423,6 +424,7 @@ def continued(
         limits[TOKEN_BUDGET], limits[BATCH_LIMIT] = numbers_i[BUDGET], numbers_i[LIMIT]
         limits[KV_CAPACITY], limits[KV_FREE] = numbers_i[CAPACITY], state_i[FREE]
         limits[BLOCK_TOKENS], limits[HOLD_PRODUCED] = numbers_i[BLOCK], numbers_i[HOLD]
+        limits[FIRST_DECODED] = numbers_i[LAG]
         counts[RUNNING], counts[WAITING], counts[PICKED], counts[EVICTED] = R, W, 0, 0
         wake_s = form_batch(
             state_i[ITERATION], numbers_i[SEED], state_f[NOW], limits, running, waiting, state_i[FIRST], counts,

@@ -121,7 +121,7 @@ class PlainLoop:
             prefilled=seen[PREFILLED], produced=seen[PRODUCED], reached=seen[REACHED], left=seen[LEFT],
             resident=seen[RESIDENT], output_low=seen[LOW], output_high=seen[HIGH], evictions=seen[EVICTIONS],
             arrival_s=s.arrival_s[order], running=np.arange(order.size) < len(self.running),
-            decoding=seen[DECODING] > 0,
+            decoding=seen[DECODING] > 0, first_decoded=int(s.numbers_i[at.LAG]),
         )  # fmt: skip
         return view
 
