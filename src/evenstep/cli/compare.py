@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenstep.cli import _engine
+from evenstep.cli._engine import add_engine_flags
 from evenstep.cli._flags import add_flags, settled
 
 if TYPE_CHECKING:
@@ -22,13 +24,14 @@ SAMPLES = 2000
 class Compare:
     """The command."""
 
-    summary = "compare routing policies on a trace or a synthetic workload"
+    summary = "compare routing policies on a fleet, or scheduling policies inside one engine"
     description = (
         "Runs every policy on the same requests with the same dice and prints what each one wastes at the barrier,\n"
         "with paired differences against a baseline and their 95 % intervals. Options of a policy follow its name:\n"
         "bf-io:horizon=20,discount=0.9,predictor=oracle. A policy may also be a file: my_policy.py.\n"
         "Policies come with the constants of their papers; those that can starve a request also have an age bound,\n"
-        "which papers have not: paper mode is age_limit=0, as in br-0:age_limit=0. See evenstep policy show NAME."
+        "which papers have not: paper mode is age_limit=0, as in br-0:age_limit=0. See evenstep policy show NAME.\n"
+        "With --engine one engine is simulated, and the policies are those that form its batches."
     )
     examples = (
         "evenstep compare sample:azure-conv",
@@ -37,6 +40,7 @@ class Compare:
         "evenstep compare lengths.csv --rate 12 --workers 32 --groups 16,16 --seeds 5 --format json",
         "evenstep compare sessions.jsonl --arrivals closed --sessions 64",
         "evenstep compare --config compare.yaml",
+        "evenstep compare sample:azure-conv --engine kv-tokens=20000 --load 0.95 --policy sarathi --report engine.html",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -58,6 +62,7 @@ class Compare:
             help=f"a policy to compare; may be given many times (default {', '.join(USUAL)})",
         )
         add_flags(parser, CompareSettings, leave_out=("source", "policies"))
+        add_engine_flags(parser)
         parser.add_argument(
             "--format", choices=["table", "json"], default="table", help="what stdout gets (default table)"
         )
@@ -69,6 +74,8 @@ class Compare:
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.experiments.settings import CompareSettings, checked
 
+        if hasattr(args, "engine"):
+            return _engine.compare(args)
         found = settled(args, CompareSettings)
         return _compare(args, found, checked(found))
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from evenstep.errors import InputError
+from evenstep.measure.engine_records import EngineRequestTable, EngineRun, IterationTable
 from evenstep.measure.output_file import make_folder, replacing
 from evenstep.measure.records import (
     Conditions,
@@ -28,6 +29,9 @@ TABLES: dict[str, type] = {
     "workers": WorkerTable,
     "decisions": DecisionTable,
 }
+#: Those of one engine's run.
+ENGINE_TABLES: dict[str, type] = {"engine_requests": EngineRequestTable, "iterations": IterationTable}
+_KINDS = {**TABLES, **ENGINE_TABLES}
 _KEY = b"evenstep"
 _VERSION = 1
 
@@ -47,7 +51,7 @@ def write_table(table: Any, path: Path, metadata: dict[str, Any]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kind = next(name for name, k in TABLES.items() if isinstance(table, k))
+    kind = next(name for name, k in _KINDS.items() if isinstance(table, k))
     arrays: dict[str, Any] = {}
     scalars: dict[str, int] = {}
     for name, column in columns(table).items():
@@ -82,9 +86,9 @@ def read_table(path: Path) -> tuple[Any, dict[str, Any]]:
             str(path), "file", path.name, "a Parquet file", f"{str(error).splitlines()[0]}."
         ) from None
     head: dict[str, Any] = orjson.loads((read.schema.metadata or {}).get(_KEY, b"{}"))
-    if head.get("version") != _VERSION or head.get("table") not in TABLES:
+    if head.get("version") != _VERSION or head.get("table") not in _KINDS:
         raise InputError(str(path), "metadata", str(head)[:60], f"a record table of version {_VERSION}")
-    kind = TABLES[head["table"]]
+    kind = _KINDS[head["table"]]
     values: dict[str, Any] = dict(head["scalars"])
     for name in read.column_names:
         column = read.column(name).combine_chunks()
@@ -126,6 +130,30 @@ def write_run(run: Run, folder: Path) -> list[Path]:
     for name, table in kept.items():
         write_table(table, folder / f"{name}.parquet", metadata)
     return [folder / f"{name}.parquet" for name in kept]
+
+
+def write_engine_run(run: EngineRun, folder: Path) -> list[Path]:
+    """Write the tables of one engine's run: ``engine_requests.parquet`` and, where it was kept, ``iterations.parquet``.
+
+    Args:
+        run: the run; every file carries its conditions, digest and summary.
+        folder: where to; made when missing.
+
+    Returns:
+        The files written.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+    make_folder(folder)
+    metadata = {"conditions": asdict(run.conditions), "digest": run.digest, "summary": run.summary}
+    kept = {"engine_requests": run.requests, "iterations": run.iterations}
+    written: list[Path] = []
+    for name, table in kept.items():
+        if table is not None:
+            write_table(table, folder / f"{name}.parquet", metadata)
+            written.append(folder / f"{name}.parquet")
+    return written
 
 
 def read_run(folder: Path) -> Run:

@@ -118,7 +118,8 @@ def simulate_engine(
         engine: the server; default `Engine()`.
         batch_time: seconds of an iteration; default `TokenBudget()`.
         bounds: int64[N] each, believed lowest and highest output length of each request, or quantiles a predictor gives
-            when it arrives; default the trace's columns. Bounds that do not hold the truth are counted, and believed until an output grows beyond them.
+            when it arrives; default the trace's columns. Bounds that do not hold the truth are counted, and believed
+            until an output grows beyond them.
         seed: key of every random draw of the policy.
         records: keep the request and iteration tables; without them the summary stays.
         door: ``compiled`` runs the policy's kernel inside the loop, ``plain`` calls its `form_batch`; ``auto`` takes the

@@ -44,8 +44,9 @@ _OVERFLOW = {"recompute": at.RECOMPUTE, "restart": at.RESTART, "swap": at.SWAP, 
 
 
 def run(
-    trace: Trace, policy: SchedulingPolicy, engine: Engine, batch_time: BatchTime, bounds: tuple[I8, I8] | Quantiles | None, *,
-    seed: int, records: bool, door: Literal["auto", "plain", "compiled"], until_s: float, name: str,
+    trace: Trace, policy: SchedulingPolicy, engine: Engine, batch_time: BatchTime,
+    bounds: tuple[I8, I8] | Quantiles | None, *, seed: int, records: bool,
+    door: Literal["auto", "plain", "compiled"], until_s: float, name: str,
 ) -> EngineRun:  # fmt: skip
     """One run; arguments and errors as in `sim.engine.simulate_engine`."""
     label = name or type(policy).__name__

@@ -1,0 +1,115 @@
+"""``evenstep compare --engine``: scheduling policies inside one engine."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenstep.errors import InputError
+
+if TYPE_CHECKING:
+    from evenstep.experiments.engine_compare import EngineOutcome
+    from evenstep.measure.engine_comparison import EngineComparison
+
+#: What argparse and the command itself put beside the settings.
+_BESIDE = {"format", "report", "records", "config", "debug", "command", "command_line", "processes", "run"}
+
+
+def add_engine_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags that only one engine has; the others are those of a fleet."""
+    from evenstep.config import meaning
+    from evenstep.experiments.engine_settings import EngineSettings
+
+    said = meaning(EngineSettings)
+    group = parser.add_argument_group(
+        "one engine", "compare scheduling policies inside one engine, not routing"
+    )
+    group.add_argument(
+        "--engine", nargs="?", const="", default=argparse.SUPPRESS, metavar="KEY=VALUE,...",
+        help=said["engine"].rstrip("."),
+    )  # fmt: skip
+    for name, shape in (("batch_time", "NAME[:KEY=VALUE,...]"), ("bounds", "NAME[:...]"), ("until_s", "X")):
+        flag = "--" + name.replace("_", "-")
+        group.add_argument(flag, default=argparse.SUPPRESS, metavar=shape, help=said[name].rstrip("."))
+
+
+def compare(args: argparse.Namespace) -> int:
+    """Run it; arguments as `evenstep compare` parses them."""
+    from evenstep.cli import _outputs as outputs
+    from evenstep.cli._flags import settled
+    from evenstep.experiments.engine_compare import run_engine_comparison
+    from evenstep.experiments.engine_settings import EngineSettings, check
+    from evenstep.experiments.progress import Bar
+    from evenstep.report.engine_table import table_lines
+
+    known = {field.name for field in dataclasses.fields(EngineSettings)}
+    strange = [name for name in vars(args) if name not in known | _BESIDE]
+    if strange:
+        flag = "--" + strange[0].replace("_", "-")
+        raise InputError("evenstep compare", flag, getattr(args, strange[0]), "no such flag beside --engine")
+    found = settled(args, EngineSettings)
+    settings = check(found.value)
+    if not settings.source:
+        hint = "Try sample:azure-conv."
+        raise InputError("evenstep compare", "FILE", "missing", "a trace, a workload or a sample", hint)
+    outputs.check_writable(args.report)
+    outputs.check_folder(args.records)
+    is_table = args.format == "table"
+    outcome = run_engine_comparison(
+        settings, fewer=found.origin["seeds"] == "default", progress=Bar(lines=outputs.lines_of(args.format))
+    )
+    comparison = dataclasses.replace(
+        outcome.comparison,
+        command=args.command_line,
+        versions=outputs.versions(),
+        notes=outcome.comparison.notes,
+    )
+    told = _written(args, comparison, outcome)
+    if is_table:
+        for line in (*table_lines(comparison), "", *_foot(comparison), *told):
+            print(line)
+    else:
+        from evenstep.measure.engine_comparison import to_json_object
+
+        outputs.print_json(to_json_object(comparison))
+        for line in told:
+            print(line, file=sys.stderr)
+    return 0
+
+
+def _foot(comparison: EngineComparison) -> list[str]:
+    """What the figures are."""
+    seeds = len(comparison.policies[0].seeds)
+    lines = [
+        f"Means over {seeds} replicate{'s' if seeds > 1 else ''} of {comparison.trace['requests']:,} requests"
+        f" ({comparison.trace['requests_per_s']:.4g} a second), run to completion; TBT is the gap between two tokens."
+    ]
+    lines += [f"note: {note}" for note in comparison.notes]
+    lines += [f"digest {result.policy}: {result.digest[:16]}" for result in comparison.policies]
+    return lines
+
+
+def _written(args: argparse.Namespace, comparison: EngineComparison, outcome: EngineOutcome) -> list[str]:
+    """The report and the record tables, where asked for; what to tell the user."""
+    told: list[str] = []
+    first: dict[str, Any] = {
+        r.policy: own[0] for r, own in zip(comparison.policies, outcome.runs, strict=True)
+    }
+    if args.records is not None:
+        from evenstep.cli._outputs import file_name
+        from evenstep.measure.parquet import write_engine_run
+
+        for index, (name, run) in enumerate(first.items()):
+            write_engine_run(run, Path(args.records) / f"{index}-{file_name(name)}")
+        told.append(f"records: {args.records}/")
+    if args.report is not None:
+        from evenstep.report.engine_page import write_engine_report
+
+        write_engine_report(comparison, first, Path(args.report))
+        told.append(f"report: {Path(args.report).resolve()}")
+    else:
+        told.append("for queues, memory, batches and latencies as pictures, add --report FILE.html")
+    return told

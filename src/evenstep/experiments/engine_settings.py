@@ -1,0 +1,137 @@
+"""The settings of ``compare --engine``: fields are flags and keys of a YAML file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+
+from evenstep import names
+from evenstep.cost.batch import BatchTime
+from evenstep.errors import InputError
+from evenstep.predict.intervals import Quantiles, around, bucketed, constant
+from evenstep.request import I8, Trace
+from evenstep.sim.engine import Engine
+
+#: Compared when nobody says what: what engines do today, then ours.
+USUAL = ("sarathi",)
+#: How bounds of output lengths may be written.
+BOUNDS = (
+    "trace",
+    "exact",
+    "constant:LOW/HIGH",
+    "bucketed:N/N/...",
+    "around:SHARE",
+    "PREDICTOR[:low=X,high=X,...]",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """A comparison of scheduling policies inside one engine.
+
+    Args:
+        source: a trace file, a workload YAML or sample:azure-conv.
+        policies: scheduling policies as NAME:key=value,key=value; several usual ones when left out.
+        seeds: replicates of each policy; fewer, unless set, where a trace has not as many that differ.
+        baseline: the policy others are compared with, as written in policies; the first when left out.
+        engine: the engine, KEY=VALUE,...: token-budget, batch-limit, kv-tokens, block-tokens, overflow, first-token.
+        batch_time: seconds of an iteration, a batch-time law, e.g. token-budget:fit=llama-70b-tp2; affine-kv:d0-s=0.01.
+        bounds: what is believed of output lengths: trace, exact, constant:1/1000, bucketed:100/200/400, around:0.2, or a
+            predictor's quantiles, survival:low=0.1,high=0.9.
+        arrivals: timed (the trace's times) or together (all requests at time zero).
+        rate: rescale arrival times to this many requests a second; Poisson arrivals where the trace has no times.
+        load: rescale arrival times to this share of what the engine serves when all requests arrive at once.
+        until_s: stop after this many seconds, requests left over; run all to completion when left out.
+        limit: use only the first rows of the trace, or draw only so many requests.
+        format_name: format of the trace file where it is not recognised, with options, e.g. mooncake:ticks=keep.
+        seed: key of replicates and of the policies' random draws.
+        skip_bad_rows: leave out rows that cannot be read, and say how many.
+    """
+
+    source: str = ""
+    policies: list[str] = field(default_factory=lambda: list(USUAL))
+    seeds: int = 3
+    baseline: str | None = None
+    engine: str = field(default="", metadata={"shape": "KEY=VALUE[,...]"})
+    batch_time: str = field(default="token-budget", metadata={"shape": "NAME[:KEY=VALUE,...]"})
+    bounds: str = field(default="trace", metadata={"shape": "NAME[:...]"})
+    arrivals: str = "timed"
+    rate: float | None = None
+    load: float | None = None
+    until_s: float | None = None
+    limit: int | None = None
+    format_name: str | None = None
+    seed: int = 0
+    skip_bad_rows: bool = False
+
+    def server(self) -> Engine:
+        """The engine.
+
+        Raises:
+            InputError: an unknown key or a value that does not fit.
+        """
+        spec = names.parse(f"engine:{self.engine}" if self.engine else "engine")
+        spec.pop("name")
+        return cast("Engine", names.make(Engine, spec, where="--engine"))
+
+    def law(self) -> BatchTime:
+        """Seconds of an iteration."""
+        return cast("BatchTime", names.build("batch", names.parse(self.batch_time)))
+
+
+def check(settings: EngineSettings) -> EngineSettings:
+    """The settings, seen to be in range.
+
+    Raises:
+        InputError: naming the first flag that is not.
+    """
+    for name, low in (("seeds", 1), ("seed", 0), ("limit", 1)):
+        value = getattr(settings, name)
+        if value is not None and value < low:
+            raise InputError("evenstep compare", f"--{name}", value, f"an integer >= {low}")
+    for name in ("rate", "load", "until_s"):
+        value = getattr(settings, name)
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise InputError("evenstep compare", f"--{name.replace('_', '-')}", value, "a finite number > 0")
+    if settings.arrivals not in ("timed", "together"):
+        expected = "timed or together with --engine"
+        raise InputError("evenstep compare", "--arrivals", settings.arrivals, expected)
+    if settings.rate is not None and settings.load is not None:
+        raise InputError("evenstep compare", "--load", settings.load, "a rate or a load, not both")
+    return settings
+
+
+def bounds_of(text: str, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
+    """What is believed of a trace's output lengths, from text as in `BOUNDS`.
+
+    Raises:
+        InputError: text that is none of them.
+    """
+    name, _, value = text.partition(":")
+    try:
+        if name == "trace":
+            return None
+        if name == "exact":
+            return trace.output_tokens, trace.output_tokens
+        if name == "constant":
+            low, high = map(int, value.split("/"))
+            return constant(len(trace), low, high)
+        if name == "bucketed":
+            return bucketed(trace.output_tokens, [int(edge) for edge in value.split("/")])
+        if name == "around":
+            return around(trace.output_tokens, float(value))
+    except ValueError:
+        raise InputError("evenstep compare", "--bounds", text, f"one of {', '.join(BOUNDS)}") from None
+    spec: dict[str, Any] = dict(cast("Mapping[str, str]", names.parse(text)))
+    chances = {key: float(spec.pop(key)) for key in ("low", "high") if key in spec}
+    predictor = names.build("predict", spec)
+    return Quantiles(predictor, **chances)
+
+
+def together(trace: Trace) -> Trace:
+    """The trace with all requests at time zero."""
+    return replace(trace, arrival_s=np.zeros(len(trace)))

@@ -1,0 +1,130 @@
+"""The report of a comparison of scheduling policies: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from pathlib import Path
+
+from evenstep.measure.engine_comparison import EngineComparison
+from evenstep.measure.engine_records import EngineRun
+from evenstep.measure.output_file import replacing
+from evenstep.report import engine_plots as plots
+from evenstep.report.engine_table import COLUMNS, cell, share
+from evenstep.report.html import document, facts, framed
+from evenstep.report.svg import series_class
+
+
+def write_engine_report(comparison: EngineComparison, runs: Mapping[str, EngineRun], path: Path) -> None:
+    """Write the report.
+
+    Args:
+        comparison: the figures, and what they were made by.
+        runs: for each policy, in the comparison's order, its first replicate with its table of iterations.
+        path: the file; replaced whole.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with replacing(path) as out:
+        out.write(page(comparison, runs).encode())
+
+
+def page(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> str:
+    """The whole page; see `write_engine_report`."""
+    name = str(comparison.trace.get("name") or "workload")
+    parts = [
+        f"<h1>Scheduling policies on {escape(name)}</h1>",
+        f'<p class="sub">{escape(subtitle(comparison))}</p>',
+        _table(comparison),
+        *_charts(comparison, runs),
+        *_made_by(comparison),
+    ]
+    return document(name, parts)
+
+
+def subtitle(comparison: EngineComparison) -> str:
+    """Workload and engine in one line."""
+    c, engine = comparison.conditions, comparison.conditions.engine
+    memory = f"{engine['kv_tokens']:,} KV tokens" if engine["kv_tokens"] else "memory without limit"
+    budget = (
+        f"{engine['token_budget']:,} tokens an iteration" if engine["token_budget"] else "no token budget"
+    )
+    return (
+        f"{comparison.trace.get('requests', 0):,} requests; one engine: {budget}, {memory}, overflow by"
+        f" {engine['overflow']}; {c.batch_time}; output lengths believed: {c.bounds}. Simulated."
+    )
+
+
+def _table(comparison: EngineComparison) -> str:
+    head = "".join(f"<th>{escape(h)}<br><small>{escape(u)}</small></th>" for h, u, *_ in COLUMNS)
+    base = comparison.policies[comparison.baseline]
+    rows: list[str] = []
+    for i, result in enumerate(comparison.policies):
+        found = (result.versus if comparison.baseline else result.versus_first) or {}
+        cells: list[str] = []
+        for *_, name, factor in COLUMNS:
+            change = share(found.get(name), base.mean(name)) if result is not base else ""
+            small = f"<br><small>{escape(change)} %</small>" if change and change[0] in "+-" else ""
+            cells.append(f"<td>{escape(cell(result, name, factor))}{small}</td>")
+        swatch = f'<span class="swatch {series_class(i)}"></span>'
+        rows.append(f"<tr><td>{swatch}{escape(result.policy)}</td>{''.join(cells)}</tr>")
+    hint = f"Means over {len(base.seeds)} replicates; small: difference to {base.policy}, ± half a 95 % interval."
+    return (
+        f"<h2>Figures</h2><p class='hint'>{escape(hint)}</p><div class='scroll'><table><thead><tr><th>policy</th>{head}</tr>"
+        f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _charts(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> Iterable[str]:
+    names = [result.policy for result in comparison.policies]
+    legend = "".join(
+        f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>' for i, n in enumerate(names)
+    )
+    legend = f'<div class="legend">{legend}</div>'
+    sections = {
+        "Latency": [
+            ("Mean against tail", plots.mean_against_p99(comparison), "Means over replicates; left and below is better."),
+            ("End-to-end latency", plots.latencies(runs, "e2e", "end-to-end latency"), "First replicate, cumulative."),
+            ("Time to first token", plots.latencies(runs, "ttft", "time to first token"), "First replicate, cumulative."),
+        ],
+        "Over time": [
+            ("Queue", plots.over_time(runs, "waiting", "queue over time", "requests waiting"), "First replicate."),
+            ("KV memory", plots.over_time(runs, "kv_held", "memory over time", "KV tokens held"), "First replicate."),
+            ("Running", plots.over_time(runs, "running", "running over time", "requests running"), "First replicate."),
+            ("Iteration time", plots.over_time(runs, "seconds", "iteration time", "seconds"), "First replicate."),
+        ],
+    }  # fmt: skip
+    for title, charts in sections.items():
+        yield f'<h2>{title}</h2>{legend}<div class="charts">'
+        for chart in charts:
+            yield framed(*chart)
+        yield "</div>"
+    yield '<h2>What the batches hold</h2><p class="hint">First replicate. Below the line decodes, above it prefill.</p>'
+    yield '<div class="charts">'
+    for i, (name, run) in enumerate(runs.items()):
+        yield framed(name, plots.composition(name, i, run), "Tokens of an iteration, mean over stretches.")
+    yield "</div>"
+
+
+def _made_by(comparison: EngineComparison) -> Iterable[str]:
+    yield "<h2>How this was made</h2>"
+    if comparison.command:
+        yield f"<pre>{escape(comparison.command)}</pre>"
+    if comparison.notes:
+        yield f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in comparison.notes)}</ul>"
+    conditions = {**comparison.conditions.engine, "batch time": comparison.conditions.batch_time}
+    yield (
+        f'<div class="facts"><div><h3>Workload</h3>{facts(comparison.trace)}</div>'
+        f"<div><h3>Engine</h3>{facts(conditions)}</div><div><h3>Versions</h3>{facts(comparison.versions)}</div></div>"
+    )
+    rows = "".join(
+        f"<tr><td>{escape(r.policy)}</td><td><code>{escape(d)}</code></td><td>{seed}</td></tr>"
+        for r in comparison.policies
+        for seed, d in zip(r.seeds, r.digests, strict=True)
+    )
+    yield (
+        "<h3>Digests</h3><p class='hint'>SHA-256 over request id, first and last iteration and evictions of every request,"
+        " and the final clock.</p><div class='scroll'><table class='digests'><thead><tr><th>policy</th><th>digest</th>"
+        f"<th>seed</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )

@@ -1,0 +1,98 @@
+"""Charts of engine runs: the queue, the memory and the batches over time, latencies, and mean against p99."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from evenstep.measure.engine_comparison import EngineComparison
+from evenstep.measure.engine_records import EngineRun
+from evenstep.report.plots import POINTS, distribution, lines
+from evenstep.report.svg import Board, Scale
+from evenstep.request import F8, I8
+
+Series = list[tuple[int, F8, F8]]
+
+
+def over_time(runs: Mapping[str, EngineRun], column: str, label: str, y_title: str) -> str:
+    """A column of the table of iterations over time, one line a policy, mean over stretches of iterations."""
+    series: Series = []
+    for i, run in enumerate(runs.values()):
+        if run.iterations is not None and run.iterations.start_s.size:
+            edges = stretches(run.iterations.start_s.size)
+            values = getattr(run.iterations, column).astype(np.float64)
+            series.append((i, run.iterations.start_s[edges[:-1]], means(values, edges)))
+    return lines(series, label, "time, s", y_title)
+
+
+def composition(name: str, series: int, run: EngineRun) -> str:
+    """Tokens of an iteration over time, decodes and prefill chunks on top of each other, of one policy."""
+    if run.iterations is None or not run.iterations.start_s.size:
+        return ""
+    table = run.iterations
+    edges = stretches(table.start_s.size)
+    time = table.start_s[edges[:-1]]
+    decodes, tokens = (
+        means(table.decodes.astype(np.float64), edges),
+        means(table.tokens.astype(np.float64), edges),
+    )
+    board = Board(
+        Scale(0.0, max(float(time[-1]), 1e-9)), Scale(0.0, max(float(tokens.max()), 1.0) * 1.05), height=240,
+        label=f"tokens of an iteration over time, {name}",
+    )  # fmt: skip
+    board.axes("time, s", "tokens an iteration")
+    board.area(time, decodes, tokens, series)
+    board.line(time, tokens, series, "thin")
+    board.line(time, decodes, series)
+    return board.svg()
+
+
+def latencies(runs: Mapping[str, EngineRun], kind: str, title: str) -> str:
+    """Cumulative distribution of a latency, one line a policy: ``e2e`` or ``ttft``."""
+    found = [
+        (
+            i,
+            (run.requests.finished_s if kind == "e2e" else run.requests.first_token_s)
+            - run.requests.arrival_s,
+        )
+        for i, run in enumerate(runs.values())
+    ]
+    return distribution(found, title, f"{title}, s", "requests, %", log=True)
+
+
+def mean_against_p99(comparison: EngineComparison) -> str:
+    """A dot a policy: mean latency to the right, 99th percentile up; nothing is better than what lies left and below."""
+    found = [
+        (i, r.mean("e2e_mean_s"), r.mean("e2e_p99_s"), r.policy) for i, r in enumerate(comparison.policies)
+    ]
+    found = [one for one in found if one[1] is not None and one[2] is not None]
+    if not found:
+        return ""
+    board = Board(
+        scale([one[1] for one in found]), scale([one[2] for one in found]),
+        label="mean end-to-end latency against its 99th percentile",
+    )  # fmt: skip
+    board.axes("mean end-to-end latency, s", "99th percentile, s")
+    for i, mean, tail, name in found:
+        board.dot(mean, tail, i, float("nan"), float("nan"), f"{name}: mean {mean:.4g} s, p99 {tail:.4g} s")
+    return board.svg()
+
+
+def scale(values: list[float]) -> Scale:
+    """Room around all values, by powers of ten where they differ by more than twenty times."""
+    low, high = min(values), max(values)
+    if high > 20 * low > 0:
+        return Scale(low / 1.3, high * 1.3, log=True)
+    room = max(0.08 * (high - low), 0.02 * high, 1e-9)
+    return Scale(max(low - room, 0.0), high + room)
+
+
+def stretches(rows: int) -> I8:
+    """int64[P+1], first rows of stretches of equal length, and the number of rows."""
+    return np.unique(np.linspace(0, rows, min(rows, POINTS) + 1).astype(np.int64))
+
+
+def means(values: F8, edges: I8) -> F8:
+    """float64[P], mean of each stretch."""
+    return np.add.reduceat(values, edges[:-1]) / np.diff(edges)

@@ -1,0 +1,77 @@
+"""Scheduling policies as lines for a terminal: means over replicates, and differences to the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenstep.measure.comparison import Interval
+from evenstep.measure.engine_comparison import EngineComparison, EngineResult
+from evenstep.report.numbers import MISSING, short
+
+#: Heading, unit, field of the summary and factor of each column.
+COLUMNS = (
+    ("throughput", "tokens/s", "throughput_tokens_per_s", 1.0), ("E2E mean", "s", "e2e_mean_s", 1.0),
+    ("E2E p50", "s", "e2e_p50_s", 1.0), ("E2E p99", "s", "e2e_p99_s", 1.0), ("TTFT mean", "s", "ttft_mean_s", 1.0),
+    ("TTFT p99", "s", "ttft_p99_s", 1.0), ("TBT p50", "ms", "tbt_p50_s", 1e3), ("TBT p99", "ms", "tbt_p99_s", 1e3),
+    ("evictions", "", "evictions", 1.0), ("wasted", "tokens", "wasted_tokens", 1.0),
+    ("iterations", "", "iterations", 1.0),
+)  # fmt: skip
+#: Those whose differences are printed.
+DIFFERENCES = ("throughput_tokens_per_s", "e2e_mean_s", "e2e_p99_s", "ttft_p99_s", "tbt_p99_s")
+
+
+def table_lines(comparison: EngineComparison) -> list[str]:
+    """Headings, units and a line a policy, then the differences to the baseline."""
+    results = comparison.policies
+    rows = [
+        ["policy", *(heading for heading, *_ in COLUMNS)],
+        ["", *(unit for _, unit, *_ in COLUMNS)],
+        *([r.policy, *(cell(r, name, factor) for *_, name, factor in COLUMNS)] for r in results),
+    ]
+    return [*aligned(rows), *difference_lines(comparison)]
+
+
+def cell(result: EngineResult, name: str, factor: float) -> str:
+    """A mean as text."""
+    value = result.mean(name)
+    return MISSING if value is None else short(value * factor)
+
+
+def difference_lines(comparison: EngineComparison) -> list[str]:
+    """Paired differences to the baseline in per cent of it; nothing for a single policy."""
+    base = comparison.policies[comparison.baseline]
+    others = [r for r in comparison.policies if r is not base]
+    if not others:
+        return []
+    shown = [column for column in COLUMNS if column[2] in DIFFERENCES]
+    rows = [["", *(heading for heading, *_ in shown)]]
+    for result in others:
+        found = (result.versus if comparison.baseline else result.versus_first) or {}
+        rows.append([result.policy, *(share(found.get(name), base.mean(name)) for _, _, name, _ in shown)])
+    many = ", ± half a 95 % interval" if len(base.seeds) > 1 else ""
+    return [
+        "",
+        f"difference to {base.policy} in per cent of it, replicate by replicate{many}",
+        *aligned(rows),
+    ]
+
+
+def share(found: Interval | None, base: float | None) -> str:
+    """A paired difference in per cent of the baseline's mean."""
+    if found is None or not base:
+        return MISSING
+    text = f"{100 * found.value / base:+.1f}"
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} ±{50 * (found.high - found.low) / abs(base):.1f}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines, the first column left, the others right."""
+    wide = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
+    return [
+        "  ".join(
+            [row[0].ljust(wide[0]), *(x.rjust(w) for x, w in zip(row[1:], wide[1:], strict=True))]
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,80 @@
+"""`evenstep compare --engine`, as a person types it."""
+
+import json
+import math
+
+import pytest
+
+from evenstep.cli.main import main
+from evenstep.measure.parquet import read_table
+
+ASKED = [
+    "compare",
+    "sample:azure-conv",
+    "--engine",
+    "kv-tokens=20000",
+    "--load",
+    "0.9",
+    "--limit",
+    "300",
+    "--seeds",
+    "2",
+]
+CONTRACT = (
+    "throughput_tokens_per_s", "e2e_mean_s", "e2e_p50_s", "e2e_p99_s", "ttft_mean_s", "ttft_p99_s", "tbt_mean_s",
+    "tbt_p99_s", "evictions", "wasted_tokens", "iterations",
+)  # fmt: skip
+
+
+def test_the_json_has_every_figure_of_the_contract(capsys):
+    assert main([*ASKED, "--policy", "sarathi", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (one,) = found["policies"]
+    assert all(math.isfinite(one[name]) for name in CONTRACT)
+    assert found["conditions"]["engine"]["kv_tokens"] == 20000 and len(one["per_seed"]) == 2
+    assert one["versus_first"] is None and len(one["digest"]) == 64
+
+
+def test_a_table_a_report_and_records_are_written(capsys, tmp_path):
+    report, records = tmp_path / "engine.html", tmp_path / "records"
+    asked = [
+        *ASKED,
+        "--policy",
+        "sarathi",
+        "--policy",
+        "sarathi",
+        "--report",
+        str(report),
+        "--records",
+        str(records),
+    ]
+    assert main(asked) == 0
+    out = capsys.readouterr().out
+    assert "E2E p99" in out and "difference to sarathi" in out and "+0.0 ±0.0" in out
+    page = report.read_text(encoding="utf-8")
+    assert page.count("<svg") >= 7 and "http" not in page.replace("http-equiv", "")
+    table, head = read_table(records / "0-sarathi" / "engine_requests.parquet")
+    assert table.request_id.size == 300 and head["digest"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--workers", "3"], "--workers is '3'; expected no such flag beside --engine"),
+        (["--policy", "sarati"], "Did you mean sarathi"),
+        (["--bounds", "constant:9"], "--bounds is 'constant:9'"),
+        (["--batch-time", "token-budget:a-s=-1"], "a_s is -1"),
+        (["--rate", "2"], "a rate or a load, not both"),
+        (["--arrivals", "closed"], "timed or together with --engine"),
+        (["--baseline", "jsq"], "baseline is 'jsq'"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_it(more, said, capsys):
+    assert main([*ASKED, *more]) == 2
+    err = capsys.readouterr().err
+    assert said in err and "Traceback" not in err
+
+
+def test_an_unknown_key_of_the_engine_offers_the_nearest(capsys):
+    assert main(["compare", "sample:azure-conv", "--engine", "kv-token=9"]) == 2
+    assert "Did you mean kv_tokens" in capsys.readouterr().err

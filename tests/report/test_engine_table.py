@@ -1,0 +1,14 @@
+"""The table of scheduling policies."""
+
+from evenstep.measure.comparison import Interval
+from evenstep.report.engine_table import aligned, share
+
+
+def test_a_difference_is_a_share_of_the_baseline():
+    assert share(Interval(-0.5, -0.7, -0.3), 2.0) == "-25.0 ±10.0"
+    assert share(Interval(0.5, None, None), 2.0) == "+25.0"
+    assert share(None, 2.0) == share(Interval(1.0, None, None), 0.0)
+
+
+def test_columns_stand_below_each_other():
+    assert aligned([["a", "1"], ["long", "22"]]) == ["a      1", "long  22"]
