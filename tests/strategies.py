@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from evenstep.cost.batch import Batch
@@ -21,6 +22,13 @@ from evenstep.sim.cluster import Cluster, Outage
 from evenstep.sim.drift import Drift, Profiles, rounded
 from evenstep.sim.engine import Engine
 from evenstep.sim.engine_reference import batch_of
+
+
+def examples(full: int, fast: int | None = None) -> settings:
+    """So many examples in `make test-all`, and `fast`, else a third of them, in `make test`."""
+    in_full = settings.default.max_examples >= 100  # as conftest.py says
+    return settings(max_examples=full if in_full else fast or full // 3, deadline=None)
+
 
 # --- routing views -------------------------------------------------------------------------------------------
 

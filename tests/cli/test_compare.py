@@ -329,17 +329,18 @@ def test_a_policy_file_that_is_none_is_exit_2_and_one_line(capsys, tmp_path, tex
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /dev/full")
-def test_a_full_disk_is_exit_2_and_one_line(tmp_path):
-    for words in (["--report", "/dev/full"], ["--format", "json"]):
-        out = "/dev/full" if words[0] == "--format" else "/dev/null"
-        with open(out, "w") as stream:  # noqa: PTH123 - a device
-            seen = subprocess.run(
-                [sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())",
-                 "compare", "sample:azure-conv", *SMALL, "--policy", "jsq", *words],
-                stdout=stream, stderr=subprocess.PIPE, text=True, check=False,
-            )  # fmt: skip
-        assert seen.returncode == 2, seen.stderr
-        assert seen.stderr.count("\n") == 1 and "No space left" in seen.stderr
+def test_a_full_disk_is_exit_2_and_one_line(capsys):
+    words = ["compare", "sample:azure-conv", *SMALL, "--policy", "jsq"]
+    assert main([*words, "--report", "/dev/full"]) == 2
+    told = [capsys.readouterr().err]
+    with Path("/dev/full").open("w") as stream:
+        seen = subprocess.run(
+            [sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())", *words, "--format", "json"],
+            stdout=stream, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert seen.returncode == 2, seen.stderr
+    for text in (*told, seen.stderr):
+        assert text.count("\n") == 1 and "No space left" in text
 
 
 def test_help_shows_every_setting_with_its_meaning():

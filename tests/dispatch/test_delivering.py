@@ -6,9 +6,10 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.dispatch.told import Story
+from tests.strategies import examples
 
 from evenstep import compiled
 from evenstep.dispatch import events as ev
@@ -91,7 +92,7 @@ def happens(told: Story, what: str, rows: list[int], place: int) -> None:
             told.tell(ev.Finished, request=place, leg=i[LEG][rows[place]])
 
 
-@settings(max_examples=80, deadline=None)
+@examples(120)
 @given(chunks())
 def test_many_at_once_leave_the_same_state(case):
     requests, batches, workers, ahead = case

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.dispatch.batches import Batches, state
+from tests.strategies import examples
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
@@ -85,7 +86,7 @@ class Turns(Batches):
         return self.carry_out([*commands, *sent])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(100, fast=20)
 @given(st.integers(0, 10_000))
 def test_a_turn_leaves_the_state_that_its_events_leave(seed):
     one, other = Turns(seed), Turns(seed)

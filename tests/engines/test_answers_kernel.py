@@ -6,8 +6,9 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.strategies import examples
 
 from evenstep.engines.answers import read_answer
 from evenstep.engines.answers_kernel import read_whole
@@ -59,7 +60,7 @@ def test_a_member_that_is_there_twice_or_written_otherwise_is_left_to_others():
         assert min(found(told.replace(before, after).encode())) < 0
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.data())
 def test_what_is_read_of_bytes_that_were_meddled_with_is_what_the_reader_of_all_finds(data):
     told = bytearray(json.dumps(ANSWER, separators=(",", ":")).encode())

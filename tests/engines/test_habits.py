@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies import EngineStream, usual_streams
+from tests.strategies import EngineStream, examples, usual_streams
 
 from evenstep.engines import reply as replies
 from evenstep.engines.habits import Habits
@@ -34,7 +34,7 @@ def read(stream, events, client, engine, habits, lessons: int = 4):
     return out, reply.produced, reply.prompt_tokens, reply.done, reply.estimated, found, reply.so_far()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(90)
 @given(st.lists(usual_streams(), min_size=2, max_size=4), st.sampled_from([Asked(), ALL]), st.data())
 def test_streams_that_follow_others_are_read_as_in_full(streams, client, data):
     habits = Habits()

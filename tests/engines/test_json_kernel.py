@@ -7,8 +7,9 @@ import json
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.strategies import examples
 
 from evenstep.engines.json_kernel import end_of_value
 
@@ -35,7 +36,7 @@ def test_a_value_ends_where_it_was_written_to_whatever_follows(value, ascii_only
         assert end(data + rest) == len(data)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(VALUES, st.booleans(), st.data())
 def test_bytes_that_were_meddled_with_are_taken_only_if_others_take_them_too(value, ascii_only, data):
     told = bytearray(json.dumps(value, ensure_ascii=ascii_only).encode())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies import EngineStream, pieces, usual_streams
+from tests.strategies import EngineStream, examples, pieces, usual_streams
 
 from evenstep.engines import quick as quicks
 from evenstep.engines import reply as replies
@@ -49,7 +49,7 @@ def whole(found):
     return b"".join(found[0]), *found[1:]
 
 
-@settings(max_examples=200)
+@examples(300)
 @given(usual_streams(), st.sampled_from([Asked(), USAGE, ALL]), st.booleans(), st.booleans(), st.data())
 def test_the_compiled_way_reads_the_same(stream, client, is_framed, is_cut, data):
     events = stream.events(ALL)
@@ -105,7 +105,7 @@ def test_what_is_no_http_chunk_is_not_taken():
     assert quick.read_chunks(framed(event) * 3, 0, None, True)[0] in (3 * len(framed(event)), 0)
 
 
-@settings(max_examples=200)
+@examples(300)
 @given(
     usual_streams(),
     st.sampled_from([Asked(), USAGE, IDS, ALL]),
@@ -122,7 +122,7 @@ def test_every_event_reads_the_same_both_ways(stream, client, engine, data):
     assert read(stream, sent, client, engine, 4) == read(stream, sent, client, engine, 0)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(usual_streams(), st.data())
 def test_an_event_with_a_byte_that_is_not_as_it_was_reads_the_same_both_ways(stream, data):
     events = stream.events(ALL)

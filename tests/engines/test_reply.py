@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.strategies import chunk_streams, pieces
+from tests.strategies import chunk_streams, examples, pieces
 
 from evenstep.engines.reply import ReplyStream
 from evenstep.engines.usage import SoFar
@@ -25,7 +25,7 @@ def opened(stream, client, engine, **more) -> ReplyStream:
     )
 
 
-@settings(max_examples=150)
+@examples(300)
 @given(chunk_streams(), asked, st.booleans(), st.data())
 def test_the_client_gets_what_the_engine_would_have_said_without_our_questions(
     stream, client, with_ids, data
@@ -41,7 +41,7 @@ def test_the_client_gets_what_the_engine_would_have_said_without_our_questions(
     assert not reply.estimated
 
 
-@settings(max_examples=100)
+@examples(150)
 @given(chunk_streams(), st.data())
 def test_tokens_are_counted_by_ids_where_no_usage_comes(stream, data):
     reply = opened(stream, Asked(token_ids=True), Asked(token_ids=True))
@@ -50,7 +50,7 @@ def test_tokens_are_counted_by_ids_where_no_usage_comes(stream, data):
     assert reply.produced == stream.tokens and not reply.estimated
 
 
-@settings(max_examples=100)
+@examples(150)
 @given(chunk_streams(), asked, st.data())
 def test_a_stream_cut_anywhere_is_a_failure_and_a_prefix(stream, client, data):
     engine = Asked(True, True, client.token_ids)
@@ -68,7 +68,7 @@ def test_a_stream_cut_anywhere_is_a_failure_and_a_prefix(stream, client, data):
         assert got == b"" or got.endswith(b"\n\n")
 
 
-@settings(max_examples=100)
+@examples(150)
 @given(chunk_streams(choices=(1, 1)), st.sampled_from([NOTHING, USAGE, ALL]), st.data())
 def test_a_stream_continued_elsewhere_reads_as_one(stream, client, data):
     """The second engine has what the client has as its prompt; ids, time and counts are those of the first."""

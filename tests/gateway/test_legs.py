@@ -88,7 +88,7 @@ def test_silence_before_the_first_token_and_in_mid_stream_is_a_failure():
                 writer.write(framed(chunk(" t", 1)))
             await asyncio.sleep(0)
 
-        engines = Engines(first_byte_s=0.3, silence_s=0.3)
+        engines = Engines(first_byte_s=0.15, silence_s=0.15)
         async with engine(silent) as one, serving(one.url, engines=engines) as server:
             answer = await raw(server, request(BODY, headers=CLOSE))
             assert answer.startswith(b"HTTP/1.1 504 ")

@@ -244,7 +244,7 @@ def test_silence_in_mid_stream_is_a_failure_there_too():
             await written(writer, [framed(event) for event in stream([" t"] * 30)[:-1]])
             return STALLS
 
-        engines = Engines(first_byte_s=2.0, silence_s=0.3)
+        engines = Engines(first_byte_s=2.0, silence_s=0.15)
         async with engine(answers) as one, serving(one.url, engines=engines) as server:
             with watched() as taken:
                 answer = await raw(server, request(BODY, headers=CLOSE))

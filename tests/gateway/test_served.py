@@ -50,7 +50,7 @@ def test_who_waits_too_long_is_told_and_who_finds_the_pool_full_too():
         async def stalls(number, head, body, writer):
             return STALLS
 
-        rules = Dispatch(ttl_s=0.5, pool_limit=1, gather_ms=0.0)
+        rules = Dispatch(ttl_s=0.3, pool_limit=1, gather_ms=0.0)
         async with engine(stalls) as one, serving(Worker(url=one.url, slots=1), dispatch=rules) as server:
             _, first = await asyncio.open_connection("127.0.0.1", server.port)
             first.write(request(BODY))
@@ -111,7 +111,7 @@ def test_a_worker_that_fails_again_and_again_is_left_alone_until_it_answers_a_pr
         async def fails(number, head, body, writer):
             return False if broken else await one_token(number, head, body, writer)
 
-        slowly = replace(QUICK, cooldown_s=1.0)
+        slowly = replace(QUICK, cooldown_s=0.3)
         async with (
             engine(fails) as one,
             engine(one_token) as two,

@@ -88,7 +88,7 @@ def test_turns_of_a_session_follow_each_other():
     ],
 )
 def test_each_way_an_engine_fails_is_told_by_its_kind(fault, kind):
-    timeout_s = 1.0 if kind == "timeout" else 20.0
+    timeout_s = 0.3 if kind == "timeout" else 20.0
     outcome, _ = against_emulator(small(4, 0.0), faults=[fault_of(fault, 1)], timeout_s=timeout_s)
     assert kinds(outcome) == {"": 3, kind: 1}
 

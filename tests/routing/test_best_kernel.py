@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.routing._routed import assert_doors_agree, moment
-from tests.strategies import routing_views
+from tests.strategies import examples, routing_views
 
 from evenstep.routing.best import Best
 from evenstep.routing.best_moment import OWED
@@ -60,7 +60,7 @@ def test_doors_agree(view: RoutingView, policy: Best, known: bool, data: st.Data
     assert_doors_agree(policy, data.draw(kept(view)))
 
 
-@settings(max_examples=30)
+@examples(60, fast=10)
 @given(st.integers(24, 40), st.integers(0, 30), st.integers(0, 2**32 - 1), policies(2))
 def test_doors_agree_where_most_of_many_requests_are_admitted(
     count: int, more: int, seed: int, policy: Best

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.strategies import examples
 
 from evenstep.routing.bf_io_exact import Instance, objective, solve
 from evenstep.routing.bf_io_moment import Moment
@@ -24,7 +25,7 @@ def rounds(draw: st.DrawFn) -> Instance:
     )  # fmt: skip
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, fast=8)
 @given(rounds())
 def test_an_exact_round_is_balanced_up_to_the_largest_prompt(asked: Instance) -> None:
     worker, _ = solve(asked)

@@ -43,7 +43,7 @@ def test_an_engine_that_fails_again_and_again_is_left_alone_and_comes_back_when_
 
 def test_the_last_healthy_engine_is_never_left():
     async def one():
-        async with fleet(engines=2, dispatch=QUICK) as f:
+        async with fleet(engines=2, dispatch=QUICK | {"cooldown_s": 0.03}) as f:
             f.engines[0].kill()
             f.plan.otherwise = e.status(500)
             assert set(await times(f, 12)) == {"refused"}

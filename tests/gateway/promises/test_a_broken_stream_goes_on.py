@@ -95,7 +95,7 @@ def test_what_cannot_be_joined_exactly_ends_in_an_error_event_and_bothers_no_oth
 
 def test_silence_in_mid_stream_goes_on_elsewhere():
     async def one():
-        async with fleet(engines=2, engine_deadlines={"silence_s": 0.5}) as f:
+        async with fleet(engines=2, engine_deadlines={"silence_s": 0.2}) as f:
             f.plan.next.append(e.after(3, end="hang"))
             assert verdict(await answered(f.port, ask(tokens=TOKENS)), TOKENS) == "complete"
             await f.calls[0].gone.wait()

@@ -36,7 +36,7 @@ def test_each_failure_goes_to_another_engine_and_each_engine_is_asked_once(strea
 @pytest.mark.parametrize("name", SILENCES)
 def test_silence_beyond_the_first_byte_deadline_goes_to_another_engine(name):
     async def one():
-        async with fleet(engines=2, engine_deadlines={"first_byte_s": 0.5}) as f:
+        async with fleet(engines=2, engine_deadlines={"first_byte_s": 0.2}) as f:
             f.plan.next.append(SILENCES[name])
             reply = await answered(f.port, ask(chat=True, tokens=4))
             assert verdict(reply, 4) == "complete", reply

@@ -38,7 +38,7 @@ def test_the_streams_of_a_killed_engine_go_on_elsewhere(kind):
 
 def test_when_all_engines_are_killed_every_client_is_told_and_nothing_is_left():
     async def one():
-        async with fleet(engines=2, dispatch={"ttl_s": 1.0}) as f:
+        async with fleet(engines=2, dispatch={"ttl_s": 0.4}) as f:
             release = asyncio.Event()
             f.plan.next.extend([e.held(release, 3)] * 8)
             clients = await begun(f, 8)

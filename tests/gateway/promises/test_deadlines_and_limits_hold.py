@@ -33,7 +33,7 @@ async def dripped(f, before: bytes, slow: bytes):
 
 def test_a_head_that_drips_in_is_refused_when_its_total_time_is_over():
     async def one():
-        async with fleet(engines=1, limits={"head_s": 0.3}) as f:
+        async with fleet(engines=1, limits={"head_s": 0.15}) as f:
             reply = await dripped(f, HEAD, b"X-Slow: " + b"a" * 4000)
             assert reply.status == 408 and reply.json["error"]["message"]
             assert not f.calls
@@ -43,7 +43,7 @@ def test_a_head_that_drips_in_is_refused_when_its_total_time_is_over():
 
 def test_a_body_that_drips_in_is_refused_when_its_total_time_is_over():
     async def one():
-        async with fleet(engines=1, limits={"body_s": 0.3, "body_bytes_per_s": 0}) as f:
+        async with fleet(engines=1, limits={"body_s": 0.15, "body_bytes_per_s": 0}) as f:
             reply = await dripped(f, HEAD + b"Content-Length: 4000\r\n\r\n", b"{" + b" " * 3999)
             assert reply.status == 408 and reply.json["error"]["message"]
             reply = await dripped(f, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", e.chunk(b" " * 4000))
@@ -66,7 +66,7 @@ def test_a_body_below_the_rate_floor_is_refused_long_before_its_deadline():
 
 def test_a_connection_that_asks_nothing_is_closed_without_a_word():
     async def one():
-        async with fleet(engines=1, limits={"idle_s": 0.5, "head_s": 0.5}) as f:
+        async with fleet(engines=1, limits={"idle_s": 0.2, "head_s": 0.2}) as f:
             silent = await RawClient.to(f.port)
             await silent.closed.wait()
             client = (await RawClient.to(f.port)).send(ask(tokens=2))
@@ -136,7 +136,7 @@ def test_a_continue_is_said_to_who_waits_for_it():
 
 def test_a_non_stream_answer_has_its_deadline_too():
     async def one():
-        async with fleet(engines=1, engine_deadlines={"answer_s": 0.3, "first_byte_s": 0.3}) as f:
+        async with fleet(engines=1, engine_deadlines={"answer_s": 0.15, "first_byte_s": 0.15}) as f:
             f.plan.otherwise = e.hang
             reply = await answered(f.port, ask(tokens=4, stream=False))
             assert verdict(reply, 4) == "refused" and reply.status == 504

@@ -56,7 +56,7 @@ AFTER = {
     "a bad chunk size": e.after(2, b"zz\r\n"),
     "silence": e.after(2, end="hang"),
 }
-SOON = {"silence_s": 0.5}
+SOON = {"silence_s": 0.2}
 KINDS = {"completion": {}, "chat": {"chat": True}}
 
 
