@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from evenstep.compiled import borrowing, borrowing_inlined
 from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, SEATS, give, grows, most
-from evenstep.scheduling.view import EVICTED, PICKED, RESIDENT, RUNNING
+from evenstep.scheduling.view import EVICTED, PICKED, RESIDENT, RUNNING, UNLIMITED
 
 
 @borrowing
@@ -28,30 +28,30 @@ def evict_last(limits, left, rows, running, kept, picked, given):
 
 
 @borrowing
-def evict_for(limits, left, rows, running, kept, position, picked, given):
-    """Evict until a running request fits or is itself evicted; how many are kept now."""
+def evict_for(limits, left, rows, running, kept, position, picked, given, cap):
+    """Evict until `cap` tokens of a running request fit or it is itself evicted; how many are kept now."""
     row = running[position]
-    tokens = most(left, rows, row)
+    tokens = min(most(left, rows, row), cap)
     while tokens > 0 and grows(limits, rows, row, tokens) > left[FREE]:
         kept = evict_last(limits, left, rows, running, kept, picked, given)
         if kept == position:
             return kept
-        tokens = most(left, rows, row)
+        tokens = min(most(left, rows, row), cap)
     return kept
 
 
 @borrowing_inlined
-def run_or_evict(limits, left, rows, running, kept, position, picked, given):
-    """Run a running request; while it does not fit, the one admitted last is evicted: (given, kept)."""
+def run_or_evict(limits, left, rows, running, kept, position, picked, given, cap=UNLIMITED):
+    """Run `cap` tokens of a running request; while they do not fit, the one admitted last is evicted: (given, kept)."""
     if position >= kept:
         return given, kept
     row = running[position]
-    tokens = most(left, rows, row)
+    tokens = min(most(left, rows, row), cap)
     if tokens > 0 and grows(limits, rows, row, tokens) > left[FREE]:
-        kept = evict_for(limits, left, rows, running, kept, position, picked, given)
+        kept = evict_for(limits, left, rows, running, kept, position, picked, given, cap)
         if position >= kept:
             return given, kept
-        tokens = most(left, rows, row)
+        tokens = min(most(left, rows, row), cap)
     if tokens > 0:
         given = give(limits, left, rows, row, tokens, position, picked, given)
     return given, kept
