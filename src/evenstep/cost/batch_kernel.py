@@ -13,11 +13,11 @@ from evenstep.cost.batch import (
     GRID,
     HEAD,
     KV,
+    LONGEST,
     PER_CROSSED,
     PER_DECODE,
     PER_KV,
     PER_SQUARE,
-    PREFILL_CONTEXT,
     PREFILL_TOKENS,
     REQUEST_KNOTS,
     REQUESTS,
@@ -27,11 +27,22 @@ from evenstep.cost.batch import (
 
 
 @jit
+def before(law, first, points, at):
+    """The stretch between knots that stand from `first` on a value lies in: 0..points - 2."""
+    low, high = 0, points - 1
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if law[first + middle] <= at:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@jit
 def on_lines(law, first, knots, at):
     """Seconds on straight lines between knots that stand at `first`; the end lines go on."""
-    k = 0
-    while k < knots - 2 and law[first + k + 1] <= at:
-        k += 1
+    k = before(law, first, knots, at)
     left, right = law[first + k], law[first + k + 1]
     low, high = law[first + knots + k], law[first + knots + k + 1]
     return low + (high - low) / (right - left) * (at - left)
@@ -42,9 +53,7 @@ def cell(law, first, points, at):
     """The cell of an axis a value lies in, and how far into it, 0..1 (beyond the last point above 1)."""
     if points == 1:
         return 0, 0.0
-    k = 0
-    while k < points - 2 and law[first + k + 1] <= at:
-        k += 1
+    k = before(law, first, points, at)
     left, right = law[first + k], law[first + k + 1]
     share = (at - left) / (right - left)
     return k, max(share, 0.0)
@@ -54,7 +63,7 @@ def cell(law, first, points, at):
 def on_grid(law, first, chunk, chunk_context, decodes, context):
     """Seconds between the points of a table over (prefill chunk, its context, decodes, their mean context)."""
     a, b, c, d = int(law[first]), int(law[first + 1]), int(law[first + 2]), int(law[first + 3])
-    at = first + 4
+    at = first + 6
     i, x = cell(law, at, a, chunk)
     j, y = cell(law, at + a, b, chunk_context)
     k, z = cell(law, at + a + b, c, decodes)
@@ -75,6 +84,25 @@ def on_grid(law, first, chunk, chunk_context, decodes, context):
 
 
 @jit
+def attention(law, first, batch):
+    """Seconds of attention: chunks as one of equal work, decodes by their mean context and a share of the longest."""
+    chunk, decodes = batch[PREFILL_TOKENS], batch[DECODES]
+    before_chunk = 0.0
+    if chunk > 0.0:
+        pairs = batch[CROSSED] + 0.5 * batch[CHUNK_SQUARES]
+        before_chunk = max(pairs / chunk - 0.5 * chunk, 0.0)
+    if decodes == 0.0:
+        return on_grid(law, first, chunk, before_chunk, 0.0, 0.0)
+    mean = batch[DECODE_CONTEXT] / decodes
+    seconds = on_grid(law, first, chunk, before_chunk, decodes, mean)
+    share = law[first + 5] if chunk > 0.0 else law[first + 4]
+    if share > 0.0 and batch[LONGEST] > mean:
+        most = on_grid(law, first, chunk, before_chunk, decodes, batch[LONGEST])
+        seconds += share * max(most - seconds, 0.0)
+    return seconds
+
+
+@jit
 def seconds_of(law, batch):
     """Seconds of a batch: float64[*] law, float64[FEATURES] batch."""
     seconds = law[CONSTANT]
@@ -91,9 +119,5 @@ def seconds_of(law, batch):
         seconds += on_lines(law, at, knots, batch[REQUESTS])
         at += 2 * knots
     if law[GRID] > 0.0:
-        chunks = batch[REQUESTS] - batch[DECODES]
-        seconds += on_grid(
-            law, at, batch[PREFILL_TOKENS], batch[PREFILL_CONTEXT] / max(chunks, 1.0), batch[DECODES],
-            batch[DECODE_CONTEXT] / max(batch[DECODES], 1.0),
-        )  # fmt: skip
+        seconds += attention(law, at, batch)
     return seconds

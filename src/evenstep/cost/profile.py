@@ -1,0 +1,142 @@
+"""Batch time put together from measured tables of a model's layers and of its attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from evenstep.cost.batch import Batch, layout, seconds_by_table
+from evenstep.cost.profile_tables import Tables, read_tables
+from evenstep.errors import InputError
+from evenstep.request import F8
+
+#: Dense layers that run once an iteration, and those that run more than once in a layer of the model.
+ONCE = frozenset({"embedding", "final_layernorm"})
+TWICE = frozenset({"layernorm"})
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Dense layers by tokens, attention by what prefills and decodes, output head and sampler by requests.
+
+    ``profile:path=DIR``. The folder holds tables as LLMServingSim's profiler writes them, plain or gzipped:
+    ``dense.csv`` (layer, tokens, time_us), ``attention.csv`` (prefill_chunk, kv_prefill, n_decode, kv_decode, time_us),
+    ``per_sequence.csv`` (layer, sequences, time_us), and where the model has them ``moe.csv`` (tokens,
+    activated_experts, time_us) and ``all_reduce.csv`` (bytes, time_us); ``profile.json`` says the rest. Times are of one
+    layer; each counts as often as the model runs it.
+
+    * Several prefill chunks enter as the one chunk of their summed tokens C whose context makes as many pairs of a token
+      and one it attends to: ``(sum(c * k) + sum(c^2) / 2) / C - C / 2``, not below 0.
+    * Decodes of unequal context: attention at their mean context, plus a share of what it would take were all as long as
+      the longest. The shares (``skew``: of batches that only decode, of mixed ones) are measured.
+    * Batches of up to ``graph_tokens`` tokens run as captured graphs, padded to the next captured size.
+    * Between the points of a table straight lines; beyond the last the last one goes on.
+
+    Args:
+        path: a folder, or the name of a bundled profile.
+        layers: layers of the model; 0 = what ``profile.json`` says.
+
+    Raises:
+        InputError: a table is missing or has a bad row; row and column are named.
+
+    Source: LLMServingSim (tables and their meaning); the combination is ours.
+    """
+
+    path: str = "rtx4090-llama31-8b"
+    layers: int = 0
+
+    def __post_init__(self) -> None:
+        layers = self.layers or self.tables.facts.layers
+        if layers < 1:
+            raise InputError(f"profile {self.path}", "layers", layers, "an integer >= 1", "Give layers=.")
+        object.__setattr__(self, "layers", layers)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The tables as they were read when the law was made."""
+        return read_tables(self.path)
+
+    def seconds(self, batch: Batch) -> float:
+        return seconds_by_table(self.table(), batch)
+
+    def table(self) -> F8:
+        return self._numbers
+
+    @cached_property
+    def _numbers(self) -> F8:
+        return layout(tokens=self._by_tokens(), requests=self._by_requests(), grid=self._grid())
+
+    def _by_tokens(self) -> F8:
+        """float64[2, P]: tokens, and seconds of all that depends on them alone."""
+        tables, facts = self.tables, self.tables.facts
+        points = sorted({float(t) for table in tables.dense.values() for t in table[0]})
+        tokens = np.array(points)
+        seconds = np.zeros(tokens.size)
+        for layer, table in tables.dense.items():
+            times = 1 if layer in ONCE else self.layers * (2 if layer in TWICE else 1)
+            seconds += times * along(table, tokens)
+        if tables.all_reduce is not None:
+            size = tokens * facts.hidden * facts.bytes_each
+            seconds += (2 * self.layers + 1) * along(tables.all_reduce, size)
+        if tables.moe is not None:
+            seconds += self.layers * tables.moe.seconds(tokens, facts)
+        return padded(np.stack([tokens, seconds]), facts.graph_tokens)
+
+    def _by_requests(self) -> F8 | None:
+        """float64[2, P]: requests, and seconds of the head and the sampler."""
+        tables = list(self.tables.per_sequence.values())
+        if not tables:
+            return None
+        requests = np.array(sorted({float(n) for table in tables for n in table[0]}))
+        return np.stack(
+            [requests, sum((along(table, requests) for table in tables), np.zeros(requests.size))]
+        )
+
+    def _grid(self) -> F8:
+        """Attention of all layers, as `batch_kernel.on_grid` reads it."""
+        attention, skew = self.tables.attention, self.tables.facts.skew
+        sizes = [float(axis.size) for axis in attention.axes]
+        return np.concatenate([
+            [*sizes, *skew], *attention.axes, (self.layers * attention.seconds).ravel()
+        ])  # fmt: skip
+
+
+def along(table: F8, at: F8) -> F8:
+    """A measured line, float64[2, P], at some points; its last stretch goes on beyond the end."""
+    x, y = table
+    cell = np.clip(np.searchsorted(x, at, side="right") - 1, 0, x.size - 2)
+    slope = (y[cell + 1] - y[cell]) / (x[cell + 1] - x[cell])
+    return np.where(at <= x[0], y[0], y[cell] + slope * (at - x[cell]))
+
+
+def captured(most: int) -> list[int]:
+    """Batch sizes a graph is captured for, up to `most` tokens.
+
+    Source: vLLM's default `cudagraph_capture_sizes`: 1, 2, 4, steps of 8 below 256, of 16 from there.
+    """
+    sizes = [1, 2, 4, *range(8, 256, 8), *range(256, most + 1, 16)]
+    return [size for size in sizes if size <= most]
+
+
+def padded(lines: F8, most: int) -> F8:
+    """The same lines where batches of up to `most` tokens run as the next captured size."""
+    sizes = captured(most)
+    if not sizes:
+        return lines
+    tokens: list[float] = []
+    seconds: list[float] = []
+    for before, size in zip([0, *sizes], sizes, strict=False):
+        value = float(along(lines, np.array([float(size)]))[0])
+        for one in dict.fromkeys((before + 1, size)):
+            tokens.append(float(one))
+            seconds.append(value)
+    first = float(most + 1)
+    tokens.append(first)
+    seconds.append(float(along(lines, np.array([first]))[0]))
+    rest = lines[0] > first
+    return np.stack([np.concatenate([tokens, lines[0][rest]]), np.concatenate([seconds, lines[1][rest]])])
+
+
+batch_law = Profile

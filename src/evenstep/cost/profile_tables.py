@@ -1,0 +1,290 @@
+"""Measured tables of a model on a device, read and checked: what the batch-time law `profile` is made of."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError, nearest
+from evenstep.request import F8
+
+BUNDLED = Path(__file__).parent / "profiles"
+#: Columns of the attention table that span its grid.
+AXES = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What ``profile.json`` says.
+
+    Args:
+        layers: of the model; 0 where nothing says.
+        graph_tokens: most tokens of a batch that runs as a captured graph; 0 = none does.
+        hidden, bytes_each: numbers of a token between layers, and bytes of one (all-reduce of tensor parallelism).
+        skew: shares of the longest context that count, of batches that only decode and of mixed ones.
+        attention: the file of the attention table, as seen from the folder.
+        experts, experts_each, expert_ranks: of a mixture: all of a layer, those a token takes, devices they lie on.
+    """
+
+    layers: int = 0
+    graph_tokens: int = 0
+    hidden: int = 0
+    bytes_each: int = 2
+    skew: tuple[float, float] = (0.0, 0.0)
+    attention: str = "attention.csv"
+    experts: int = 0
+    experts_each: int = 0
+    expert_ranks: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attention:
+    """Seconds of one layer's attention on a grid.
+
+    Args:
+        axes: float64[a], [b], [c], [d]: prefill tokens, their context, decoding requests, the context of each.
+        seconds: float64[a, b, c, d].
+    """
+
+    axes: tuple[F8, F8, F8, F8]
+    seconds: F8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixture:
+    """Seconds of one layer of experts.
+
+    Args:
+        tokens, activated: float64[a], [b].
+        seconds: float64[a, b].
+    """
+
+    tokens: F8
+    activated: F8
+    table: F8
+
+    def seconds(self, tokens: F8, facts: Facts) -> F8:
+        """Seconds by tokens, as many experts active as a fair gate activates on one of the ranks.
+
+        A rank runs the tokens of all ranks on its own experts: as many pairs of a token and an expert as its own
+        tokens have.
+        """
+        untouched = (1.0 - facts.experts_each / facts.experts) ** (tokens * facts.expert_ranks)
+        active = facts.experts / facts.expert_ranks * (1.0 - untouched)
+        found = np.empty(tokens.size)
+        for i, (at, experts) in enumerate(zip(tokens, active, strict=True)):
+            rows = [np.interp(experts, self.activated, row) for row in self.table]
+            found[i] = np.interp(at, self.tokens, rows)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """Everything of a folder; lines are float64[2, P], where and seconds."""
+
+    dense: dict[str, F8]
+    per_sequence: dict[str, F8]
+    attention: Attention
+    moe: Mixture | None
+    all_reduce: F8 | None
+    facts: Facts
+
+
+def read_tables(path: str) -> Tables:
+    """The tables of a folder, or of the bundled profile of that name.
+
+    Raises:
+        InputError: no such folder, or a table that is missing or wrong.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        folder = BUNDLED / path
+    known = bundled()
+    if not folder.is_dir():
+        raise InputError(
+            "profile", "path", path, "a folder of tables, or a bundled profile", nearest(path, known)
+        )
+    facts = facts_of(folder)
+    moe, reduce = _file(folder, "moe.csv"), _file(folder, "all_reduce.csv")
+    return Tables(
+        dense=lines_of(needed(folder, "dense.csv"), "tokens"),
+        per_sequence=lines_of(needed(folder, "per_sequence.csv"), "sequences"),
+        attention=attention_of(needed(folder, facts.attention)),
+        moe=None if moe is None else mixture_of(moe),
+        all_reduce=None if reduce is None else _line(reduce, rows_of(reduce, ("bytes", "time_us"))),
+        facts=facts,
+    )
+
+
+def bundled() -> tuple[str, ...]:
+    """Names of the bundled profiles."""
+    return tuple(sorted(one.name for one in BUNDLED.iterdir() if one.is_dir()))
+
+
+def needed(folder: Path, name: str) -> Path:
+    """A table that must be there."""
+    found = _file(folder, name)
+    if found is None:
+        raise InputError(f"profile {folder}", "table", name, f"a file {name} or {name}.gz")
+    return found
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    for one in (folder / name, folder / f"{name}.gz"):
+        if one.is_file():
+            return one
+    return None
+
+
+def text_of(path: Path) -> str:
+    """The text of a file, gzipped or not.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        raw = path.read_bytes()
+        return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(str(path), "file", path.name, "a readable CSV file", f"{error}.") from None
+
+
+def rows_of(path: Path, columns: tuple[str, ...], label: str = "") -> dict[str, Any]:
+    """Columns of a CSV file by name, numbers as float64; `label` is one of text.
+
+    Raises:
+        InputError: a column is missing, or a cell is no finite number >= 0; row and column are named.
+    """
+    reader = csv.DictReader(io.StringIO(text_of(path)))
+    asked = (*((label,) if label else ()), *columns)
+    missing = [name for name in asked if name not in (reader.fieldnames or ())]
+    if missing:
+        raise InputError(str(path), "header", ",".join(reader.fieldnames or ()), f"with {', '.join(missing)}")
+    found: dict[str, list[Any]] = {name: [] for name in asked}
+    for number, row in enumerate(reader, start=2):
+        for name in columns:
+            found[name].append(_number(path, number, name, row[name]))
+        if label:
+            found[label].append(row[label])
+    if not found[columns[0]]:
+        raise InputError(str(path), "rows", 0, "at least one")
+    return {name: values if name == label else np.array(values) for name, values in found.items()}
+
+
+def _number(path: Path, row: int, column: str, text: str | None) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = np.nan
+    if not (np.isfinite(value) and value >= 0):
+        raise InputError(f"{path}, line {row}", column, text or "empty", "a finite number >= 0")
+    return value
+
+
+def lines_of(path: Path, by: str) -> dict[str, F8]:
+    """A line for each layer of a table."""
+    rows = rows_of(path, (by, "time_us"), "layer")
+    names = np.array(rows["layer"])
+    return {
+        str(name): _line(path, {by: rows[by][names == name], "time_us": rows["time_us"][names == name]})
+        for name in dict.fromkeys(rows["layer"])
+    }
+
+
+def _line(path: Path, rows: dict[str, Any]) -> F8:
+    """float64[2, P]: ascending, P >= 2, seconds."""
+    at, time_us = rows.values()
+    order = np.argsort(at, kind="stable")
+    at, time_us = at[order], time_us[order]
+    if at.size < 2 or (np.diff(at) <= 0).any():
+        raise InputError(str(path), next(iter(rows)), at.tolist()[:4], "two or more different points a layer")
+    return np.stack([at, time_us * 1e-6])
+
+
+def attention_of(path: Path) -> Attention:
+    """The grid of an attention table, holes filled."""
+    rows = rows_of(path, (*AXES, "time_us"))
+    axes = tuple(np.unique(rows[name]) for name in AXES)
+    grid = np.full([axis.size for axis in axes], np.nan)
+    place = tuple(np.searchsorted(axis, rows[name]) for axis, name in zip(axes, AXES, strict=True))
+    grid[place] = rows["time_us"] * 1e-6
+    return Attention((axes[0], axes[1], axes[2], axes[3]), filled(str(path), grid, axes))
+
+
+def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
+    """The grid without holes: what cannot be measured, or did not fit in the memory of the device.
+
+    No chunk has no context, no decode neither: their values do not depend on it. A long context of decodes goes on as
+    the line through the last two. More tokens than a batch may have: a chunk with decodes takes as much longer than
+    half of it with the same decodes as it does alone.
+
+    Raises:
+        InputError: there is nothing to go by.
+    """
+    grid = grid.copy()
+    if axes[0][0] == 0:
+        grid[0, :] = grid[0, :1]
+    if axes[2][0] == 0:
+        grid[:, :, 0, :] = grid[:, :, 0, :1]
+        grid[0, :, 0, :] = 0.0
+    for m in range(axes[3].size - 2, -1, -1):
+        hole = np.isnan(grid[..., m])
+        grid[..., m][hole] = grid[..., m + 1][hole]
+    for m in range(1, axes[3].size):
+        hole = np.isnan(grid[..., m])
+        slope = (grid[..., m - 1] - grid[..., m - 2]) / (axes[3][m - 1] - axes[3][m - 2]) if m > 1 else 0.0
+        grid[..., m][hole] = (grid[..., m - 1] + slope * (axes[3][m] - axes[3][m - 1]))[hole]
+    for i in range(1, axes[0].size):
+        alone = grid[i, :, :1] - grid[i - 1, :, :1]
+        grid[i] = np.where(np.isnan(grid[i]), grid[i - 1] + alone, grid[i])
+    for j in range(1, axes[1].size):
+        grid[:, j] = np.where(np.isnan(grid[:, j]), grid[:, j - 1], grid[:, j])
+    if np.isnan(grid).any():
+        hole = np.argwhere(np.isnan(grid))[0]
+        at = {name: float(axes[k][hole[k]]) for k, name in enumerate(AXES)}
+        raise InputError(where, "row", at, "a time there or beside it")
+    return grid
+
+
+def mixture_of(path: Path) -> Mixture:
+    """The grid of a table of experts; experts that few tokens cannot activate cost what the next most do."""
+    rows = rows_of(path, ("tokens", "activated_experts", "time_us"))
+    tokens, activated = np.unique(rows["tokens"]), np.unique(rows["activated_experts"])
+    grid = np.full((tokens.size, activated.size), np.nan)
+    grid[np.searchsorted(tokens, rows["tokens"]), np.searchsorted(activated, rows["activated_experts"])] = (
+        rows["time_us"]
+    )
+    for k in range(tokens.size - 2, -1, -1):
+        grid[k] = np.where(np.isnan(grid[k]), grid[k + 1], grid[k])
+    if np.isnan(grid).any():
+        raise InputError(str(path), "rows", "a hole at the largest tokens", "all activated_experts there")
+    return Mixture(tokens, activated, grid * 1e-6)
+
+
+def facts_of(folder: Path) -> Facts:
+    """What ``profile.json`` says, or nothing.
+
+    Raises:
+        InputError: it is no JSON object of known fields.
+    """
+    path = folder / "profile.json"
+    if not path.is_file():
+        return Facts()
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(str(path), "file", path.name, "a JSON object", f"{error}.") from None
+    unknown = sorted(set(said) - set(Facts.__slots__) - {"source"})
+    if unknown:
+        raise InputError(str(path), "field", unknown[0], f"one of {', '.join(Facts.__slots__)}", "Remove it.")
+    said = {
+        name: tuple(value) if name == "skew" else value for name, value in said.items() if name != "source"
+    }
+    return Facts(**said)

@@ -1,0 +1,117 @@
+"""The batch-time law out of measured tables: what enters how often, and how batches are mapped onto the tables."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from tests.strategies import batches
+
+from evenstep import names
+from evenstep.cost.batch import Batch, seconds_by_table
+from evenstep.cost.profile import Profile, captured, padded
+from evenstep.cost.profile_tables import bundled
+from evenstep.errors import InputError
+from evenstep.sim.engine_reference import batch_of
+
+DENSE = "layer,tokens,time_us\nembedding,1,5\nembedding,100,5\nlayernorm,1,1\nlayernorm,100,1\nmlp,1,10\nmlp,100,109\n"
+HEADS = "layer,sequences,time_us\nlm_head,1,7\nlm_head,9,15\n"
+    (0, 0, 0),
+    (0, 1, 100),
+    (0, 1, 300),
+    (0, 2, 100),
+    (0, 2, 300),
+    (100, 0, 0),
+    (100, 1, 100),
+    (100, 2, 100),
+]
+
+
+def folder(tmp_path, *, facts='{"layers": 4}', attention=None, **files):
+    """A folder of small tables: attention of a chunk c behind k is c * (k + c / 2) / 1000, of a decode context / 100."""
+    rows = ["prefill_chunk,kv_prefill,n_decode,kv_decode,time_us"]
+    for chunk in (0, 10, 100):
+        for before in (0, 1000) if chunk else (0,):
+            for decodes in (0, 1, 2):
+                for context in (100, 300) if decodes else (0,):
+                    time = chunk * (before + chunk / 2) / 1000 + decodes * context / 100
+                    if chunk + decodes:
+                        rows.append(f"{chunk},{before},{decodes},{context},{time}")
+    said = {"dense.csv": DENSE, "per_sequence.csv": HEADS, "attention.csv": "\n".join(attention or rows)}
+    for name, text in {**said, "profile.json": facts, **files}.items():
+        (tmp_path / name).write_text(text)
+    return str(tmp_path)
+
+
+def test_each_layer_counts_as_often_as_the_model_runs_it(tmp_path):
+    law = Profile(folder(tmp_path))
+    batch = batch_of(np.array([100, 300]), np.array([1, 1]), np.array([True, True]))
+    layers = 4 * (2 * 1 + 11 + 400 / 100)
+    assert law.seconds(batch) == pytest.approx(1e-6 * (5 + layers + 8))
+
+
+def test_several_chunks_take_what_one_of_as_many_pairs_takes(tmp_path):
+    law = Profile(folder(tmp_path))
+    chunks = batch_of(np.array([300, 500]), np.array([50, 50]), np.array([False, False]))
+    pairs = 50 * (300 + 25) + 50 * (500 + 25)
+    assert law.seconds(chunks) == pytest.approx(1e-6 * (5 + 4 * (2 + 109 + pairs / 1000) + 8))
+
+
+def test_a_longest_decode_costs_its_share(tmp_path):
+    batch = batch_of(np.array([100, 300]), np.array([1, 1]), np.array([True, True]))
+    plain = Profile(folder(tmp_path)).seconds(batch)
+    skewed = Profile(folder(tmp_path, facts='{"layers": 4, "skew": [0.5, 0]}')).seconds(batch)
+    assert skewed - plain == pytest.approx(1e-6 * 4 * 0.5 * (600 - 400) / 100)
+
+
+def test_tensor_parallel_layers_end_in_two_all_reduces(tmp_path):
+    facts = '{"layers": 4, "hidden": 50}'
+    law = Profile(folder(tmp_path, facts=facts, **{"all_reduce.csv": "bytes,time_us\n100,3\n10100,103\n"}))
+    one = batch_of(np.array([100]), np.array([1]), np.array([True]))
+    (tmp_path / "all_reduce.csv").unlink()
+    assert law.seconds(one) - Profile(folder(tmp_path)).seconds(one) == pytest.approx(9 * 3e-6)
+
+
+def test_experts_are_as_many_as_the_tokens_of_all_ranks_activate(tmp_path):
+    facts = '{"layers": 1, "experts": 4, "experts_each": 2, "expert_ranks": 2}'
+    table = "tokens,activated_experts,time_us\n1,1,10\n1,2,20\n100,1,100\n100,2,200\n"
+    law = Profile(folder(tmp_path, facts=facts, **{"moe.csv": table}))
+    without = Profile(folder(tmp_path, facts='{"layers": 1}'))
+    (tmp_path / "moe.csv").unlink()
+    without = Profile(folder(tmp_path, facts='{"layers": 1}'))
+    one = batch_of(np.array([100]), np.array([1]), np.array([True]))
+    active = 2 * (1 - 0.5**2)
+    assert law.seconds(one) - without.seconds(one) == pytest.approx(1e-6 * 10 * active)
+
+
+def test_a_batch_runs_as_the_next_captured_size():
+    assert captured(24) == [1, 2, 4, 8, 16, 24] and captured(0) == []
+    lines = padded(np.array([[1.0, 101.0], [1.0, 101.0]]), 8)
+    at = [float(np.interp(n, *lines)) for n in (1, 2, 3, 4, 5, 8, 9, 50)]
+    assert at == [1, 2, 4, 4, 8, 8, 9, 50]
+
+
+@pytest.mark.parametrize("name", bundled())
+@settings(max_examples=20)
+@given(batch=batches())
+def test_bundled_profiles_give_every_batch_a_time(name, batch):
+    law = _law(name)
+    assert 1e-3 < law.seconds(batch) < 60
+    assert seconds_by_table(law.table(), batch) == law.seconds(batch)
+    more = Batch(**{one: getattr(batch, one) for one in batch.__slots__} | {"requests": batch.requests + 200})
+    assert law.seconds(more) > law.seconds(batch)
+
+
+_KEPT: dict = {}
+
+
+def _law(name):
+    return _KEPT.setdefault(name, names.build("batch", {"name": "profile", "path": name}))
+
+
+def test_a_profile_without_its_number_of_layers_is_refused(tmp_path):
+    with pytest.raises(InputError, match="layers"):
+        Profile(folder(tmp_path, facts="{}"))
+
+
+def test_laws_of_one_path_are_equal(tmp_path):
+    path = folder(tmp_path)
+    assert Profile(path) == Profile(path, layers=4) and "layers=4" in repr(Profile(path))

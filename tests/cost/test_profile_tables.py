@@ -1,0 +1,102 @@
+"""Tables of a measured profile: what is read, how holes are filled, and what is refused with row and column."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from evenstep.cost.profile_tables import (
+    Facts,
+    attention_of,
+    facts_of,
+    filled,
+    lines_of,
+    mixture_of,
+    read_tables,
+    rows_of,
+    text_of,
+)
+from evenstep.errors import InputError
+
+
+def test_rows_name_line_and_column_of_a_bad_cell(tmp_path):
+    path = tmp_path / "dense.csv"
+    path.write_text("layer,tokens,time_us\nmlp,1,2\nmlp,2,fast\n")
+    with pytest.raises(InputError, match=r"line 3: time_us is 'fast'"):
+        rows_of(path, ("tokens", "time_us"), "layer")
+    path.write_text("layer,tokens\nmlp,1\n")
+    with pytest.raises(InputError, match="with time_us"):
+        rows_of(path, ("tokens", "time_us"))
+    path.write_text("layer,tokens,time_us\n")
+    with pytest.raises(InputError, match="rows is 0"):
+        lines_of(path, "tokens")
+
+
+def test_lines_ascend_and_have_two_points(tmp_path):
+    path = tmp_path / "dense.csv"
+    path.write_text("layer,tokens,time_us\nmlp,8,3\nmlp,1,2\n")
+    assert lines_of(path, "tokens")["mlp"] == pytest.approx(np.array([[1, 8], [2e-6, 3e-6]]))
+    path.write_text("layer,tokens,time_us\nmlp,8,3\n")
+    with pytest.raises(InputError, match="two or more"):
+        lines_of(path, "tokens")
+
+
+def test_a_file_may_be_gzipped_and_must_be_text(tmp_path):
+    packed = tmp_path / "a.csv.gz"
+    packed.write_bytes(gzip.compress(b"x"))
+    assert text_of(packed) == "x"
+    packed.write_bytes(b"no gzip")
+    with pytest.raises(InputError, match=r"a\.csv\.gz"):
+        text_of(packed)
+
+
+def test_long_contexts_that_did_not_fit_go_on_as_a_line(tmp_path):
+    path = tmp_path / "attention.csv"
+    rows = ["0,0,1,16,1", "0,0,1,32,2", "0,0,1,64,4", "0,0,8,16,8", "0,0,8,32,16"]
+    path.write_text("prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n" + "\n".join(rows))
+    assert attention_of(path).seconds[0, 0, 1] == pytest.approx([8e-6, 16e-6, 32e-6])
+
+
+def test_a_full_chunk_with_decodes_takes_longer_by_as_much_as_it_does_alone():
+    axes = tuple(np.array(a, float) for a in ((0, 4, 8), (0, 2), (0, 1), (0, 5)))
+    grid = np.full((3, 2, 2, 2), np.nan)
+    grid[0, 0, 1, 1], grid[1, :, 0, 0], grid[2, :, 0, 0], grid[1, :, 1, 1] = 1, (3, 4), (7, 9), (5, 6)
+    found = filled("x", grid, axes)
+    assert np.array_equal(found[2, :, 1, 1], [5 + 4, 6 + 5])
+    assert found[0, 0, 0, 0] == 0 and found[0, 1, 1, 1] == 1
+    with pytest.raises(InputError, match="a time there or beside it"):
+        filled("x", np.full((3, 2, 2, 2), np.nan), axes)
+
+
+def test_experts_that_few_tokens_cannot_reach_cost_what_more_tokens_pay(tmp_path):
+    path = tmp_path / "moe.csv"
+    path.write_text("tokens,activated_experts,time_us\n1,2,1\n4,2,2\n4,4,3\n")
+    mixture = mixture_of(path)
+    assert mixture.table * 1e6 == pytest.approx(np.array([[1, 3], [2, 3]]))
+    found = mixture.seconds(np.array([1.0, 4.0]), Facts(experts=4, experts_each=2))
+    active = 4 * (1 - 0.5 ** np.array([1.0, 4.0]))
+    assert found * 1e6 == pytest.approx(
+        [np.interp(active[0], [2, 4], [1, 3]), np.interp(active[1], [2, 4], [2, 3])]
+    )
+    path.write_text("tokens,activated_experts,time_us\n1,2,1\n1,4,3\n4,2,2\n")
+    with pytest.raises(InputError, match="hole at the largest"):
+        mixture_of(path)
+
+
+def test_facts_know_their_fields(tmp_path):
+    assert facts_of(tmp_path) == Facts()
+    (tmp_path / "profile.json").write_text('{"layers": 2, "skew": [0.1, 0.2], "source": "here"}')
+    assert facts_of(tmp_path) == Facts(layers=2, skew=(0.1, 0.2))
+    (tmp_path / "profile.json").write_text('{"layer": 2}')
+    with pytest.raises(InputError, match="field is 'layer'"):
+        facts_of(tmp_path)
+    (tmp_path / "profile.json").write_text("layers: 2")
+    with pytest.raises(InputError, match="a JSON object"):
+        facts_of(tmp_path)
+
+
+def test_a_missing_table_and_an_unknown_profile_are_named(tmp_path):
+    with pytest.raises(InputError, match=r"dense\.csv"):
+        read_tables(str(tmp_path))
+    with pytest.raises(InputError, match="rtx4090-llama31-8b"):
+        read_tables("rtx4090-llama-8b")
