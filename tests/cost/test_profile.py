@@ -14,15 +14,6 @@ from evenstep.sim.engine_reference import batch_of
 
 DENSE = "layer,tokens,time_us\nembedding,1,5\nembedding,100,5\nlayernorm,1,1\nlayernorm,100,1\nmlp,1,10\nmlp,100,109\n"
 HEADS = "layer,sequences,time_us\nlm_head,1,7\nlm_head,9,15\n"
-    (0, 0, 0),
-    (0, 1, 100),
-    (0, 1, 300),
-    (0, 2, 100),
-    (0, 2, 300),
-    (100, 0, 0),
-    (100, 1, 100),
-    (100, 2, 100),
-]
 
 
 def folder(tmp_path, *, facts='{"layers": 4}', attention=None, **files):
