@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 from tests.measure.small_cluster import small_run
 
 from evenstep.errors import InputError
@@ -63,6 +62,8 @@ def replicates(policy: str, seeds: int = 3, **options):
 
 @given(st.lists(st.integers(-1000, 1000), min_size=2, max_size=8, unique=True))
 def test_the_interval_is_students_t(values):
+    from scipy import stats  # a second, which only this file's worker pays
+
     interval = mean_interval(values)
     low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
     assert (interval.low, interval.high) == pytest.approx((low, high), rel=1e-6, abs=1e-9)
@@ -74,6 +75,8 @@ def test_one_replicate_has_no_interval():
 
 
 def test_differences_are_taken_pair_by_pair():
+    from scipy import stats
+
     far = paired_difference([101.0, 12.0, 1003.0], [100.0, 10.0, 1000.0])
     assert far.value == 2.0
     assert far.high - 2.0 == pytest.approx(stats.t.ppf(0.975, 2) / np.sqrt(3))
