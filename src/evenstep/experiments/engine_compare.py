@@ -18,7 +18,7 @@ from evenstep.experiments.progress import Progress, Silent
 from evenstep.measure.engine_comparison import EngineComparison, compare_engine_runs
 from evenstep.measure.engine_records import EngineRun
 from evenstep.request import Trace
-from evenstep.scheduling.sarathi import Sarathi
+from evenstep.scheduling.best import Best
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine import simulate_engine
 from evenstep.workload.replicate import rate, replicate, rescaled
@@ -46,12 +46,12 @@ def built(spec: str) -> SchedulingPolicy:
 
 
 def capacity(trace: Trace, settings: EngineSettings) -> float:
-    """Requests a second the engine serves when all of them wait from the start, under `sarathi`.
+    """Requests a second the engine serves when all of them wait from the start, under `best`.
 
     Measured between a fifth and four fifths of the completions: neither filling up nor draining counts.
     """
     engine, law = settings.server(), settings.law()
-    run = simulate_engine(together(trace), Sarathi(), engine=engine, batch_time=law, records=False)
+    run = simulate_engine(together(trace), Best(), engine=engine, batch_time=law, records=False)
     ends = np.sort(run.requests.finished_s)
     low, high = ends.size // 5, ends.size * 4 // 5
     if high <= low or ends[high] <= ends[low]:

@@ -1,0 +1,131 @@
+"""Our scheduling policy: admit what fits with room to grow, evict what costs least, short ones first for a price of age."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenstep.errors import InputError
+from evenstep.scheduling import pace
+from evenstep.scheduling.filling import Filling
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.view import BatchDecision, EngineView
+
+#: The word that holds how many tokens have been decoded.
+DECODED = pace.MEMORY
+#: Requests that have to be finished before their mean length counts.
+KNOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """Decodes, then prefill chunks, then the queue: admitted whole or not at all, with room left to grow.
+
+    *Admission*: the queue's first joins when its whole prefill fits beside what running prefills still need, and leaves
+    room for those that decode: as long as n of them run, one leaves every n-th part of a mean output, in which all
+    together grow by about one mean output, however large the memory is. Admitting by the chunk alone fills the memory with
+    prompts that evict each other. *Eviction*: whoever has computed least goes; that is the least to compute again.
+    *Order*: by arrival, put off by `price_s` for each token a request is expected to bring (prompt, and the middle of its
+    believed bounds where there are any). Nobody is overtaken by what arrives later than that price. *Budget*: with
+    `target_s`, as many tokens as last that long, learned from the iterations before; decodes always run.
+
+    Args:
+        room: mean outputs of KV memory that an admission leaves free while anything runs; the mean is learned from what
+            has finished.
+        watermark: share of the memory, 0..1, that it leaves instead while fewer than `KNOWN` have finished.
+        price_s: seconds of age a token is worth; 0 = first come, first served.
+        target_s: seconds an iteration may last, the time between two tokens; 0 = the engine's token budget alone.
+
+    Raises:
+        InputError: a value out of range.
+
+    Source: ours; the parts are compared in ``docs/explanation/our-scheduling.md``.
+    """
+
+    room: float = 1.0
+    watermark: float = 0.05
+    price_s: float = 0.002
+    target_s: float = 0.0
+
+    memory_size: ClassVar[int] = pace.MEMORY + 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.watermark < 1:
+            raise InputError("best", "watermark", self.watermark, "a share of the memory, 0 <= watermark < 1")
+        for name in ("room", "price_s", "target_s"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError("best", name, value, "a finite number of seconds >= 0")
+
+    @property
+    def order(self) -> QueueOrder:
+        half = 0.5 * self.price_s
+        return QueueOrder(arrival=1.0, prompt=self.price_s, low=half, high=half)
+
+    def form_batch(self, view: EngineView) -> BatchDecision:
+        memory = view.memory.copy()
+        running = range(int(view.running.sum()))
+        decodes = [k for k in running if view.decoding[k]]
+        chunks = [k for k in running if not view.decoding[k]]
+        filling = Filling(view)
+        if self.target_s > 0:
+            pace.learned(memory, view.now_s)
+            filling.budget = pace.budget(memory, self.target_s, len(decodes), view.token_budget)
+        for request in (*decodes, *chunks):
+            run_or_evict_least(filling, request)
+        if not filling.evicted.any():
+            self.admit(filling, promised(filling, chunks), self.reserve(view))
+        memory[DECODED] += int((filling.tokens[decodes] > 0).sum())
+        if self.target_s > 0:
+            pace.note(memory, view.now_s, int(filling.tokens.sum()))
+        return filling.decision(memory)
+
+    def reserve(self, view: EngineView) -> int:
+        """KV tokens an admission leaves free."""
+        finished = int(view.arrived.sum()) - view.left.size
+        if finished < KNOWN:
+            return int(self.watermark * view.kv_capacity)
+        return int(self.room * int(view.memory[DECODED]) / finished)
+
+    def admit(self, filling: Filling, promised: int, reserve: int) -> None:
+        """The queue's first ones join, as long as one fits whole."""
+        view = filling.view
+        runs = filling.running
+        for request in range(filling.running, view.left.size):
+            tokens, whole = filling.most(request), filling.grows(request, int(view.left[request]))
+            if tokens < 1 or whole > filling.free - promised - (reserve if runs else 0):
+                return
+            filling.give(request, tokens)
+            promised += whole - filling.grows(request, tokens)
+            runs += 1
+
+
+def promised(filling: Filling, chunks: list[int]) -> int:
+    """KV tokens that running prefills will need beyond what this batch gives them."""
+    total, view = 0, filling.view
+    for request in chunks:
+        given = int(filling.tokens[request])
+        now = filling.grows(request, given) if given else 0
+        total += filling.grows(request, int(view.left[request])) - now
+    return total
+
+
+def run_or_evict_least(filling: Filling, request: int) -> None:
+    """Run a running request; while it does not fit, whoever has computed least gives up its memory, the last of equals."""
+    if filling.evicted[request]:
+        return
+    view = filling.view
+    tokens = filling.most(request)
+    while tokens > 0 and filling.grows(request, tokens) > filling.free:
+        kept = [k for k in range(filling.running) if not filling.evicted[k]]
+        victim = min(kept, key=lambda k: (int(view.prefilled[k]), -k))
+        filling.evict(victim)
+        if victim == request:
+            return
+        tokens = filling.most(request)
+    if tokens > 0:
+        filling.give(request, tokens)
+
+
+policy = Best

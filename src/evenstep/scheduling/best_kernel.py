@@ -1,0 +1,163 @@
+# pyright: basic
+"""The policy `best`, compiled; twin of `best.Best.form_batch`. Arguments as in `scheduling.view`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import batch_kernel, borrowing
+from evenstep.scheduling.best import DECODED, KNOWN
+from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, ROOM, SEATS, give, grows, most, open_batch
+from evenstep.scheduling.pace_kernel import budget, learn, note
+from evenstep.scheduling.view import (
+    DECODING,
+    EVICTED,
+    KV_CAPACITY,
+    LEFT,
+    PICKED,
+    PREFILLED,
+    RESIDENT,
+    RUNNING,
+    TOKEN_BUDGET,
+    WAITING,
+)
+
+ROOM_LEFT, WATERMARK, PRICE_S, TARGET_S = range(4)
+
+
+def scratch(running, waiting, parameters):
+    """Working space: (int64, float64) words for R running and W waiting requests; a flag for each that runs."""
+    return ROOM + running, 0
+
+
+@borrowing
+def evict_least(limits, left, rows, running, R, picked, given):
+    """Whoever has computed least gives up its memory, and what it was given; its position."""
+    victim, least = -1, 0
+    for k in range(R):
+        computed = rows[PREFILLED, running[k]]
+        if left[ROOM + k] == 0 and (victim < 0 or computed <= least):
+            victim, least = k, computed
+    row = running[victim]
+    for p in range(given):
+        if picked[0, p] == victim and picked[1, p] > 0:
+            tokens = picked[1, p]
+            left[FREE] += grows(limits, rows, row, tokens)
+            left[BUDGET_LEFT] += tokens
+            left[SEATS] += 1
+            picked[1, p] = 0
+    left[FREE] += rows[RESIDENT, row]
+    left[ROOM + victim] = 1
+    return victim
+
+
+@borrowing
+def evict_for(limits, left, rows, running, R, position, picked, given):
+    """Evict until a running request fits or is itself evicted; how many went."""
+    row, gone = running[position], 0
+    tokens = most(left, rows, row)
+    while tokens > 0 and grows(limits, rows, row, tokens) > left[FREE]:
+        gone += 1
+        if evict_least(limits, left, rows, running, R, picked, given) == position:
+            return gone
+        tokens = most(left, rows, row)
+    return gone
+
+
+@borrowing
+def run_all(limits, left, rows, running, R, decoding, picked, given, gone):
+    """Run the running requests that decode, or those that do not: (given, gone)."""
+    for position in range(R):
+        row = running[position]
+        if rows[DECODING, row] != decoding or (gone > 0 and left[ROOM + position] == 1):
+            continue
+        tokens = most(left, rows, row)
+        if tokens > 0 and grows(limits, rows, row, tokens) > left[FREE]:
+            if gone == 0:
+                for k in range(R):
+                    left[ROOM + k] = 0
+            gone += evict_for(limits, left, rows, running, R, position, picked, given)
+            if left[ROOM + position] == 1:
+                continue
+            tokens = most(left, rows, row)
+        if tokens > 0:
+            given = give(limits, left, rows, row, tokens, position, picked, given)
+    return given, gone
+
+
+@borrowing
+def promise(limits, rows, running, R, picked, given):
+    """KV tokens that running prefills will need beyond what this batch gives them."""
+    total = 0
+    for position in range(R):
+        row = running[position]
+        if rows[DECODING, row] == 0:
+            total += grows(limits, rows, row, rows[LEFT, row])
+            for p in range(given):
+                if picked[0, p] == position:
+                    total -= grows(limits, rows, row, picked[1, p])
+    return total
+
+
+@borrowing
+def answer(counts, left, R, picked, evicted, given, gone):
+    """Write down who is picked and who evicted; what was taken back is left out."""
+    written, out = given, 0
+    if gone > 0:
+        written = 0
+        for p in range(given):
+            if picked[1, p] > 0:
+                picked[0, written], picked[1, written] = picked[0, p], picked[1, p]
+                written += 1
+        for position in range(R):
+            if left[ROOM + position] == 1:
+                evicted[out] = position
+                out += 1
+    counts[PICKED], counts[EVICTED] = written, out
+
+
+@batch_kernel
+def form_batch_into(
+    iteration, seed, now_s, limits, running, waiting, first, counts,
+    rows, arrival_s, arrived, memory, parameters, scratch_i, scratch_f, picked, evicted,
+):  # fmt: skip
+    left, R, W = scratch_i, counts[RUNNING], counts[WAITING]
+    open_batch(limits, left)
+    decodes = 0
+    for position in range(R):
+        decodes += rows[DECODING, running[position]]
+    if parameters[TARGET_S] > 0.0:
+        learn(memory, now_s)
+        left[BUDGET_LEFT] = budget(memory, parameters[TARGET_S], decodes, limits[TOKEN_BUDGET])
+    whole_budget = left[BUDGET_LEFT]
+    finished = -R - W
+    for k in range(arrived.size):
+        finished += arrived[k]
+    reserve = np.int64(parameters[WATERMARK] * limits[KV_CAPACITY])
+    if finished >= KNOWN:
+        reserve = np.int64(parameters[ROOM_LEFT] * memory[DECODED] / finished)
+    given, gone = run_all(limits, left, rows, running, R, 1, picked, 0, 0)
+    promised = 0
+    if decodes < R:
+        given, gone = run_all(limits, left, rows, running, R, 0, picked, given, gone)
+        promised = promise(limits, rows, running, R, picked, given) if gone == 0 else 0
+    if gone == 0:
+        runs = R
+        for i in range(W):
+            row = waiting[first + i]
+            tokens = most(left, rows, row)
+            if tokens < 1:
+                break
+            whole = grows(limits, rows, row, rows[LEFT, row])
+            if whole > left[FREE] - promised - (reserve if runs > 0 else 0):
+                break
+            promised += whole - grows(limits, rows, row, tokens)
+            given = give(limits, left, rows, row, tokens, R + i, picked, given)
+            runs += 1
+    if parameters[TARGET_S] > 0.0:
+        note(memory, now_s, whole_budget - left[BUDGET_LEFT])
+    for p in range(given):
+        if picked[0, p] < R and picked[1, p] > 0:
+            memory[DECODED] += rows[DECODING, running[picked[0, p]]]
+    answer(counts, left, R, picked, evicted, given, gone)
+    return np.inf

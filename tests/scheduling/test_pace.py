@@ -1,0 +1,47 @@
+"""A token budget learned from iterations: it finds the line they lie on, and never starves decodes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstep.scheduling import pace, pace_kernel
+
+
+def after(batches, flat=0.02, slope=1e-4):
+    memory, now = np.zeros(pace.MEMORY, np.int64), 0.0
+    for tokens in batches:
+        pace.learned(memory, now)
+        pace.note(memory, now, tokens)
+        now += flat + slope * tokens
+    pace.learned(memory, now)
+    return memory
+
+
+@given(st.lists(st.integers(1, 2000), min_size=20, max_size=60), st.floats(0.03, 0.3))
+def test_the_budget_lasts_as_long_as_the_target(batches, target_s):
+    if len(set(batches[-12:])) < 2:
+        return
+    found = pace.budget(after(batches), target_s, 3, 1 << 40)
+    assert found == pytest.approx((target_s - 0.02) / 1e-4, rel=1e-6, abs=1.5)
+
+
+@given(
+    st.lists(st.integers(0, 2000), max_size=40), st.floats(0, 1), st.integers(0, 300), st.integers(1, 4096)
+)
+def test_a_compiled_budget_equals_the_plain_one(batches, target_s, decodes, most):
+    memory, twin, now = np.zeros(pace.MEMORY, np.int64), np.zeros(pace.MEMORY, np.int64), 0.0
+    for tokens in batches:
+        pace.learned(memory, now)
+        pace_kernel.learn(twin, now)
+        pace.note(memory, now, tokens)
+        pace_kernel.note(twin, now, tokens)
+        now += 0.02 + 1e-4 * tokens * (1 + tokens % 3)
+    assert np.array_equal(memory, twin)
+    assert pace.budget(memory, target_s, decodes, most) == pace_kernel.budget(memory, target_s, decodes, most)
+
+
+def test_decodes_always_run_and_nothing_is_guessed():
+    assert pace.budget(after([100, 200] * 10), 0.0, 40, 2048) == 40 + pace.LEAST
+    assert pace.budget(np.zeros(pace.MEMORY, np.int64), 0.05, 40, 2048) == 2048
+    assert pace.budget(after([100] * 40), 0.05, 40, 2048) == 2048
