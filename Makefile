@@ -19,7 +19,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-sim test test-all engines check bench docs pictures leaderboard reference lock clean
+.PHONY: help demo demo-sim test test-all test-full test-engines test-leaderboard engines check bench docs pictures leaderboard reference lock clean
 
 help:
 	@echo "make demo      install, then live: emulated engines, the gateway, a real trace, two policies; a minute, and a report"
@@ -83,10 +83,19 @@ test: $(VENV)/.test
 	$(PY) .ci/warm.py
 	$(PYTEST) -m "not slow and not engine and not browser"
 
-test-all: $(VENV)/.dev $(ENGINES)/.done
+test-all:
+	@$(MAKE) --no-print-directory test-full
+	@$(MAKE) --no-print-directory test-engines
+	@$(MAKE) --no-print-directory test-leaderboard
+
+test-full: $(VENV)/.dev
 	$(PY) .ci/warm.py
-	$(PYTEST) -ra --no-skips --hypothesis-profile full --ignore tests/engine_tier
+	$(PYTEST) -ra --no-skips --hypothesis-profile full --durations 10 --ignore tests/engine_tier
+
+test-engines: $(VENV)/.dev $(ENGINES)/.done
 	$(PY) -m pytest tests/engine_tier -ra --no-skips --durations 10
+
+test-leaderboard: $(VENV)/.dev
 	$(BIN)/evenstep leaderboard examples/leaderboard.yaml --check docs/reference/leaderboard.parquet
 
 check: $(VENV)/.dev

@@ -229,6 +229,12 @@ def by_law(load: np.ndarray) -> tuple[np.ndarray, float]:
     return step_s, float((idle * step_s).sum() / step_s.sum())
 
 
+def itl_p95_s(rounds: list[Judged]) -> float:
+    """95th percentile over the tokens of all these rounds of the seconds of their steps, by `LAW`."""
+    step_s = np.concatenate([by_law(found.steps.load)[0] for found in rounds])
+    return weighted_p95(step_s, np.concatenate([found.steps.produced.sum(axis=1) for found in rounds]))
+
+
 def weighted_p95(values: np.ndarray, weights: np.ndarray) -> float:
     """The least value that 95 % of the weight does not exceed."""
     order = np.argsort(values, kind="stable")
