@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from tests.strategies import engine_runs
+from hypothesis import given
+from tests.strategies import engine_runs, examples
 
 from evenstep import compiled, names
 from evenstep.sim.engine import simulate_engine
@@ -16,7 +16,7 @@ POLICIES = names.members("scheduling")
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=40)
+@examples(60)
 @given(run=engine_runs())
 def test_both_doors_run_the_same_iterations(name, run):
     trace, engine, seed = run
@@ -36,7 +36,7 @@ def test_both_doors_run_the_same_iterations(name, run):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=25)
+@examples(36)
 @given(run=engine_runs())
 def test_every_token_is_run_and_memory_is_kept(name, run):
     trace, engine, seed = run

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from tests.strategies import batches
+from hypothesis import given
+from tests.strategies import batches, examples
 
 from evenstep import names
 from evenstep.cost.batch import Batch, seconds_by_table
@@ -81,7 +81,7 @@ def test_a_batch_runs_as_the_next_captured_size():
 
 
 @pytest.mark.parametrize("name", bundled())
-@settings(max_examples=20)
+@examples(20, fast=5)
 @given(batch=batches())
 def test_bundled_profiles_give_every_batch_a_time(name, batch):
     law = _law(name)

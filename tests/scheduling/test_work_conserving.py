@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies import engine_runs, engine_views
+from tests.strategies import engine_runs, engine_views, examples
 
 from evenstep import names
 from evenstep.errors import InputError
@@ -19,7 +19,7 @@ SETTINGS = [
 ]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(engine_runs(), st.sampled_from(SETTINGS))
 def test_every_setting_runs_to_its_end_through_both_doors(run, options):
     trace, engine, seed = run
@@ -52,7 +52,7 @@ def test_fewest_left_serves_the_shortest_that_wait(view):
 @pytest.mark.parametrize(
     "name", ["sarathi", "orca", "vllm", "work-conserving", "work-conserving:first=prefill,within=fewest-left"]
 )
-@settings(max_examples=25)
+@examples(25, fast=8)
 @given(run=engine_runs())
 def test_the_budget_is_filled_whenever_it_can_be(name, run):
     """With memory for all: every iteration runs b tokens, or every token there is (eq. 2.6)."""
