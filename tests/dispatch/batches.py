@@ -96,7 +96,7 @@ def state(d: Dispatcher) -> tuple[Any, ...]:
     return (
         json.dumps(d.snapshot(), sort_keys=True, default=str), rows.ints.tolist(), list(rows.step), rows.free,
         {request: [rows.f[column][row] for column in range(3)] for request, row in rows.by_request.items()},
-        list(d.pool), mirror.columns.ints.tolist(), mirror.columns.floats.tolist(), mirror.changes,
+        list(d.pool), mirror.columns.ints.tolist(), mirror.columns.floats.tolist(),
         list(d.waits.sums), list(d.deciding.learned), d.timers.next_s, d.legs, d.due, d.rounds.opened_s, d.rounds.ripe,
         {name: circuit.failures for name, circuit in d.breaker.circuits.items()}, d.breaker.failing,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from evenstep.dispatch.ahead import Ahead
 from evenstep.dispatch.ahead_kernel import RUNNING
 from evenstep.dispatch.mirror import Mirror
-from evenstep.dispatch.mirror_layout import FOREIGN_LOAD, LOAD
+from evenstep.dispatch.mirror_layout import CHANGES, FOREIGN_LOAD, LOAD
 from evenstep.dispatch.mirror_layout import RUNNING as RUNNING_SLOTS
 from evenstep.dispatch.rows import Rows
 from evenstep.dispatch.rows_layout import COPIES, EXPECTED, LEAVE, NEVER, PRODUCED, PROMPT, STATE
@@ -169,7 +169,7 @@ def test_only_workers_that_have_changed_are_looked_at_again(expects):
     assert second[0] == first[0] and second[1] != first[1]
     mirror.f[LOAD][0], mirror.f[FOREIGN_LOAD][0] = 11.0, 5.0
     assert ahead.project(table, mirror).tolist()[0] == ([16.0, 11.0, 8.25] if expects else [16.0, 17.0, 18.0])
-    mirror.changes[0] += 1
+    mirror.i[CHANGES][0] += 1
     ahead.predictor.curve = ahead.predictor.predict = None
     assert ahead.project(table, mirror).tolist() == ahead.project(table, mirror).tolist()
 

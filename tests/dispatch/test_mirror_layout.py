@@ -9,7 +9,7 @@ from evenstep.dispatch.mirror import Mirror
 def test_every_column_has_its_place():
     ints = [
         layout.RUNNING, layout.SENT, layout.RESERVED, layout.FREE_AT_MOST, layout.FOREIGN, layout.GROUP, layout.CAME,
-        layout.WENT,
+        layout.WENT, layout.CHANGES,
     ]  # fmt: skip
     floats = [
         layout.LOAD, layout.SENT_LOAD, layout.FOREIGN_LOAD, layout.CAPACITY, layout.SECONDS_PER_TOKEN, layout.HEARD_S,

@@ -18,7 +18,7 @@ def test_a_row_is_used_again_and_clean():
     rows.give_back(row, 5)
     rows.clean(row)
     assert rows.take(6) == row and rows.by_request == {6: row}
-    assert (rows.i[PROMPT][row], rows.i[WORKER][row], rows.on[row]) == (0, -1, -1)
+    assert (rows.i[PROMPT][row], rows.i[WORKER][row]) == (0, -1)
 
 
 def test_the_table_grows_and_keeps_what_it_has():

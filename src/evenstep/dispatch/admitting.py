@@ -19,7 +19,7 @@ from evenstep.dispatch.commands import SendDecode
 from evenstep.dispatch.deciding import Deciding
 from evenstep.dispatch.mirror_layout import LOAD, SENT_LOAD
 from evenstep.dispatch.requests import Requests
-from evenstep.dispatch.rows_layout import PROMPT, REQUEST
+from evenstep.dispatch.rows_layout import PROMPT, REQUEST, WORKER
 from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.turn_kernel import seat as seat_kernel
 from evenstep.routing.view import HOLD, KV_FREE
@@ -111,11 +111,11 @@ class Admitting(Requests):
         deciding, pool, offered = self.deciding, self.pool, self.settings.round_slots
         packed, size = deciding.packed, len(pool.here)
         shown = min(self._window() or size, size)
-        for group in gathering:
-            packed.gathers[group] = 1
+        if gathering:
+            packed.gathers[[*gathering]] = 1
         worker = deciding.decide(pool, shown, margin, offered, self.now_s)
-        for group in gathering:
-            packed.gathers[group] = 0
+        if gathering:
+            packed.gathers[[*gathering]] = 0
         if not worker:
             return
         is_part = 0 < offered < deciding.free
@@ -126,7 +126,7 @@ class Admitting(Requests):
             self.meters.stages["apply"].add(deciding.stopwatch() - deciding.decided_s)
         left = len(pool.here)
         if not left or deciding.door.binds_at_once:
-            self.due |= sent > 0 and is_part and left > 0
+            self.due |= is_part and sent > 0 < left
             return
         is_part = is_part or shown < left + sent
         if sent and is_part and self.mirror.open_groups():  # the rest, after the next reads
@@ -149,7 +149,8 @@ class Admitting(Requests):
         rows, columns = self.rows, self.mirror.columns
         waits = np.frombuffer(self.waits.sums)
         self._seating = (
-            (rows.ints, rows.floats, columns.ints, columns.floats), (waits, *self.meters.pool_wait_s.arrays()),
+            (rows.ints, rows.floats, columns.ints, columns.floats),
+            (np.zeros(1, np.int64), waits, *self.meters.pool_wait_s.arrays()),
         )  # fmt: skip
 
     def _send_all(self, shown: int, worker: list[int]) -> int:
@@ -173,37 +174,36 @@ class Admitting(Requests):
         )
         if sent <= 0:
             return sent
-        rows, tenants, names, prefixes, timers = (
-            self.rows,
-            self.tenants,
-            self.mirror.names,
-            self.prefixes,
-            self.timers,
-        )
-        on, requests, prompts, out = rows.on, rows.i[REQUEST], rows.i[PROMPT], self.out
-        has_blocks, has_timers, tokens = prefixes.has_any, bool(timers.at), 0
-        passes = self.passing == shown
-        if passes:
+        waiting = packed.waiting[:shown].tolist()
+        if sent < shown:
+            waiting = [row for row, g in zip(waiting, worker, strict=True) if g != HOLD]
+        if self.passing == shown:
             self.passed, self.first_leg = worker, leg
-        for row, g in zip(packed.waiting[:shown].tolist(), worker, strict=True):
-            if g == HOLD:
-                continue
-            leg += 1
-            on[row] = g
-            tenants[row].waiting -= 1
-            if has_timers:
-                timers.clear(("ttl", row))
-            if has_blocks:
-                prefixes.sent(row, g, prompts[row])
-            else:
-                tokens += prompts[row]
-            if not passes:
-                out.append(SendDecode(requests[row], leg, names[g], row))
-        prefixes.sent_tokens += tokens
-        self.legs = leg
+        else:
+            i, names, out = self.rows.i, self.mirror.names, self.out
+            requests, placed = i[REQUEST], i[WORKER]
+            for number, row in enumerate(waiting, leg + 1):
+                out.append(SendDecode(requests[row], number, names[placed[row]], row))
+        self._sent_all(waiting, int(counted[0][0]))
+        self.legs = leg + sent
         del here[len(here) - sent :]
         self.mirror.slots_changed()
         return sent
+
+    def _sent_all(self, sent: list[int], tokens: int) -> None:
+        """These rows wait no longer; their prompts have so many tokens."""
+        tenants, prefixes, timers = self.tenants, self.prefixes, self.timers
+        for row in sent:
+            tenants[row].waiting -= 1
+        if timers.at:
+            for row in sent:
+                timers.clear(("ttl", row))
+        if not prefixes.has_any:
+            prefixes.sent_tokens += tokens
+            return
+        prompts, placed = self.rows.i[PROMPT], self.rows.i[WORKER]
+        for row in sent:
+            prefixes.sent(row, placed[row], prompts[row])
 
     def _apply(self, waiting: list[int], worker: list[int], free: list[int]) -> int:
         """Send what the answer admits; a request that failed on that engine goes to the lightest other one instead.

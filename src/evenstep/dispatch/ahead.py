@@ -17,7 +17,7 @@ import numpy as np
 
 from evenstep.dispatch import ahead_kernel as kernel
 from evenstep.dispatch.mirror import Mirror
-from evenstep.dispatch.mirror_layout import FOREIGN_LOAD, LOAD, RUNNING
+from evenstep.dispatch.mirror_layout import CHANGES, FOREIGN_LOAD, LOAD, RUNNING
 from evenstep.dispatch.rows import Rows
 from evenstep.dispatch.rows_layout import EXPECTED, LEAVE, NEVER, PREDICTED
 from evenstep.errors import PolicyError
@@ -166,7 +166,7 @@ class Ahead:
     def _look(self, rows: Rows, mirror: Mirror) -> list[tuple[int, float, float]]:
         """See which workers have changed since the last projection; how all of them look now."""
         self._resize(mirror.columns.ints.shape[1], rows.ints.shape[1])
-        seen = list(zip(mirror.changes, mirror.f[LOAD], mirror.f[FOREIGN_LOAD], strict=True))
+        seen = list(zip(mirror.i[CHANGES], mirror.f[LOAD], mirror.f[FOREIGN_LOAD], strict=True))
         if len(seen) == len(self._seen):
             self._changed[:] = [now != last for now, last in zip(seen, self._seen, strict=True)]
         else:

@@ -18,7 +18,7 @@ from evenstep.dispatch.fitting import Fitting
 from evenstep.dispatch.lockstep import NEW, WIDE
 from evenstep.dispatch.mirror_layout import LOAD
 from evenstep.dispatch.records import Chunks, Record
-from evenstep.dispatch.rows_layout import COPIES, PRODUCED
+from evenstep.dispatch.rows_layout import COPIES, PRODUCED, WORKER
 from evenstep.dispatch.settings import Settings
 from evenstep.request import I8
 
@@ -121,7 +121,7 @@ class Delivering(Fitting):
         super().bind()
         rows, mirror = self.rows, self.mirror
         self._generation = rows.generation
-        self._step_of, self._on, self._produced = rows.step, rows.on, rows.i[PRODUCED]
+        self._step_of, self._on, self._produced = rows.step, rows.i[WORKER], rows.i[PRODUCED]
         self._load, self._group = mirror.f[LOAD], mirror.group
         steps = self.lockstep
         self._step, self._seen_s = steps.step, steps.seen_s

@@ -230,7 +230,7 @@ class Dispatcher(Passing):
             False,
             math.inf,
             bool(timers.at),
-        )  # whatever was asked for has come
+        )  # what was asked for has come
         if self.newcomers and self.newcomers_s + self.settings.ttl_s <= self.now_s:
             self.set_deadlines()
         if timers.at:

@@ -88,13 +88,16 @@ class Ending(Delivering):
 
     def end_all(self, requests: list[int]) -> int:
         """As `finished_all`, of requests whose ends are in `told` and `times`."""
-        (_, legs, prompts, outputs), times, count = self._telling, self._times, len(requests)
-        told_of = prompts[:count].tolist()
+        (rows_of, legs, prompts, outputs), times, count = self._telling, self._times, len(requests)
         at, are_usual = 0, not (self.prefiller_of or self.seating)
+        placed = self.rows.i[WORKER]
+        workers = [placed[row] for row in rows_of[:count]] if self.breaker.failing else []
         while at < count:
             last = _end(self.told, self.times, at, count, *self._ending) if are_usual else at
             if last > at:
-                self._ended(requests[at:last], told_of, at)
+                self._ended(requests if last - at == count else requests[at:last], at)
+                for request, worker in zip(requests[at:last], workers[at:last], strict=False):
+                    self.breaker.answered(self.mirror.names[worker], request)
             if last < count:
                 self.now_s = times[last]
                 self._finish(requests[last], legs[last], prompts[last], outputs[last])
@@ -107,52 +110,30 @@ class Ending(Delivering):
     def _finished(self, event: ev.Finished) -> None:
         self.finished_all([event])
 
-    def _ended(self, requests: list[int], told_of: list[int], at: int) -> None:
-        """Nothing is kept of requests that were ended at once, those from `at` on of `told`.
-
-        Args:
-            told_of: tokens of their prompts, as they were told, by place in `told`.
-        """
+    def _ended(self, requests: list[int], at: int) -> None:
+        """Nothing is kept of requests that were ended at once, those from `at` on of `told`."""
         rows_of, keys, prompts, outputs = self._telling
-        rows, tenants, present, meters, log = (
-            self.rows,
-            self.tenants,
-            self.door.present,
-            self.meters,
-            self._log,
-        )
-        by_request, free, ahead, forgets = (
-            rows.by_request,
-            rows.free,
-            self.deciding.ahead,
-            self.prefixes.has_any,
-        )
-        mirror, breaker, on = self.mirror, self.breaker, rows.on
-        changes, tokens = mirror.changes, 0
+        tenants, present, last = self.tenants, self.door.present, at + len(requests)
+        log, ahead, prefixes = self._log, self.deciding.ahead, self.prefixes
+        if log is not None or ahead is not None or prefixes.has_any:
+            for i, request in enumerate(requests, at):
+                if log is not None:
+                    log(Done(request, prompts[i], outputs[i]))
+                if ahead is not None:
+                    ahead.ended(request, prompts[i], outputs[i], keys[i])
+                prefixes.forget(rows_of[i])
+        by_request, rows = self.rows.by_request, rows_of[at:last].tolist()
         for request in requests:
-            row, output = rows_of[at], outputs[at]
-            tokens += output
-            if told_of[at] > 0:
-                changes[on[row]] += 1
-            if log is not None:
-                log(Done(request, prompts[at], output))
-            if ahead is not None:
-                ahead.ended(request, prompts[at], output, keys[at])
-            if breaker.failing:
-                breaker.answered(mirror.names[on[row]], request)
-            on[row] = -1
+            del by_request[request]
+        for row in rows:
             here = tenants.pop(row)
             here.requests -= 1
             if not here.requests:
                 del present[here.tenant]
-            if forgets:
-                self.prefixes.forget(row)
-            del by_request[request]
-            free.append(row)
-            at += 1
-        meters.output_tokens += tokens
-        meters.requests["200"] += len(requests)
-        mirror.slots_changed()
+        self.rows.free += rows
+        self.meters.output_tokens += sum(outputs[at:last])
+        self.meters.requests["200"] += last - at
+        self.mirror.slots_changed()
         if self.pool.here:
             self.open_rounds()
 

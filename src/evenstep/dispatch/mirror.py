@@ -19,6 +19,7 @@ from evenstep.dispatch import deciding_kernel as kernel
 from evenstep.dispatch.mirror_layout import (
     CAME,
     CAPACITY,
+    CHANGES,
     FLOATS,
     FOREIGN,
     FOREIGN_LOAD,
@@ -95,7 +96,6 @@ class Mirror:
         self.group: list[int] = []
         self.groups = 0
         self.requests: list[int] = []  # running ones of each worker
-        self.changes: list[int] = []  # times its running requests became others, or turned out to be
         # KV tokens of requests that were in the step and are not running any more
         self.left = array("d")
         self._open: list[int] | None = None  # what `open_groups` found, until slots change
@@ -115,7 +115,6 @@ class Mirror:
         """A new worker, behind the others."""
         self.workers.append(Worker(spec, now_s))
         self.requests.append(0)
-        self.changes.append(0)
         self.left.append(0.0)
         self._replace(
             np.concatenate([self.columns.ints, np.zeros((INTS, 1), np.int64)], axis=1),
@@ -124,7 +123,7 @@ class Mirror:
 
     def remove(self, place: int) -> None:
         """Take an empty worker out; those behind it move up by one."""
-        for numbers in (self.workers, self.requests, self.changes, self.left):
+        for numbers in (self.workers, self.requests, self.left):
             del numbers[place]
         self._replace(
             np.delete(self.columns.ints, place, axis=1), np.delete(self.columns.floats, place, axis=1)
@@ -171,7 +170,7 @@ class Mirror:
     def joins(self, place: int) -> None:
         """A request has its first token."""
         self.requests[place] += 1
-        self.changes[place] += 1
+        self.i[CHANGES][place] += 1
 
     def peers(self, place: int) -> list[str]:
         """Names of the worker and of all that share its barrier: they are lost together."""

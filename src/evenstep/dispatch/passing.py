@@ -61,14 +61,17 @@ class Passing(Arriving):
             del here[:]
             return []
         del rows.free[-count:]
-        high = max(places) + 1
-        rows.high = max(rows.high, high)
-        rows.by_request.update(zip(requests, places, strict=True))
-        enters, present = self.door.enters, self.tenants
-        if tenants.count(tenants[0]) == count:
-            present.update(dict.fromkeys(places, enters(tenants[0], count)))
-        else:
-            present.update(zip(places, map(enters, tenants), strict=True))
+        by_request, present, tenant, high = rows.by_request, self.tenants, tenants[0], rows.high
+        are_alike = tenants.count(tenant) == count
+        entered = self.door.enters(tenant, count if are_alike else 1)
+        for i, row in enumerate(places):
+            by_request[requests[i]] = row
+            if i and not are_alike:
+                entered = self.door.enters(tenants[i])
+            present[row] = entered
+            if row >= high:
+                high = row + 1
+        rows.high = high
         if not self.newcomers:
             self.newcomers_s = self.now_s
         self.newcomers += places

@@ -14,7 +14,7 @@ from evenstep.dispatch.events import Kind
 from evenstep.dispatch.fleet import Fleet
 from evenstep.dispatch.lockstep import Lockstep
 from evenstep.dispatch.meters import Meters
-from evenstep.dispatch.mirror_layout import LOAD, RUNNING, SENT, SENT_LOAD
+from evenstep.dispatch.mirror_layout import CHANGES, LOAD, RUNNING, SENT, SENT_LOAD
 from evenstep.dispatch.pool import Door, Pool, Present, Waits
 from evenstep.dispatch.prefixes import Prefixes
 from evenstep.dispatch.rounds import Rounds
@@ -145,7 +145,7 @@ class Requests(ABC):
         if state in _PLACED:
             worker = i[WORKER][row]
             self.mirror.f[LOAD if state == _RUNNING else SENT_LOAD][worker] += more
-            self.mirror.changes[worker] += 1
+            self.mirror.i[CHANGES][worker] += 1
 
     # --- slots ---------------------------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class Requests(ABC):
         mirror, lockstep, last = self.mirror, self.lockstep, self.rows.step[row]
         group = mirror.group[worker]
         mirror.requests[worker] -= 1
-        mirror.changes[worker] += 1
+        mirror.i[CHANGES][worker] += 1
         if lockstep.was_in_step(group, last):
             mirror.left[worker] += self.rows.load(row) - self.rows.i[COPIES][row]
         lockstep.leave(group, last)

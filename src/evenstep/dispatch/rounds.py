@@ -30,6 +30,10 @@ class Rounds:
         if self.ripe and groups is self.opened:
             return
         opened_s, delivered, is_ripe = self.opened_s, self.lockstep.delivered, self.ripe
+        if not opened_s and not any(delivered):  # nobody is in a step: all are ripe
+            self.opened_s = dict.fromkeys(groups, now_s)
+            self.ripe, self.opened = is_ripe or bool(groups), groups
+            return
         for group in groups:
             if group not in opened_s:
                 opened_s[group] = now_s
@@ -46,7 +50,7 @@ class Rounds:
     def close(self, now_s: float, gather_s: float) -> set[int]:
         """The rounds that need not wait are decided; groups whose round is open and has to wait for more."""
         delivered, opened_s = self.lockstep.delivered, self.opened_s
-        gathering = set[int]()
+        gathering: set[int] = set()
         if any(delivered):
             gathering = {q for q, opened in opened_s.items() if delivered[q] and now_s < opened + gather_s}
         if gathering:

@@ -49,7 +49,6 @@ class Rows:
         self.generation = 0
         self.by_request: dict[int, int] = {}
         self.step = array("q", [NEW]) * room  # of its group that it delivered last (`lockstep`)
-        self.on: list[int] = [-1] * room  # as column WORKER, for the path of a chunk
         self._look()
 
     def take(self, request: int) -> int:
@@ -60,13 +59,13 @@ class Rows:
         if row >= self.high:
             self.high = row + 1
         self.i[REQUEST][row] = request
-        self.step[row], self.on[row] = NEW, -1
+        self.step[row] = NEW
         self.by_request[request] = row
         return row
 
     def place(self, row: int, worker: int) -> None:
         """It is on this worker now, -1 = on none."""
-        self.i[WORKER][row] = self.on[row] = worker
+        self.i[WORKER][row] = worker
         self.step[row] = NEW
 
     def move(self, row: int, cause: Cause) -> None:
@@ -111,7 +110,6 @@ class Rows:
         self.floats = np.concatenate([self.floats, np.zeros_like(self.floats)], axis=1)
         self.free = list(range(2 * room - 1, room - 1, -1))
         self.step = self.step + array("q", [NEW]) * room
-        self.on += [-1] * room
         self._look()
         self.generation += 1
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import F1, F2, FLOAT, I1, I2, INT, array_at, declared, jit
-from evenstep.dispatch.mirror_layout import CAME, FREE_AT_MOST, SENT, SENT_LOAD, WENT
+from evenstep.dispatch.mirror_layout import CAME, CHANGES, FREE_AT_MOST, SENT, SENT_LOAD, WENT
 from evenstep.dispatch.rows_layout import (
     CAP,
     CLASS,
@@ -111,13 +111,13 @@ def arrive(rows_i, rows_f, told, pool, count, most, now_s):
     return count
 
 
-_SEAT = I2, F2, I2, F2, INT, INT, I1, I1, INT, INT, FLOAT, F1, I1, F1, F1
+_SEAT = I2, F2, I2, F2, INT, INT, I1, I1, INT, INT, FLOAT, I1, F1, I1, F1, F1
 
 
 @declared(None if INT is None else INT(*_SEAT))
 def seat(
-    rows_i, rows_f, ints, floats, pool, size, waiting, worker, shown, legs, now_s, waits, counts, bounds, sums
-):
+    rows_i, rows_f, ints, floats, pool, size, waiting, worker, shown, legs, now_s, tokens, waits, counts, bounds, sums
+):  # fmt: skip
     """Send the requests that a round admits to their workers, unless one of them is not in its usual course.
 
     That is: it wants one slot, has failed nowhere, is on its first leg and in no prediction.
@@ -127,6 +127,7 @@ def seat(
         pool, size: address and number of the rows that wait, oldest first, int64; those that are sent are taken out.
         waiting, worker: int64[>= shown], the rows that the round was about, and the answer; see `deciding_kernel.show`.
         legs: number of the last leg.
+        tokens: int64[1], written: tokens of the prompts that were sent.
         waits: float64[2], sum and number of waits (`pool.Waits`).
         counts, bounds, sums: the histogram of waits.
 
@@ -140,7 +141,7 @@ def seat(
             or rows_i[PRODUCED, row] != 0 or rows_i[PREDICTED, row] >= 0 or rows_i[TRIES, row] != 0
         ):  # fmt: skip
             return -1
-    sent = 0
+    sent = tokens[0] = 0
     for i in range(shown):
         row, g = waiting[i], worker[i]
         if g == HOLD:
@@ -151,6 +152,7 @@ def seat(
         ints[SENT, g] += 1
         ints[CAME, g] += 1
         floats[SENT_LOAD, g] += rows_i[PROMPT, row]
+        tokens[0] += rows_i[PROMPT, row]
         wait_s = now_s - rows_f[QUEUED_AT, row]
         waits[0] += wait_s
         waits[1] += 1.0
@@ -203,6 +205,8 @@ def end(told, times, at, last, rows_i, rows_f, ints, floats, learned, counts, bo
             learned[0], learned[1], learned[2] = learned[0] / 2, learned[1] / 2, HALF_OF // 2
         if prompt < 1:
             told[TOLD_PROMPT, at] = rows_i[PROMPT, row]
+        else:
+            ints[CHANGES, g] += 1
         told[ENDED_LEG, at] = rows_i[KEY, row]
         clean(rows_i, row)
         rows_i[STATE, row] = _THEN_FREE
