@@ -1,0 +1,42 @@
+"""A_ell: everybody gets its lower bound; who is not finished then goes to the back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.reserving import batch_of_reserved, highest
+from evenstep.scheduling.view import BatchDecision, EngineView
+
+
+@dataclass(frozen=True, slots=True)
+class AEll:
+    """Admits in order of arrival by lower bounds; a request that is longer gives up its memory and starts again at the back.
+
+    From then on it is believed to be as long as its upper bound. Made for outputs that are one of two lengths. While
+    requests keep arriving, those at the back wait.
+
+    Source: Interval scheduling, Algorithm 6. Our readings: a request is moved once, and only while one waits that has not
+        had its lower bound yet, for otherwise it would come back at once and have lost its memory for nothing.
+    """
+
+    order: ClassVar[QueueOrder] = QueueOrder(arrival=1.0, reached=1e6)
+
+    def form_batch(self, view: EngineView) -> BatchDecision:
+        running = int(view.running.sum())
+        fresh = view.reached < view.output_low
+        leaving: list[int] = []
+        if view.left.size > running and fresh[running]:
+            beyond = (view.output_low > 0) & (view.produced >= view.output_low) & (view.evictions == 0)
+            leaving = [k for k in range(running) if beyond[k]]
+        return batch_of_reserved(view, lowest_then_highest, leaving=leaving)
+
+
+def lowest_then_highest(view: EngineView, request: int) -> float:
+    """A request's lower bound until it has reached it, then its upper bound, tokens."""
+    low = int(view.output_low[request])
+    return low if view.reached[request] < low else highest(view, request)
+
+
+policy = AEll

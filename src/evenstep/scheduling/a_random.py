@@ -1,0 +1,41 @@
+"""A_random: true lengths in a random order, for analysis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenstep.errors import InputError
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.reserving import batch_of_reserved, highest
+from evenstep.scheduling.view import BatchDecision, EngineView
+
+
+@dataclass(frozen=True, slots=True)
+class ARandom:
+    """Admits requests in a random order, fixed by the seed, as far as they fit to their ends, knowing every output length.
+
+    For analysis: it wants ``bounds`` that are the truth.
+
+    Args:
+        memory_scale: share of the memory it may fill, 0 < memory_scale <= 1: A_random(alpha M) on the same order.
+
+    Raises:
+        InputError: a share out of range.
+
+    Source: Interval scheduling, Algorithm 4.
+    """
+
+    memory_scale: float = 1.0
+    order: ClassVar[QueueOrder] = QueueOrder(chance=1.0)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.memory_scale) and 0 < self.memory_scale <= 1):
+            raise InputError("a-random", "memory_scale", self.memory_scale, "a number above 0, at most 1")
+
+    def form_batch(self, view: EngineView) -> BatchDecision:
+        return batch_of_reserved(view, highest, share=self.memory_scale)
+
+
+policy = ARandom

@@ -1,0 +1,30 @@
+"""The switch takes one policy or the other, by the ratio of the bounds."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.strategies import engine_runs
+
+from evenstep.errors import InputError
+from evenstep.scheduling.a_ell import AEll
+from evenstep.scheduling.a_min import AMin
+from evenstep.scheduling.alpha_switch import AlphaSwitch
+from evenstep.sim.engine import simulate_engine
+
+
+@settings(max_examples=15)
+@given(run=engine_runs(), alpha=st.sampled_from([0.1, 0.38, 0.39, 1.0]))
+def test_it_runs_as_the_policy_it_chooses(run, alpha):
+    trace, engine, seed = run
+    chosen = AEll() if alpha < 0.3819 else AMin()
+    for door in ("plain", "compiled"):
+        own = simulate_engine(trace, AlphaSwitch(alpha), engine=engine, seed=seed, door=door)
+        other = simulate_engine(trace, chosen, engine=engine, seed=seed, door=door)
+        assert own.digest == other.digest
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.5, np.nan])
+def test_a_ratio_out_of_range_is_refused(alpha):
+    with pytest.raises(InputError, match="alpha"):
+        AlphaSwitch(alpha)
