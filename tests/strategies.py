@@ -622,10 +622,12 @@ def engine_runs(draw: Any, most: int = 30) -> tuple[Trace, Engine, int]:
     if draw(st.booleans()):  # beliefs that do not hold the truth
         low, high = np.array(draw(lengths)), np.full(count, 40)
     block = draw(st.sampled_from([1, 4, 16]))
+    overflow = draw(st.sampled_from(["recompute", "recompute", "restart", "swap"]))
     engine = Engine(
         token_budget=draw(st.sampled_from([0, 5, 64])), batch_limit=draw(st.sampled_from([0, 1, 4])),
         kv_tokens=draw(st.sampled_from([0, 96, 160, 400])), block_tokens=block,
-        overflow=draw(st.sampled_from(["recompute", "restart", "swap"])),
+        overflow=overflow, keeps_evicted=overflow == "recompute" and draw(st.booleans()),
+        schedules_ahead=draw(st.booleans()),
         first_token=draw(st.sampled_from(["prefill", "decode"])), hold_produced=draw(st.booleans()),
         swap_s=(1e-6, 1e-4), recompute_s=(1e-9, 1e-5), overhead_s=1e-3,
     )  # fmt: skip

@@ -2,7 +2,8 @@
 
 Order of events of an iteration, fixed so that results repeat to the last bit:
 
-1. requests whose arrival is at most the clock join the queue, sorted by the policy's `order` (ties: trace row);
+1. requests whose arrival is at most the clock (with ``schedules_ahead``: the start of the last iteration) join the queue,
+   sorted by the policy's `order` (ties: trace row);
 2. the policy sees the engine and answers; evictions come first, in the order of admission: an evicted request gives up its
    memory and joins the queue again (what it keeps is `overflow`'s to say);
 3. the answer is checked against budget, batch limit and memory; those picked from the queue are admitted, in its order;
@@ -52,6 +53,11 @@ class Engine:
         overflow: what an evicted request keeps. ``recompute``: its output so far, whose KV is computed again with the
             prompt's (vLLM); ``restart``: nothing (Interval scheduling); ``swap``: output and KV, which is moved away and
             back; ``never``: a policy that evicts breaks its contract.
+        keeps_evicted: with ``recompute``, the KV of a request that left the memory stays readable there until others
+            take the place, oldest first: what is left when it comes back is not computed again. What vLLM's prefix cache
+            does for evicted requests; beginnings that different requests share are not modelled.
+        schedules_ahead: the next batch is formed when this one starts, as vLLM's asynchronous scheduling does: requests
+            that arrive during a batch join the one after the next. Requests that end still leave with their batch.
         first_token: which iteration produces it: the one that ends the ``prefill``, or the first ``decode``.
         hold_produced: whether memory counts the token produced last.
         swap_s: a1 and a2, seconds a KV token and seconds each time KV is swapped out or in.
@@ -71,6 +77,8 @@ class Engine:
     kv_tokens: int = 0
     block_tokens: int = 1
     overflow: Overflow = "recompute"
+    keeps_evicted: bool = False
+    schedules_ahead: bool = False
     first_token: Literal["prefill", "decode"] = "prefill"
     hold_produced: bool = False
     swap_s: tuple[float, float] = (0.0, 0.0)
@@ -88,6 +96,10 @@ class Engine:
         if 0 < self.kv_tokens < self.block_tokens:
             raise InputError(
                 "engine", "kv_tokens", self.kv_tokens, f"at least one block of {self.block_tokens}"
+            )
+        if self.keeps_evicted and self.overflow != "recompute":
+            raise InputError(
+                "engine", "keeps_evicted", True, "overflow recompute", "Others keep all or nothing."
             )
         for name in ("swap_s", "recompute_s"):
             pair = getattr(self, name)

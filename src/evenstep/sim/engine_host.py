@@ -164,7 +164,8 @@ def started(
     is_decode = engine.first_token == "decode"
     state.numbers_i[:] = (
         limited(engine.token_budget), limited(engine.batch_limit), capacity, block, _OVERFLOW[engine.overflow],
-        is_decode, engine.hold_produced and not is_decode, classes.max(initial=0) + 1, seed, 0,
+        is_decode, engine.hold_produced and not is_decode, classes.max(initial=0) + 1, seed, 0, engine.keeps_evicted,
+        engine.schedules_ahead,
     )  # fmt: skip
     state.numbers_f[:] = (*engine.swap_s, *engine.recompute_s, engine.overhead_s)
     state.rows[ID], state.rows[CLASS], state.rows[PROMPT] = trace.request_id, classes, trace.prompt_tokens
@@ -174,6 +175,7 @@ def started(
     state.arrival_s[:] = trace.column("arrival_s")
     state.coming[:] = coming_order(trace, policy, state, seed)
     state.state_i[at.FREE] = capacity
+    state.state_i[at.UNUSED] = capacity // block
     state.state_f[at.UNTIL] = until_s
     return state
 

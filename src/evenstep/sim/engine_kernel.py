@@ -44,6 +44,7 @@ from evenstep.scheduling.view import (
     WAITING,
 )
 from evenstep.sim.engine_layout import (
+    AHEAD,
     ASK,
     ASKED,
     ASKS,
@@ -75,6 +76,10 @@ from evenstep.sim.engine_layout import (
     HOLD,
     HOLDS_FOR_EVER,
     ITERATION,
+    KEEPS,
+    KEPT_FIRST,
+    KEPT_LAST,
+    KEPT_ROW,
     KEY,
     LAG,
     LAST_ITERATION,
@@ -97,6 +102,7 @@ from evenstep.sim.engine_layout import (
     RUNS,
     SCHEDULED_S,
     SEED,
+    SEEN,
     STOPPED,
     SWAP,
     SWAP_A,
@@ -120,6 +126,7 @@ from evenstep.sim.engine_layout import (
     WASTED,
     WASTED_ALL,
 )
+from evenstep.sim.kept_kernel import leave, overwrite, returns
 
 
 @borrowing
@@ -167,7 +174,8 @@ def set_left(numbers_i, rows, row):
 def arrive(state_i, state_f, numbers_i, weights, rows, hidden, times, arrival_s, coming, waiting, arrived):
     """Requests whose time has come join the queue; False where their bounds must be asked for first."""
     at = state_i[COMING]
-    while at < coming.size and arrival_s[coming[at]] <= state_f[NOW]:
+    seen = state_f[SEEN] if numbers_i[AHEAD] == 1 else state_f[NOW]
+    while at < coming.size and arrival_s[coming[at]] <= seen:
         if numbers_i[ASKS] == 1 and at >= state_i[ASKED]:
             return False
         row = coming[at]
@@ -184,7 +192,7 @@ def evict(
     state_i, numbers_i, numbers_f, weights, rows, hidden, times, arrival_s, running, waiting, evicted, count
 ):
     """Requests give up their memory and join the queue; seconds the moving costs, or -1 with `DETAIL` set."""
-    moved, squares, last = 0, 0, -1
+    moved, wasted, squares, last = 0, 0, 0, -1
     for e in range(count):
         position = evicted[e]
         if position <= last or position >= state_i[RUNS]:
@@ -192,15 +200,19 @@ def evict(
             return -1.0
         last = position
         row = running[position]
-        held = rows[PREFILLED, row]
+        held, kept = rows[PREFILLED, row], 0
+        if numbers_i[KEEPS] == 1:
+            kept = held // numbers_i[BLOCK] * numbers_i[BLOCK]
+            leave(state_i, hidden, row, rows[RESIDENT, row] // numbers_i[BLOCK])
         moved += held
+        wasted += held - kept
         squares += held * held
         state_i[FREE] += rows[RESIDENT, row]
         rows[RESIDENT, row] = 0
         rows[EVICTIONS, row] += 1
         if numbers_i[OVERFLOW] != SWAP:
-            hidden[WASTED, row] += held
-            rows[PREFILLED, row] = 0
+            hidden[WASTED, row] += held - kept
+            rows[PREFILLED, row] = kept
             if numbers_i[OVERFLOW] == RESTART:
                 rows[PRODUCED, row] = 0
         set_left(numbers_i, rows, row)
@@ -217,7 +229,7 @@ def evict(
     if numbers_i[OVERFLOW] == SWAP:
         state_i[MOVED] += moved
         return numbers_f[SWAP_A] * moved + numbers_f[SWAP_B] * count
-    state_i[WASTED_ALL] += moved
+    state_i[WASTED_ALL] += wasted
     return numbers_f[DROP_A] * squares + numbers_f[DROP_B] * count
 
 
@@ -276,11 +288,11 @@ def admit(state_i, running, waiting, picked, count):
 
 
 @borrowing
-def take(state_i, numbers_i, numbers_f, rows, hidden, batch, picked, count):
+def take(state_i, numbers_i, numbers_f, rows, hidden, times, batch, picked, count):
     """What is picked is checked and takes its memory; the batch's features are summed. A code, or 0; seconds of swapping."""
     for k in range(batch.size):
         batch[k] = 0.0
-    used, context, crossed, moved, returned = 0, 0, 0, 0, 0
+    used, context, crossed, moved, returned, grown = 0, 0, 0, 0, 0, 0
     squares, decoded, held_all, decodes, prefill, longest = 0, 0, 0, 0, 0, 0
     block = numbers_i[BLOCK]
     for p in range(count):
@@ -298,9 +310,13 @@ def take(state_i, numbers_i, numbers_f, rows, hidden, batch, picked, count):
             held += 1
         if block > 1:
             held = (held + block - 1) // block * block
-        if rows[RESIDENT, row] == 0 and before > 0:
+        if rows[RESIDENT, row] == 0 and before > 0 and numbers_i[OVERFLOW] == SWAP:
             moved += before
             returned += 1
+        if numbers_i[KEEPS] == 1:
+            grown += (held - rows[RESIDENT, row]) // block
+            if rows[RESIDENT, row] == 0:
+                grown -= returns(state_i, numbers_i, rows, hidden, row)
         state_i[FREE] -= held - rows[RESIDENT, row]
         rows[RESIDENT, row] = held
         held_all += before + tokens
@@ -323,6 +339,13 @@ def take(state_i, numbers_i, numbers_f, rows, hidden, batch, picked, count):
     if state_i[FREE] < 0:
         state_i[DETAIL] = numbers_i[CAPACITY] - state_i[FREE]
         return OVER_MEMORY, 0.0
+    if grown > 0:
+        first = state_i[KEPT_FIRST]
+        overwrite(state_i, numbers_i, rows, hidden, times, grown)
+        for i in range(first, min(state_i[KEPT_FIRST] + 1, state_i[KEPT_LAST])):
+            row = hidden[KEPT_ROW, i]
+            if rows[RESIDENT, row] == 0 and not times[FINISHED_S, row] >= 0.0:
+                set_left(numbers_i, rows, row)
     batch[TOKENS], batch[REQUESTS], batch[DECODES], batch[PREFILL_TOKENS] = used, count, decodes, prefill
     batch[KV], batch[CHUNK_SQUARES], batch[CROSSED] = held_all, squares, crossed
     batch[DECODE_CONTEXT], batch[PREFILL_CONTEXT], batch[LONGEST] = decoded, context, longest
@@ -373,6 +396,8 @@ def produce(
                 times[FINISHED_S, row] = now
                 hidden[LAST_ITERATION, row] = iteration
                 state_i[FREE] += rows[RESIDENT, row]
+                if numbers_i[KEEPS] == 1:
+                    leave(state_i, hidden, row, rows[RESIDENT, row] // numbers_i[BLOCK])
                 rows[RESIDENT, row] = 0
                 gone += 1
             rows[LEFT, row], rows[DECODING, row] = 1, 1
@@ -414,6 +439,7 @@ def continued(
             if state_i[COMING] == coming.size:
                 return DONE
             state_f[NOW] = max(state_f[NOW], arrival_s[coming[state_i[COMING]]])
+            state_f[SEEN] = state_f[NOW]
             if state_f[NOW] >= state_f[UNTIL]:
                 return STOPPED
             continue
@@ -458,14 +484,17 @@ def continued(
             if gone > 0:
                 state_i[DETAIL] = evicted[0]
                 return BAD_EVICTION
+            if numbers_i[AHEAD] == 1 and state_f[SEEN] < state_f[NOW]:
+                state_f[SEEN] = state_f[NOW]
+                continue
             then = wake_s
             if state_i[COMING] < coming.size:
                 then = min(then, arrival_s[coming[state_i[COMING]]])
             if not (then > state_f[NOW]) or then == np.inf:
                 return HOLDS_FOR_EVER
-            state_f[NOW] = then
+            state_f[NOW] = state_f[SEEN] = then
             continue
-        code, swapped_s = take(state_i, numbers_i, numbers_f, rows, hidden, batch, picked, count)
+        code, swapped_s = take(state_i, numbers_i, numbers_f, rows, hidden, times, batch, picked, count)
         if code != 0:
             return code
         admit(state_i, running, waiting, picked, count)
@@ -476,6 +505,7 @@ def continued(
             state_i[RUNS],
             state_i[WAITS],
         )
+        state_f[SEEN] = started_s
         state_f[NOW] = started_s + seconds
         state_f[BUSY] += seconds
         produced = produce(

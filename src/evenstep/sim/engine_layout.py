@@ -14,18 +14,19 @@ from evenstep.scheduling.view import UNLIMITED
 # state_i
 (
     ITERATION, COMING, RUNS, FIRST, WAITS, TABLE_ROWS, EVICTED_ALL, WASTED_ALL, FINISHED, ASKED, DETAIL, FREE, PICKS,
-    GAPS, MOVED, PREFILL_ALL, DECODE_ALL,
-) = range(17)  # fmt: skip
-STATE_I = 17
+    GAPS, MOVED, PREFILL_ALL, DECODE_ALL, UNUSED, KEPT_FIRST, KEPT_LAST,
+) = range(20)  # fmt: skip
+STATE_I = 20
 # state_f
-NOW, GAP_SUM, GAP_MAX, UNTIL, BUSY = range(5)
-STATE_F = 5
+NOW, GAP_SUM, GAP_MAX, UNTIL, BUSY, SEEN = range(6)
+STATE_F = 6
 # numbers of the engine: int64, float64
-BUDGET, LIMIT, CAPACITY, BLOCK, OVERFLOW, LAG, HOLD, CLASSES, SEED, ASKS = range(10)
+BUDGET, LIMIT, CAPACITY, BLOCK, OVERFLOW, LAG, HOLD, CLASSES, SEED, ASKS, KEEPS, AHEAD = range(12)
 SWAP_A, SWAP_B, DROP_A, DROP_B, OVERHEAD = range(5)
 RECOMPUTE, RESTART, SWAP, NEVER = range(4)
-# hidden: int64[6, n]
-OUTPUT, ATTAINED, FIRST_ITERATION, LAST_ITERATION, WASTED, MARK = range(6)
+# hidden: int64[9, n]; the last two are no rows of requests but the free memory that still holds KV, oldest first: blocks
+# KEPT_FIRST..KEPT_LAST - 1, whose they were and how many
+OUTPUT, ATTAINED, FIRST_ITERATION, LAST_ITERATION, WASTED, MARK, KEPT_AT, KEPT_ROW, KEPT_BLOCKS = range(9)
 # times: float64[*, n]
 KEY, SCHEDULED_S, FIRST_TOKEN_S, LAST_TOKEN_S, FINISHED_S = range(5)
 # the table of iterations: int64[10, cap] and float64[2, cap]
@@ -46,10 +47,10 @@ class EngineState:
     """Everything a run of the engine simulator holds; rows of a trace are columns here.
 
     Args:
-        state_i, state_f: int64[17], float64[5], single numbers (this module's names).
-        numbers_i, numbers_f: int64[10], float64[5], the engine's own.
+        state_i, state_f: int64[20], float64[6], single numbers (this module's names).
+        numbers_i, numbers_f: int64[12], float64[5], the engine's own.
         rows: int64[12, n], what a policy may see (`scheduling.view`).
-        hidden: int64[6, n], what it may not.
+        hidden: int64[9, n], what it may not.
         times: float64[5, n], seconds, and the queue's keys.
         arrival_s: float64[n].
         coming: int64[n], rows in order of arrival, equal times in order of key and row.
@@ -82,7 +83,7 @@ class EngineState:
             return np.zeros(shape, np.int64)
 
         return cls(
-            ints(STATE_I), np.zeros(STATE_F), ints(10), np.zeros(5), ints(12, requests), ints(6, requests),
+            ints(STATE_I), np.zeros(STATE_F), ints(12), np.zeros(5), ints(12, requests), ints(9, requests),
             np.full((5, requests), np.nan), np.zeros(requests), ints(requests), ints(requests), ints(requests),
             ints(requests), ints(classes), ints(BINS), np.zeros(FEATURES),
         )  # fmt: skip

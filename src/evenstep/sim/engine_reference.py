@@ -31,6 +31,7 @@ from evenstep.scheduling.view import (
 )
 from evenstep.sim import engine_layout as at
 from evenstep.sim.engine_layout import EngineState
+from evenstep.sim.kept_reference import leave, overwrite, returns
 
 
 class PlainLoop:
@@ -55,7 +56,7 @@ class PlainLoop:
             if not self.running and not self.queue:
                 if later == math.inf:
                     return at.DONE
-                s.state_f[now] = max(s.state_f[now], later)
+                s.state_f[now] = s.state_f[at.SEEN] = max(s.state_f[now], later)
                 if s.state_f[now] >= until:
                     return at.STOPPED
                 continue
@@ -67,18 +68,22 @@ class PlainLoop:
             if decision.tokens.any():
                 self.iterate(decision, table_i, table_f)
                 continue
+            if s.numbers_i[at.AHEAD] and s.state_f[at.SEEN] < s.state_f[now]:
+                s.state_f[at.SEEN] = s.state_f[now]
+                continue
             then = min(decision.wake_s, later)
             if not s.state_f[now] < then < math.inf:
                 s.state_i[[at.RUNS, at.WAITS]] = len(self.running), len(self.queue)
                 return at.HOLDS_FOR_EVER
-            s.state_f[now] = then
+            s.state_f[now] = s.state_f[at.SEEN] = then
 
     def arrive(self) -> bool:
         s = self.state
+        seen = at.SEEN if s.numbers_i[at.AHEAD] else at.NOW
         while s.state_i[at.COMING] < s.coming.size:
             coming = s.state_i[at.COMING]
             row = int(s.coming[coming])
-            if s.arrival_s[row] > s.state_f[at.NOW]:
+            if s.arrival_s[row] > s.state_f[seen]:
                 break
             if s.numbers_i[at.ASKS] and coming >= s.state_i[at.ASKED]:
                 return False
@@ -144,12 +149,19 @@ class PlainLoop:
         produces = (tokens == rows[LEFT, sent]) & ((numbers[at.LAG] == 0) | (rows[DECODING, sent] > 0))
         held = before + tokens + np.where(tokens == rows[LEFT, sent], numbers[at.HOLD], 0)
         held = -(-held // numbers[at.BLOCK]) * numbers[at.BLOCK]
-        back = (rows[RESIDENT, sent] == 0) & (before > 0)
+        back = (rows[RESIDENT, sent] == 0) & (before > 0) & (numbers[at.OVERFLOW] == at.SWAP)
         moved = int(before[back].sum())
         s.state_i[at.MOVED] += moved
         moved_s += money[at.SWAP_A] * moved + money[at.SWAP_B] * int(back.sum())
-        s.state_i[at.FREE] -= int((held - rows[RESIDENT, sent]).sum())
+        grown = int((held - rows[RESIDENT, sent]).sum())
+        s.state_i[at.FREE] -= grown
+        kept = 0
+        if numbers[at.KEEPS]:
+            kept = sum(returns(s, row) for row in sent[rows[RESIDENT, sent] == 0].tolist())
         rows[RESIDENT, sent] = held
+        if numbers[at.KEEPS]:
+            for row in overwrite(s, grown // int(numbers[at.BLOCK]) - kept):
+                self.set_left(row)
         is_new = np.isin(sent, [row for _, row in self.queue])
         new = sent[is_new].tolist()
         self.running += new
@@ -158,6 +170,7 @@ class PlainLoop:
         held_all = int(numbers[at.CAPACITY] - s.state_i[at.FREE])
         seconds = seconds_by_table(self.law, batch) + money[at.OVERHEAD] + moved_s
         started_s = float(s.state_f[at.NOW])
+        s.state_f[at.SEEN] = started_s
         s.state_f[at.NOW] = started_s + seconds
         s.state_f[at.BUSY] += seconds
         ran, waits = len(self.running), len(self.queue)
@@ -179,13 +192,18 @@ class PlainLoop:
         s, numbers, money = self.state, self.state.numbers_i, self.state.numbers_f
         gone = [self.running[p] for p in positions.tolist()]
         held = s.rows[PREFILLED, gone].copy()
+        block, kept = int(numbers[at.BLOCK]), 0
+        if numbers[at.KEEPS]:
+            kept = held // block * block
+            for row in gone:
+                leave(s, row, int(s.rows[RESIDENT, row]) // block)
         s.state_i[at.FREE] += int(s.rows[RESIDENT, gone].sum())
         s.rows[RESIDENT, gone] = 0
         s.rows[EVICTIONS, gone] += 1
         is_swap = numbers[at.OVERFLOW] == at.SWAP
         if not is_swap:
-            s.hidden[at.WASTED, gone] += held
-            s.rows[PREFILLED, gone] = 0
+            s.hidden[at.WASTED, gone] += held - kept
+            s.rows[PREFILLED, gone] = kept
             if numbers[at.OVERFLOW] == at.RESTART:
                 s.rows[PRODUCED, gone] = 0
         self.running = [row for row in self.running if row not in set(gone)]
@@ -196,7 +214,7 @@ class PlainLoop:
         if is_swap:
             s.state_i[at.MOVED] += moved
             return money[at.SWAP_A] * moved + money[at.SWAP_B] * len(gone)
-        s.state_i[at.WASTED_ALL] += moved
+        s.state_i[at.WASTED_ALL] += int((held - kept).sum())
         return money[at.DROP_A] * squares + money[at.DROP_B] * len(gone)
 
     def run(self, sent: I8, tokens: I8, produces: Any, started_s: float) -> None:
@@ -226,6 +244,9 @@ class PlainLoop:
         times[at.FINISHED_S, over] = now
         hidden[at.LAST_ITERATION, over] = iteration
         s.state_i[at.FREE] += int(rows[RESIDENT, over].sum())
+        if s.numbers_i[at.KEEPS]:
+            for row in over.tolist():
+                leave(s, row, int(rows[RESIDENT, row] // s.numbers_i[at.BLOCK]))
         rows[RESIDENT, over] = 0
         ended = set(over.tolist())
         for row in self.running:
