@@ -17,7 +17,7 @@ from evenstep.sim.engine import Engine, simulate_engine
 
 @given(engine_views())
 def test_who_is_admitted_fits_whole(view):
-    decision = Best(watermark=0.0).form_batch(replace(view, memory=np.zeros(8, np.int64)))
+    decision = Best(watermark=0.0).form_batch(replace(view, memory=np.zeros(Best.memory_size, np.int64)))
     admitted = np.flatnonzero((decision.tokens > 0) & ~view.running)
     if not admitted.size:
         return
@@ -33,7 +33,7 @@ def test_who_is_admitted_fits_whole(view):
 @given(engine_runs())
 def test_both_doors_agree_with_a_target_for_the_time_between_tokens(run):
     trace, engine, seed = run
-    for policy in (Best(target_s=0.03), Best(room=0.0, price_s=0.5)):
+    for policy in (Best(target_s=0.03), Best(room=0.0, patience=0.0), Best(window=3)):
         plain = simulate_engine(trace, policy, engine=engine, seed=seed, door="plain")
         fast = simulate_engine(trace, policy, engine=engine, seed=seed, door="compiled")
         assert plain.digest == fast.digest
@@ -65,7 +65,9 @@ def test_a_target_holds_the_time_between_tokens():
     assert free.summary["tbt_p999_s"] > 0.1
 
 
-@pytest.mark.parametrize(("field", "value"), [("watermark", 1.0), ("price_s", -1.0), ("room", float("nan"))])
+@pytest.mark.parametrize(
+    ("field", "value"), [("watermark", 1.0), ("patience", -1.0), ("window", 0), ("room", float("nan"))]
+)
 def test_a_bad_option_is_named(field, value):
     with pytest.raises(InputError, match=field):
         Best(**{field: value})

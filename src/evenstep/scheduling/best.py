@@ -1,4 +1,4 @@
-"""Our scheduling policy: admit what fits with room to grow, evict what costs least, short ones first for a price of age."""
+"""Ours: admit what fits with room to grow, evict what costs least, the shortest first as long as age allows."""
 
 from __future__ import annotations
 
@@ -6,35 +6,40 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from evenstep.errors import InputError
+from evenstep.request import I8
 from evenstep.scheduling import pace
 from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.view import BatchDecision, EngineView
 
-#: The word that holds how many tokens have been decoded.
-DECODED = pace.MEMORY
+#: The words that hold how many tokens have been decoded, and the mean wait of late, a float64's bits.
+DECODED, WAIT = pace.MEMORY, pace.MEMORY + 1
 #: Requests that have to be finished before their mean length counts.
 KNOWN = 8
+#: Share an admission has in the mean wait.
+LATEST = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
     """Decodes, then prefill chunks, then the queue: admitted whole or not at all, with room left to grow.
 
-    *Admission*: the queue's first joins when its whole prefill fits beside what running prefills still need, and leaves
-    room for those that decode: as long as n of them run, one leaves every n-th part of a mean output, in which all
-    together grow by about one mean output, however large the memory is. Admitting by the chunk alone fills the memory with
-    prompts that evict each other. *Eviction*: whoever has computed least goes; that is the least to compute again.
-    *Order*: by arrival, put off by `price_s` for each token a request is expected to bring (prompt, and the middle of its
-    believed bounds where there are any). Nobody is overtaken by what arrives later than that price. *Budget*: with
-    `target_s`, as many tokens as last that long, learned from the iterations before; decodes always run.
+    *Admission*: a request joins when its whole prefill fits beside what running prefills still need, and leaves room for
+    those that decode: as long as n of them run, one leaves every n-th part of a mean output, in which all together grow by
+    about one mean output, however large the memory is. Admitting by the chunk alone fills the memory with prompts that
+    evict each other. *Order*: who was evicted comes first, then whoever has waited longer than `patience` times the mean
+    wait of late, then the shortest of the oldest `window` (prompt, and the middle of its believed output bounds where there
+    are any). *Eviction*: whoever has computed least goes; that is the least to compute again. *Budget*: with `target_s`, as
+    many tokens as last that long, learned from the iterations before; decodes always run.
 
     Args:
         room: mean outputs of KV memory that an admission leaves free while anything runs; the mean is learned from what
             has finished.
         watermark: share of the memory, 0..1, that it leaves instead while fewer than `KNOWN` have finished.
-        price_s: seconds of age a token is worth; 0 = first come, first served.
+        patience: mean waits after which a request is overtaken no more; 0 = first come, first served.
+        window: oldest waiting requests among which the shortest is looked for.
         target_s: seconds an iteration may last, the time between two tokens; 0 = the engine's token budget alone.
 
     Raises:
@@ -45,23 +50,21 @@ class Best:
 
     room: float = 1.0
     watermark: float = 0.05
-    price_s: float = 0.002
+    patience: float = 1.2
+    window: int = 512
     target_s: float = 0.0
 
-    memory_size: ClassVar[int] = pace.MEMORY + 1
+    memory_size: ClassVar[int] = pace.MEMORY + 2
 
     def __post_init__(self) -> None:
         if not 0 <= self.watermark < 1:
             raise InputError("best", "watermark", self.watermark, "a share of the memory, 0 <= watermark < 1")
-        for name in ("room", "price_s", "target_s"):
+        if self.window < 1:
+            raise InputError("best", "window", self.window, "an integer >= 1")
+        for name in ("room", "patience", "target_s"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
-                raise InputError("best", name, value, "a finite number of seconds >= 0")
-
-    @property
-    def order(self) -> QueueOrder:
-        half = 0.5 * self.price_s
-        return QueueOrder(arrival=1.0, prompt=self.price_s, low=half, high=half)
+                raise InputError("best", name, value, "a finite number >= 0")
 
     def form_batch(self, view: EngineView) -> BatchDecision:
         memory = view.memory.copy()
@@ -75,7 +78,7 @@ class Best:
         for request in (*decodes, *chunks):
             run_or_evict_least(filling, request)
         if not filling.evicted.any():
-            self.admit(filling, promised(filling, chunks), self.reserve(view))
+            self.admit(filling, promised(filling, chunks), self.reserve(view), memory)
         memory[DECODED] += int((filling.tokens[decodes] > 0).sum())
         if self.target_s > 0:
             pace.note(memory, view.now_s, int(filling.tokens.sum()))
@@ -88,17 +91,40 @@ class Best:
             return int(self.watermark * view.kv_capacity)
         return int(self.room * int(view.memory[DECODED]) / finished)
 
-    def admit(self, filling: Filling, promised: int, reserve: int) -> None:
-        """The queue's first ones join, as long as one fits whole."""
-        view = filling.view
-        runs = filling.running
-        for request in range(filling.running, view.left.size):
+    def admit(self, filling: Filling, promised: int, reserve: int, memory: I8) -> None:
+        """Waiting requests join one by one, as long as the next fits whole; `memory` learns how long they waited."""
+        view, runs, kept = filling.view, filling.running, memory.view(np.float64)
+        queue = list(range(filling.running, view.left.size))[: self.window]
+        while queue and filling.free - promised - (reserve if runs else 0) > 0:
+            mean_s = float(kept[WAIT])
+            request = self.next_of(view, queue, mean_s)
             tokens, whole = filling.most(request), filling.grows(request, int(view.left[request]))
             if tokens < 1 or whole > filling.free - promised - (reserve if runs else 0):
                 return
             filling.give(request, tokens)
             promised += whole - filling.grows(request, tokens)
             runs += 1
+            queue.remove(request)
+            if view.evictions[request] == 0:
+                kept[WAIT] = mean_s + LATEST * (view.now_s - float(view.arrival_s[request]) - mean_s)
+
+    def next_of(self, view: EngineView, queue: list[int], mean_s: float) -> int:
+        """Who joins next: the first that was evicted or is overdue, else the shortest, the oldest of equals."""
+        shortest = queue[0]
+        for request in queue:
+            waited_s = view.now_s - float(view.arrival_s[request])
+            if view.evictions[request] > 0 or 0.0 < self.patience * mean_s < waited_s or self.patience == 0:
+                return request
+            if size_of(view, request) < size_of(view, shortest):
+                shortest = request
+        return shortest
+
+
+def size_of(view: EngineView, request: int) -> float:
+    """Tokens a request is expected to bring."""
+    return float(view.prompt_tokens[request]) + 0.5 * float(
+        view.output_low[request] + view.output_high[request]
+    )
 
 
 def promised(filling: Filling, chunks: list[int]) -> int:

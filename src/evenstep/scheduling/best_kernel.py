@@ -6,23 +6,27 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import batch_kernel, borrowing
-from evenstep.scheduling.best import DECODED, KNOWN
+from evenstep.scheduling.best import DECODED, KNOWN, LATEST, WAIT
 from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, ROOM, SEATS, give, grows, most, open_batch
 from evenstep.scheduling.pace_kernel import budget, learn, note
 from evenstep.scheduling.view import (
     DECODING,
     EVICTED,
+    EVICTIONS,
+    HIGH,
     KV_CAPACITY,
     LEFT,
+    LOW,
     PICKED,
     PREFILLED,
+    PROMPT,
     RESIDENT,
     RUNNING,
     TOKEN_BUDGET,
     WAITING,
 )
 
-ROOM_LEFT, WATERMARK, PRICE_S, TARGET_S = range(4)
+ROOM_LEFT, WATERMARK, PATIENCE, WINDOW, TARGET_S = range(5)
 
 
 def scratch(running, waiting, parameters):
@@ -100,6 +104,55 @@ def promise(limits, rows, running, R, picked, given):
 
 
 @borrowing
+def next_of(now_s, rows, arrival_s, waiting, first, count, R, patience, mean_s, picked, start, given):
+    """Who joins next: the first that was evicted or is overdue, else the shortest; -1 where all have joined."""
+    shortest, least = -1, 0.0
+    for i in range(count):
+        row, joined = waiting[first + i], False
+        for p in range(start, given):
+            joined = joined or picked[0, p] == R + i
+        if joined:
+            continue
+        overdue = patience * mean_s > 0.0 and now_s - arrival_s[row] > patience * mean_s
+        if rows[EVICTIONS, row] > 0 or overdue or patience == 0.0:
+            return i
+        size = float(rows[PROMPT, row]) + 0.5 * float(rows[LOW, row] + rows[HIGH, row])
+        if shortest < 0 or size < least:
+            shortest, least = i, size
+    return shortest
+
+
+@borrowing
+def admit(
+    now_s, limits, left, rows, arrival_s, waiting, first, count, R, patience, promised, reserve, memory, picked, given,
+):  # fmt: skip
+    """Waiting requests join one by one, as long as the next fits whole; how many are given now, in queue order."""
+    start, runs = given, R
+    while left[FREE] - promised - (reserve if runs > 0 else 0) > 0:
+        mean_s = np.int64(memory[WAIT]).view(np.float64)
+        i = next_of(now_s, rows, arrival_s, waiting, first, count, R, patience, mean_s, picked, start, given)
+        if i < 0:
+            break
+        row = waiting[first + i]
+        tokens = most(left, rows, row)
+        whole = grows(limits, rows, row, rows[LEFT, row])
+        if tokens < 1 or whole > left[FREE] - promised - (reserve if runs > 0 else 0):
+            break
+        promised += whole - grows(limits, rows, row, tokens)
+        given = give(limits, left, rows, row, tokens, R + i, picked, given)
+        runs += 1
+        if rows[EVICTIONS, row] == 0:
+            memory[WAIT] = np.float64(mean_s + LATEST * (now_s - arrival_s[row] - mean_s)).view(np.int64)
+    for p in range(start + 1, given):
+        q, position, tokens = p, picked[0, p], picked[1, p]
+        while q > start and picked[0, q - 1] > position:
+            picked[0, q], picked[1, q] = picked[0, q - 1], picked[1, q - 1]
+            q -= 1
+        picked[0, q], picked[1, q] = position, tokens
+    return given
+
+
+@borrowing
 def answer(counts, left, R, picked, evicted, given, gone):
     """Write down who is picked and who evicted; what was taken back is left out."""
     written, out = given, 0
@@ -142,18 +195,10 @@ def form_batch_into(
         given, gone = run_all(limits, left, rows, running, R, 0, picked, given, gone)
         promised = promise(limits, rows, running, R, picked, given) if gone == 0 else 0
     if gone == 0:
-        runs = R
-        for i in range(W):
-            row = waiting[first + i]
-            tokens = most(left, rows, row)
-            if tokens < 1:
-                break
-            whole = grows(limits, rows, row, rows[LEFT, row])
-            if whole > left[FREE] - promised - (reserve if runs > 0 else 0):
-                break
-            promised += whole - grows(limits, rows, row, tokens)
-            given = give(limits, left, rows, row, tokens, R + i, picked, given)
-            runs += 1
+        given = admit(
+            now_s, limits, left, rows, arrival_s, waiting, first, min(W, int(parameters[WINDOW])), R, parameters[PATIENCE],
+            promised, reserve, memory, picked, given,
+        )  # fmt: skip
     if parameters[TARGET_S] > 0.0:
         note(memory, now_s, whole_budget - left[BUDGET_LEFT])
     for p in range(given):
