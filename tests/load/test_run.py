@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
 from collections import Counter
 from pathlib import Path
@@ -50,6 +51,12 @@ def test_all_tokens_asked_for_come_back(asked):
     assert (records.started_s <= records.first_s).all() and (records.last_s <= records.ended_s).all()
     assert int(outcome.tokens.sum()) == int(records.output_tokens.sum())
     assert outcome.gaps.total <= int(records.output_tokens.sum()) - len(trace)
+
+
+def test_what_a_host_has_frozen_stays_frozen():
+    gc.freeze()
+    against_emulator(small(2))
+    assert gc.get_freeze_count() > 0
 
 
 def test_connections_are_kept_for_later_requests():

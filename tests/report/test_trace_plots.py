@@ -13,11 +13,11 @@ from evenstep.workload.reading import read_trace
 from evenstep.workload.statistics import describe, describe_clients
 
 SAMPLES = Path(__file__).parents[1] / "workload" / "samples"
-MAGIC = {"png": b"\x89PNG", "svg": b"<?xml", "html": b"<!doctype html>"}
+MAGIC = {"png": b"\x89PNG", "html": b"<!doctype html>"}
 
 
 @pytest.mark.parametrize("kind", MAGIC)
-def test_a_trace_is_drawn_to_each_kind_of_file(kind, tmp_path):
+def test_a_trace_is_drawn_to_each_other_kind_of_file_than_svg(kind, tmp_path):
     trace = read_trace("sample:azure-conv", limit=500)
     trace_plots.save_trace(trace, describe(trace), tmp_path / f"t.{kind}")
     assert (tmp_path / f"t.{kind}").read_bytes().startswith(MAGIC[kind])
@@ -49,7 +49,7 @@ def test_what_a_file_says_of_itself_is_escaped(tmp_path):
 )
 def test_the_smallest_traces_can_be_drawn(trace, tmp_path):
     trace_plots.save_trace(trace, describe(trace), tmp_path / "t.svg")
-    assert (tmp_path / "t.svg").stat().st_size > 0
+    assert (tmp_path / "t.svg").read_bytes().startswith(b"<?xml")
 
 
 def test_clients_are_drawn_even_when_they_have_rates_only(tmp_path):

@@ -162,7 +162,9 @@ class Run:
         self._client, self._loop = client, loop
         self._over = loop.create_future()
         gc.collect()
-        gc.freeze()
+        freezes = not gc.get_freeze_count()  # what the host has frozen stays frozen
+        if freezes:
+            gc.freeze()
         cpu_s = time.process_time()
         self._start_s = time.monotonic()
         self._meters = Meters(self._start_s, BUCKET_S)
@@ -174,7 +176,8 @@ class Run:
             for timer in (self._wake, self._ticking):
                 if timer is not None:
                     timer.cancel()
-            gc.unfreeze()
+            if freezes:
+                gc.unfreeze()
             await client.close()
         self._drain()
         duration_s = float(np.nanmax(self._records.ended_s) - np.nanmin(self._records.started_s))
