@@ -21,7 +21,7 @@ TOKENS = st.integers(0, 5000)
     st.floats(0, 1e4),
 )
 def test_a_compiled_key_equals_the_plain_one(weights, quantum, tokens, arrival_s):
-    order = QueueOrder(*weights, quantum=quantum)
+    order = QueueOrder(*weights, quantum=quantum, served=weights[0])
     prompt, low, high, produced, reached, evictions, attained = tokens
     rows = np.zeros((12, 1), np.int64)
     for field, value in zip(

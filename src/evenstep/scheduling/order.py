@@ -32,6 +32,8 @@ class QueueOrder:
         chance: of a number in [0, 1) drawn for the request, keyed by the run's seed.
         level: of the level of `attained` service, tokens run so far: 0 below `quantum`, 1 below twice as much, and so on.
         quantum: tokens of the first level.
+        served: of the level, by the same quantum, of the prompt and the most output tokens it ever had: a request joins
+            at the level of its prompt.
     """
 
     arrival: float = 0.0
@@ -45,6 +47,7 @@ class QueueOrder:
     chance: float = 0.0
     level: float = 0.0
     quantum: float = 1.0
+    served: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in zip(self.__slots__, astuple(self), strict=True):
@@ -55,7 +58,7 @@ class QueueOrder:
 
     @property
     def weights(self) -> F8:
-        """float64[11], the fields in order: what the compiled loop takes."""
+        """float64[12], the fields in order: what the compiled loop takes."""
         return np.array(astuple(self))
 
     def key(
@@ -74,7 +77,8 @@ class QueueOrder:
         key += self.learned * learned
         key += self.raised * max(low, reached)
         key += self.chance * chance
-        return key + self.level * level(attained, self.quantum)
+        key += self.level * level(attained, self.quantum)
+        return key + self.served * level(prompt + reached, self.quantum)
 
 
 #: The stream chances are drawn from.

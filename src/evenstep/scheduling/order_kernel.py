@@ -12,7 +12,8 @@ from evenstep.streams_kernel import uniform
 _CHANCE = stream_number(CHANCE)
 (
     BY_ARRIVAL, BY_PROMPT, BY_LOW, BY_HIGH, BY_PRODUCED, BY_REACHED, BY_LEARNED, BY_RAISED, BY_CHANCE, BY_LEVEL, QUANTUM,
-) = range(11)  # fmt: skip
+    BY_SERVED,
+) = range(12)  # fmt: skip
 
 
 @jit
@@ -26,7 +27,7 @@ def level(attained, quantum):
 
 @jit
 def key_of(weights, seed, row, rows, arrival_s, attained):
-    """The key of the request in a row: float64[11] weights, int64[12, *] rows."""
+    """The key of the request in a row: float64[12] weights, int64[12, *] rows."""
     low, reached = rows[LOW, row], rows[REACHED, row]
     learned = reached if rows[EVICTIONS, row] > 0 else low
     chance = uniform(seed, _CHANCE, rows[ID, row], 0) if weights[BY_CHANCE] != 0.0 else 0.0
@@ -39,4 +40,5 @@ def key_of(weights, seed, row, rows, arrival_s, attained):
     key += weights[BY_LEARNED] * learned
     key += weights[BY_RAISED] * max(low, reached)
     key += weights[BY_CHANCE] * chance
-    return key + weights[BY_LEVEL] * level(attained, weights[QUANTUM])
+    key += weights[BY_LEVEL] * level(attained, weights[QUANTUM])
+    return key + weights[BY_SERVED] * level(rows[PROMPT, row] + reached, weights[QUANTUM])

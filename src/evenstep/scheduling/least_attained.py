@@ -1,0 +1,50 @@
+"""Least attained service: whoever has got the fewest tokens goes first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from evenstep.errors import InputError
+from evenstep.scheduling.by_key import check_watermark, run_by_key
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.view import BatchDecision, EngineView
+
+
+@dataclass(frozen=True, slots=True)
+class LeastAttained:
+    """Whoever has produced the fewest output tokens goes first, running or waiting; the others pause with their KV.
+
+    New requests go before all that decode. A token that was produced once counts, also after a restart from zero. When
+    memory is short the request with the most tokens is evicted; with little memory requests take turns in it, and each
+    turn computes their KV again.
+
+    Args:
+        prompt_weight: output tokens that a token of the prompt counts.
+        makes_room: evict running requests with more tokens for one that waits and does not fit otherwise.
+        watermark: share of the memory that an admission leaves free while others run.
+
+    Raises:
+        InputError: a value out of range.
+
+    Source: least attained service (foreground-background), at the level of iterations.
+    """
+
+    prompt_weight: float = 0.0
+    makes_room: bool = False
+    watermark: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_watermark("least-attained", self.watermark)
+        if not (math.isfinite(self.prompt_weight) and self.prompt_weight >= 0):
+            raise InputError("least-attained", "prompt_weight", self.prompt_weight, "a finite number >= 0")
+
+    @property
+    def order(self) -> QueueOrder:
+        return QueueOrder(prompt=self.prompt_weight, reached=1.0)
+
+    def form_batch(self, view: EngineView) -> BatchDecision:
+        return run_by_key(view, self.order, self.makes_room, self.watermark)
+
+
+policy = LeastAttained

@@ -1,0 +1,57 @@
+"""FastServe's multi-level feedback queue, which requests join at the level of their prompt."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from evenstep.errors import InputError
+from evenstep.scheduling.by_key import check_watermark, run_by_key
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.view import BatchDecision, EngineView
+
+
+@dataclass(frozen=True, slots=True)
+class Mlfq:
+    """A request joins the level whose quantum exceeds its prompt, and sinks a level each time its tokens reach the quantum.
+
+    Quanta double from level to level. Lower levels go first in every iteration; within a level, first come first. Who is
+    not reached pauses with its KV; when memory is short the last in this order is evicted, for requests that wait, too.
+    Neither predictions nor bounds are looked at. Service is counted in tokens, prompt and output together; the paper counts
+    seconds.
+
+    Args:
+        quantum: tokens of the first level.
+        level_wait_s: seconds of waiting that make up for a level, so that long requests are not starved: a request goes
+            before one a level above that came so much later. (The paper lifts a request to the first level once it has
+            waited too long; with such a sum of level and arrival the queue keeps its order.)
+        makes_room: evict running requests that come later in this order for one that waits and does not fit otherwise.
+        watermark: share of the memory that an admission leaves free while others run.
+
+    Raises:
+        InputError: a value out of range.
+
+    Source: FastServe, skip-join MLFQ with preemption between iterations.
+    """
+
+    quantum: float = 256.0
+    level_wait_s: float = 30.0
+    makes_room: bool = True
+    watermark: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_watermark("mlfq", self.watermark)
+        if not (math.isfinite(self.quantum) and self.quantum > 0):
+            raise InputError("mlfq", "quantum", self.quantum, "tokens, > 0")
+        if not (math.isfinite(self.level_wait_s) and self.level_wait_s >= 0):
+            raise InputError("mlfq", "level_wait_s", self.level_wait_s, "a finite number of seconds >= 0")
+
+    @property
+    def order(self) -> QueueOrder:
+        return QueueOrder(arrival=1.0, quantum=self.quantum, served=self.level_wait_s)
+
+    def form_batch(self, view: EngineView) -> BatchDecision:
+        return run_by_key(view, self.order, self.makes_room, self.watermark)
+
+
+policy = Mlfq

@@ -1,0 +1,47 @@
+"""Shortest remaining processing time, by predicted output, preempting between iterations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenstep.scheduling.believed import Statistic, weights
+from evenstep.scheduling.by_key import check_watermark, run_by_key
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.view import BatchDecision, EngineView
+
+
+@dataclass(frozen=True, slots=True)
+class Srpt:
+    """Whoever is predicted to have the least output left goes first, running or waiting; the others pause with their KV.
+
+    Budget and seats go by the predicted remainder; when memory is short the request with the largest one is evicted. A
+    request that outgrows its prediction counts as ever shorter, and is not interrupted any more.
+
+    Args:
+        statistic: of the believed bounds of the output length.
+        makes_room: evict running requests with more left for one that waits, has less and does not fit otherwise.
+        watermark: share of the memory that an admission leaves free while others run.
+
+    Raises:
+        InputError: a value out of range.
+
+    Source: shortest remaining processing time with predictions, at the level of iterations.
+    """
+
+    statistic: Statistic = "middle"
+    makes_room: bool = True
+    watermark: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_watermark("srpt", self.watermark)
+
+    @property
+    def order(self) -> QueueOrder:
+        low, high = weights(self.statistic)
+        return QueueOrder(low=low, high=high, produced=-1.0)
+
+    def form_batch(self, view: EngineView) -> BatchDecision:
+        return run_by_key(view, self.order, self.makes_room, self.watermark)
+
+
+policy = Srpt
