@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 
 from tests.gateway.running import engine, whole
 from tests.gateway.test_engine import HEAD, Asked
@@ -53,5 +55,44 @@ def test_an_address_is_read_as_urls_are():
         endpoint = Endpoint("http://[::1]:81/v/", Engines(), asyncio.get_running_loop())
         assert (endpoint.authority, endpoint.base, endpoint.is_tls) == ("[::1]:81", "/v", False)
         assert Endpoint("https://h", Engines(), asyncio.get_running_loop()).authority == "h:443"
+
+    asyncio.run(story())
+
+
+def test_a_loop_that_was_held_up_while_a_connection_was_made_does_not_blame_the_engine():
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(whole(200, b"ab"))
+
+        async with engine(answers) as one:
+            endpoint = Endpoint(one.url, Engines(connect_s=0.05), asyncio.get_running_loop())
+            leg = Asked()
+            endpoint.send(leg, (HEAD, b""), 5.0)
+            asyncio.get_running_loop().call_soon(time.sleep, 0.1)  # right after it began to connect
+            await leg.over.wait()
+            assert leg.heard == [200, b"ab", "ended"]
+            endpoint.close()
+
+    asyncio.run(story())
+
+
+def test_an_engine_that_takes_no_connection_in_time_cannot_be_reached():
+    async def story():
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+            port = full.getsockname()[1]
+            taken = [socket.socket() for _ in range(4)]
+            for one in taken:
+                one.setblocking(False)
+                one.connect_ex(("127.0.0.1", port))
+            endpoint = Endpoint(
+                f"http://127.0.0.1:{port}", Engines(connect_s=0.05), asyncio.get_running_loop()
+            )
+            leg = Asked()
+            endpoint.send(leg, (HEAD, b""), 5.0)
+            await leg.over.wait()
+            assert leg.heard == ["connect"]
+            for one in taken:
+                one.close()
+            endpoint.close()
 
     asyncio.run(story())

@@ -85,11 +85,15 @@ class Endpoint:
 
     async def _open(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
         try:
-            async with asyncio.timeout(self.settings.connect_s):
-                transport, made = await self.loop.create_connection(
-                    lambda: EngineConnection(self), self._host, self._port, ssl=self._tls,
-                    server_hostname=self._host if self._tls else None,
-                )  # fmt: skip
+            async with asyncio.timeout(None) as patience:
+                timer = self._half_way(patience)
+                try:
+                    transport, made = await self.loop.create_connection(
+                        lambda: EngineConnection(self), self._host, self._port, ssl=self._tls,
+                        server_hostname=self._host if self._tls else None,
+                    )  # fmt: skip
+                finally:
+                    timer.cancel()
         except (OSError, TimeoutError) as error:
             if not leg.is_off:
                 leg.broke("connect", f"it cannot be reached: {type(error).__name__}")
@@ -101,6 +105,13 @@ class Endpoint:
             self.keep(made, time.monotonic())
         else:
             made.send(leg, data, patience_s)
+
+    def _half_way(self, patience: asyncio.Timeout) -> asyncio.TimerHandle:
+        """Have the wait for a connection end in time, in two halves: where the loop itself was held up in the first one, what
+        came meanwhile is looked at in the second, before the engine is blamed.
+        """
+        half_s = self.settings.connect_s / 2
+        return self.loop.call_later(half_s, lambda: patience.reschedule(self.loop.time() + half_s))
 
     def keep(self, connection: EngineConnection, now_s: float) -> None:
         """A connection has nothing to do."""
