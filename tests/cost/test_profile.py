@@ -53,12 +53,12 @@ def test_a_longest_decode_costs_its_share(tmp_path):
     assert skewed - plain == pytest.approx(1e-6 * 4 * 0.5 * (600 - 400) / 100)
 
 
-def test_tensor_parallel_layers_end_in_two_all_reduces(tmp_path):
+def test_tensor_parallel_layers_end_in_two_collectives(tmp_path):
     facts = '{"layers": 4, "hidden": 50}'
-    law = Profile(folder(tmp_path, facts=facts, **{"all_reduce.csv": "bytes,time_us\n100,3\n10100,103\n"}))
+    law = Profile(folder(tmp_path, facts=facts, **{"collective.csv": "bytes,time_us\n100,3\n10100,103\n"}))
     one = batch_of(np.array([100]), np.array([1]), np.array([True]))
-    (tmp_path / "all_reduce.csv").unlink()
-    assert law.seconds(one) - Profile(folder(tmp_path)).seconds(one) == pytest.approx(9 * 3e-6)
+    (tmp_path / "collective.csv").unlink()
+    assert law.seconds(one) - Profile(folder(tmp_path)).seconds(one) == pytest.approx(8 * 3e-6)
 
 
 def test_experts_are_as_many_as_the_tokens_of_all_ranks_activate(tmp_path):

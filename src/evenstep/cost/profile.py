@@ -23,9 +23,10 @@ class Profile:
 
     ``profile:path=DIR``. The folder holds tables as LLMServingSim's profiler writes them, plain or gzipped:
     ``dense.csv`` (layer, tokens, time_us), ``attention.csv`` (prefill_chunk, kv_prefill, n_decode, kv_decode, time_us),
-    ``per_sequence.csv`` (layer, sequences, time_us), and where the model has them ``moe.csv`` (tokens,
-    activated_experts, time_us) and ``all_reduce.csv`` (bytes, time_us); ``profile.json`` says the rest. Times are of one
-    layer; each counts as often as the model runs it.
+    ``per_sequence.csv`` (layer, sequences, time_us), and where there are several devices or experts ``collective.csv``
+    (bytes, time_us) and ``moe.csv`` (tokens, activated_experts, time_us); ``profile.json`` says the rest. Times are of one
+    layer; each counts as often as the model runs it. Two collectives end a layer: the all-reduces of tensor parallelism,
+    or the all-gather and reduce-scatter of experts that lie on several devices.
 
     * Several prefill chunks enter as the one chunk of their summed tokens C whose context makes as many pairs of a token
       and one it attends to: ``(sum(c * k) + sum(c^2) / 2) / C - C / 2``, not below 0.
@@ -77,9 +78,9 @@ class Profile:
         for layer, table in tables.dense.items():
             times = 1 if layer in ONCE else self.layers * (2 if layer in TWICE else 1)
             seconds += times * along(table, tokens)
-        if tables.all_reduce is not None:
+        if tables.collective is not None:
             size = tokens * facts.hidden * facts.bytes_each
-            seconds += (2 * self.layers + 1) * along(tables.all_reduce, size)
+            seconds += 2 * self.layers * along(tables.collective, size)
         if tables.moe is not None:
             seconds += self.layers * tables.moe.seconds(tokens, facts)
         return padded(np.stack([tokens, seconds]), facts.graph_tokens)

@@ -27,7 +27,7 @@ class Facts:
     Args:
         layers: of the model; 0 where nothing says.
         graph_tokens: most tokens of a batch that runs as a captured graph; 0 = none does.
-        hidden, bytes_each: numbers of a token between layers, and bytes of one (all-reduce of tensor parallelism).
+        hidden, bytes_each: numbers of a token between layers, and bytes of one (what a collective moves).
         skew: shares of the longest context that count, of batches that only decode and of mixed ones.
         attention: the file of the attention table, as seen from the folder.
         experts, experts_each, expert_ranks: of a mixture: all of a layer, those a token takes, devices they lie on.
@@ -93,7 +93,7 @@ class Tables:
     per_sequence: dict[str, F8]
     attention: Attention
     moe: Mixture | None
-    all_reduce: F8 | None
+    collective: F8 | None
     facts: Facts
 
 
@@ -112,13 +112,15 @@ def read_tables(path: str) -> Tables:
             "profile", "path", path, "a folder of tables, or a bundled profile", nearest(path, known)
         )
     facts = facts_of(folder)
-    moe, reduce = _file(folder, "moe.csv"), _file(folder, "all_reduce.csv")
+    moe, collective = _file(folder, "moe.csv"), _file(folder, "collective.csv")
     return Tables(
         dense=lines_of(needed(folder, "dense.csv"), "tokens"),
         per_sequence=lines_of(needed(folder, "per_sequence.csv"), "sequences"),
         attention=attention_of(needed(folder, facts.attention)),
         moe=None if moe is None else mixture_of(moe),
-        all_reduce=None if reduce is None else _line(reduce, rows_of(reduce, ("bytes", "time_us"))),
+        collective=None
+        if collective is None
+        else _line(collective, rows_of(collective, ("bytes", "time_us"))),
         facts=facts,
     )
 
