@@ -36,6 +36,23 @@ def test_a_compiled_key_equals_the_plain_one(weights, quantum, tokens, arrival_s
     assert order_kernel.key_of(order.weights, 3, 0, rows, np.array([arrival_s]), attained) == plain
 
 
+@given(
+    st.lists(WEIGHTS, min_size=10, max_size=10),
+    st.lists(st.tuples(st.floats(0, 1e4), TOKENS, TOKENS, TOKENS), min_size=1, max_size=5),
+)
+def test_keys_of_requests_that_have_run_nothing_are_each_one_s_key(weights, requests):
+    order = QueueOrder(*weights)
+    arrival_s, prompt, low, high = (np.array(column) for column in zip(*requests, strict=True))
+    ids = np.arange(len(requests)) + 7
+    keys = order.keys(seed=3, request=ids, arrival_s=arrival_s, prompt=prompt, low=low, high=high)
+    for k, (at, p, lo, hi) in enumerate(requests):
+        one = order.key(
+            seed=3, request=int(ids[k]), arrival_s=at, prompt=p, low=lo, high=hi, produced=0, reached=0,
+            evictions=0, attained=0,
+        )  # fmt: skip
+        assert keys[k] == one
+
+
 def test_a_level_doubles():
     assert [level(n, 10.0) for n in (0, 9, 10, 19, 20, 39, 40)] == [0, 0, 1, 1, 2, 2, 3]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.errors import InputError
-from evenstep.request import F8
+from evenstep.request import F8, I8
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,18 @@ class QueueOrder:
         key += self.chance * chance
         key += self.level * level(attained, self.quantum)
         return key + self.served * level(prompt + reached, self.quantum)
+
+    def keys(self, *, seed: int, request: I8, arrival_s: F8, prompt: I8, low: I8, high: I8) -> F8:
+        """`key` of requests that have run nothing yet, equal in bits: float64[N]; int64[N] each, arrivals float64[N]."""
+        key = self.arrival * arrival_s
+        key += self.prompt * prompt
+        key += self.low * low
+        key += self.high * high
+        key += self.learned * low
+        key += self.raised * low
+        if self.chance != 0.0:
+            key += self.chance * streams.uniform(seed, CHANCE, request)
+        return key
 
 
 #: The stream chances are drawn from.

@@ -182,20 +182,13 @@ def started(
 
 def coming_order(trace: Trace, policy: SchedulingPolicy, state: EngineState, seed: int) -> I8:
     """Rows by arrival, equal times by key: so that a queue that starts full is filled from its end."""
-    order = order_of(policy)
-    keys = np.array([
-        order.key(
-            seed=seed, request=row, arrival_s=arrival, prompt=prompt, low=low, high=high, produced=0, reached=0,
-            evictions=0, attained=0,
-        )
-        for row, (arrival, prompt, low, high) in enumerate(
-            zip(
-                state.arrival_s.tolist(), state.rows[PROMPT].tolist(), state.rows[LOW].tolist(),
-                state.rows[HIGH].tolist(), strict=True,
-            )
-        )
-    ])  # fmt: skip
-    return np.lexsort((np.arange(len(trace)), keys, state.arrival_s)).astype(np.int64)
+    arrival_s, rows = state.arrival_s, state.rows
+    if np.all(arrival_s[1:] > arrival_s[:-1]):
+        return np.arange(len(trace), dtype=np.int64)
+    keys = order_of(policy).keys(
+        seed=seed, request=rows[ID], arrival_s=arrival_s, prompt=rows[PROMPT], low=rows[LOW], high=rows[HIGH]
+    )
+    return np.lexsort((keys, arrival_s)).astype(np.int64)
 
 
 class CompiledLoop:
