@@ -1,0 +1,69 @@
+"""``evenstep fit``: laws from measurements."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+class FitLaws:
+    """The command."""
+
+    summary = "fit batch-time laws to a log of iterations"
+    description = (
+        "step-time fits affine-kv, token-budget and long-context to a CSV log of iterations (seconds, and kv, tokens,\n"
+        "chunk_squares, crossed, decode_context as far as known; the vLLM plug-in's steps-0.csv is one), says how much of\n"
+        "the variation each explains, and prints the winner as --batch-time takes it. A fit that explains less than 80 %\n"
+        "of the variation is refused."
+    )
+    examples = (
+        "evenstep fit step-time steps-0.csv",
+        "evenstep fit step-time iterations.csv --plot residuals.svg --format json",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        verbs = parser.add_subparsers(dest="verb", metavar="step-time", required=True)
+        fitted = verbs.add_parser("step-time", help="fit batch-time laws to a log of iterations")
+        fitted.add_argument("file", metavar="LOG.csv", help="a line an iteration, plain or gzipped")
+        fitted.add_argument(
+            "--plot", metavar="FILE", help="write measured against fitted and residuals, as .svg or .png"
+        )
+        fitted.add_argument(
+            "--format", choices=["table", "json"], default="table", help="what stdout gets (default table)"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        from evenstep.cli import _outputs as outputs
+        from evenstep.cost.fitting import checked, fit_laws, read_log
+        from evenstep.errors import InputError
+        from evenstep.report.fit_plots import residual_plot
+
+        plot = None if args.plot is None else Path(args.plot)
+        if plot is not None and plot.suffix not in (".svg", ".png"):
+            raise InputError("--plot", "file", args.plot, "a name that ends in .svg or .png")
+        outputs.check_writable(args.plot)
+        fitted = fit_laws(read_log(Path(args.file)))
+        best = checked(args.file, fitted)
+        if plot is not None:
+            plot.write_bytes(residual_plot(fitted, best, plot.suffix[1:]))
+        if args.format == "json":
+            outputs.print_json({
+                "iterations": best.seconds.size, "batch_time": best.text, "left_out": dict(fitted.left_out),
+                "fits": [
+                    {"law": fit.law, "r_squared": fit.r_squared, "bic": fit.score, "options": dict(fit.options)}
+                    for fit in fitted.fits
+                ],
+            })  # fmt: skip
+            return 0
+        print(f"{best.seconds.size:,} iterations of {args.file}")
+        for fit in fitted.fits:
+            print(f"{fit.law:<13} R^2 {fit.r_squared:.4f}  {fit.text}")
+        for law, why in fitted.left_out.items():
+            print(f"{law:<13} not fitted: {why}")
+        print(f"--batch-time {best.text}")
+        if plot is not None:
+            print(f"plot: {plot.resolve()}")
+        return 0
+
+
+command = FitLaws()

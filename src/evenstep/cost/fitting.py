@@ -1,0 +1,180 @@
+"""Batch-time laws fitted to a log of iterations, each with how much of the variation it explains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenstep.cost.profile_tables import rows_of
+from evenstep.errors import InputError
+from evenstep.request import F8
+
+#: Column of a log -> names it may have: ours first, then those of tables this project writes.
+COLUMNS = {
+    "seconds": ("seconds",), "kv": ("kv", "kv_tokens", "kv_batch"), "tokens": ("tokens",),
+    "chunk_squares": ("chunk_squares",), "crossed": ("crossed",), "decode_context": ("decode_context",),
+}  # fmt: skip
+#: Laws with the columns they need.
+LAWS = {
+    "affine-kv": ("kv",), "token-budget": ("tokens",),
+    "long-context": ("tokens", "chunk_squares", "crossed", "decode_context"),
+}  # fmt: skip
+#: A fit that explains less of the variation is no law of this engine.
+LEAST = 0.8
+#: Iterations below which no fit is tried, and values of b0 that are.
+FEWEST, TRIED = 20, 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """One law fitted.
+
+    Args:
+        law: its name.
+        options: its parameters, seconds and tokens.
+        r_squared: share of the variation of the seconds it explains.
+        score: n ln(residual variance) + parameters ln(n) (BIC); the lowest wins.
+        seconds: float64[K], what it says of each iteration.
+    """
+
+    law: str
+    options: Mapping[str, float]
+    r_squared: float
+    score: float
+    seconds: F8
+
+    @property
+    def text(self) -> str:
+        """As ``--batch-time`` takes it."""
+        return f"{self.law}:" + ",".join(f"{name}={value:.6g}" for name, value in self.options.items())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """Everything a log gave.
+
+    Args:
+        columns: float64[K] each, by name.
+        fits: the best first.
+        left_out: laws that were not fitted, and why.
+    """
+
+    columns: Mapping[str, F8]
+    fits: Sequence[Fit]
+    left_out: Mapping[str, str]
+
+
+def read_log(path: Any) -> dict[str, F8]:
+    """The columns of a log that fits use, by our names.
+
+    Raises:
+        InputError: no ``seconds``, too few rows, or a bad cell; row and column are named.
+    """
+    from evenstep.cost.profile_tables import text_of
+
+    head = [name.strip() for name in text_of(path).partition("\n")[0].split(",")]
+    there = {name: next((one for one in names if one in head), None) for name, names in COLUMNS.items()}
+    found = {name: column for name, column in there.items() if column is not None}
+    if "seconds" not in found or len(found) == 1:
+        raise InputError(
+            str(path), "header", ",".join(head), "seconds, and kv or tokens",
+            "Columns: " + ", ".join("/".join(names) for names in COLUMNS.values()) + ".",
+        )  # fmt: skip
+    rows = rows_of(path, tuple(found.values()))
+    columns = {name: np.asarray(rows[column], np.float64) for name, column in found.items()}
+    if columns["seconds"].size < FEWEST:
+        raise InputError(str(path), "rows", columns["seconds"].size, f"at least {FEWEST} iterations")
+    if float(np.ptp(columns["seconds"])) == 0.0:
+        raise InputError(str(path), "seconds", float(columns["seconds"][0]), "iterations that differ")
+    return columns
+
+
+def fit_laws(columns: Mapping[str, F8]) -> Fitted:
+    """Every law whose columns are there, fitted by least squares with no parameter below 0.
+
+    Args:
+        columns: as `read_log` gives them.
+
+    Source: WAIT eq. 1; Throughput-optimal eq. 2.3 and App. A.1. The papers fit by eye or not at all; ours.
+    """
+    fits: list[Fit] = []
+    left_out: dict[str, str] = {}
+    for law, needs in LAWS.items():
+        missing = [name for name in needs if name not in columns]
+        if missing:
+            left_out[law] = f"the log has no {', '.join(missing)}"
+        else:
+            fits.append(_FITTED[law](columns))
+    return Fitted(columns, sorted(fits, key=lambda fit: fit.score), left_out)
+
+
+def checked(where: str, fitted: Fitted) -> Fit:
+    """The best fit.
+
+    Raises:
+        InputError: it explains less than `LEAST` of the variation.
+    """
+    best = fitted.fits[0]
+    if best.r_squared < LEAST:
+        raise InputError(
+            where, "R^2 of the best fit", f"{best.r_squared:.3f} ({best.law})", f"at least {LEAST}",
+            "The log does not follow any of the laws: mixed engines, other work on the device, or columns that are missing.",
+        )  # fmt: skip
+    return best
+
+
+def _least_squares(law: str, names: Sequence[str], parts: Sequence[F8], seconds: F8, more: int = 0) -> Fit:
+    """Parameters >= 0 of a sum of parts."""
+    from scipy.optimize import nnls
+
+    table = np.stack(list(parts), axis=1)
+    scale = np.maximum(np.abs(table).max(axis=0), 1e-300)
+    weights = np.asarray(nnls(table / scale, seconds)[0], np.float64) / scale
+    said = table @ weights
+    rest = float(((seconds - said) ** 2).sum())
+    whole = float(((seconds - seconds.mean()) ** 2).sum())
+    score = seconds.size * np.log(max(rest, 1e-12 * whole) / seconds.size) + (len(names) + more) * np.log(
+        seconds.size
+    )
+    options = dict(zip(names, weights.tolist(), strict=True))
+    return Fit(law, options, 1.0 - rest / whole, float(score), said)
+
+
+def _affine_kv(columns: Mapping[str, F8]) -> Fit:
+    kv = columns["kv"]
+    return _least_squares("affine-kv", ("d0_s", "d1_s"), (np.ones(kv.size), kv), columns["seconds"])
+
+
+def _by_tokens(law: str, columns: Mapping[str, F8], terms: Mapping[str, str]) -> Fit:
+    """The best over b0 of `c + a * max(0, tokens - b0)` plus terms."""
+    tokens, seconds = columns["tokens"], columns["seconds"]
+    starts = np.unique(np.quantile(tokens, np.linspace(0.0, 0.95, TRIED)).round())
+    best: Fit | None = None
+    for b0 in np.append(0.0, starts).tolist():
+        parts = [
+            np.ones(tokens.size),
+            np.maximum(0.0, tokens - b0),
+            *(columns[name] for name in terms.values()),
+        ]
+        fit = _least_squares(law, ("c_s", "a_s", *terms), parts, seconds, more=1)
+        if best is None or fit.score < best.score:
+            best = Fit(law, {**fit.options, "b0": b0}, fit.r_squared, fit.score, fit.seconds)
+    assert best is not None
+    return best
+
+
+def _token_budget(columns: Mapping[str, F8]) -> Fit:
+    return _by_tokens("token-budget", columns, {})
+
+
+def _long_context(columns: Mapping[str, F8]) -> Fit:
+    terms = {"alpha_s": "chunk_squares", "gamma_s": "crossed", "beta_s": "decode_context"}
+    return _by_tokens("long-context", columns, terms)
+
+
+_FITTED: dict[str, Callable[[Mapping[str, F8]], Fit]] = {
+    "affine-kv": _affine_kv, "token-budget": _token_budget, "long-context": _long_context,
+}  # fmt: skip
