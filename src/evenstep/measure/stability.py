@@ -1,0 +1,107 @@
+"""Whether an engine keeps up with what arrives: the drift of the number of requests in it, with a verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.measure.comparison import Interval, mean_interval
+from evenstep.measure.engine_records import EngineRun, IterationTable
+from evenstep.request import F8, I8
+
+#: Moments of a stretch at which the number of requests is read.
+_SAMPLES = 100
+
+Verdict = Literal["stable", "unstable", "undecided"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """What a path says.
+
+    Args:
+        verdict: ``stable`` where the interval of the drift lies below the tolerated share of the arrivals, ``unstable``
+            where it lies above; else ``undecided``: a longer run may tell.
+        drift: requests a second by which the number in the engine grows, with its 95 % interval.
+        arrivals_per_s: over the same time.
+    """
+
+    verdict: Verdict
+    drift: Interval
+    arrivals_per_s: float
+
+
+def stability(
+    run: EngineRun, *, tolerance: float = 0.01, stretches: int = 10, warm_up: float = 0.5
+) -> Stability:
+    """The verdict on a run while requests arrive.
+
+    The time from the end of the warm-up to the last arrival, or to the end of a run that was stopped before, is cut into
+    stretches of equal length. The drift is what the mean number of requests in the engine grows from one stretch to the
+    next, its interval Student's over these differences, wider by sqrt(3/2): neighbours share noise, and that is by how
+    much where the number is a random walk. In a stable engine what one stretch gains the next ones lose, so there the
+    interval is wider than need be: the verdict errs toward ``undecided``.
+
+    Args:
+        run: with its iteration table and its trace.
+        tolerance: share of the arrivals that a drift may have and still be called none.
+        stretches: how many, at least 3.
+        warm_up: share of the time left out at the beginning.
+
+    Raises:
+        InputError: a run without iterations or trace, or an option out of range.
+
+    Source: the drift of Throughput-optimal's Markov chain (sec. 2.3, Theorem 1), estimated by batch means; our verdict.
+    """
+    if run.iterations is None or run.trace is None:
+        raise InputError("stability", "run", "without records", "a run with its iterations and its trace")
+    if stretches < 3 or not 0 <= warm_up < 1 or not 0 < tolerance < 1:
+        text = f"stretches {stretches}, warm_up {warm_up}, tolerance {tolerance}"
+        raise InputError("stability", "options", text, "stretches >= 3, 0 <= warm_up < 1, 0 < tolerance < 1")
+    arrival_s = np.sort(run.trace.column("arrival_s"))
+    end = min(float(arrival_s[-1]), run.totals.makespan_s) if arrival_s.size else 0.0
+    if end <= 0:
+        raise InputError("stability", "trace", f"{arrival_s.size} requests by {end} s", "arrivals over time")
+    times = np.linspace(warm_up * end, end, stretches * _SAMPLES, endpoint=False)
+    held = in_system(run.iterations, arrival_s, times).reshape(stretches, _SAMPLES).mean(axis=1)
+    apart_s = (1 - warm_up) * end / stretches
+    drift = _wider(mean_interval((np.diff(held) / apart_s).tolist()))
+    arrived = np.searchsorted(arrival_s, np.array([times[0], end]), side="right")
+    rate = float(arrived[1] - arrived[0]) / (end - float(times[0]))
+    return Stability(_verdict(drift, tolerance * rate), drift, rate)
+
+
+def _wider(drift: Interval) -> Interval:
+    assert drift.low is not None and drift.high is not None
+    half = math.sqrt(1.5) * (drift.high - drift.low) / 2
+    return Interval(drift.value, drift.value - half, drift.value + half)
+
+
+def _verdict(drift: Interval, tolerated: float) -> Verdict:
+    assert drift.low is not None and drift.high is not None
+    if drift.low > tolerated:
+        return "unstable"
+    return "stable" if drift.high < tolerated else "undecided"
+
+
+def in_system(steps: IterationTable, arrival_s: F8, times_s: F8) -> F8:
+    """Requests in the engine at some times: those running and waiting in the iteration under way, and those come since.
+
+    Args:
+        steps: K iterations.
+        arrival_s: float64[N], ascending, seconds.
+        times_s: float64[T], seconds.
+
+    Returns:
+        float64[T]; between iterations, when nothing was there to run, those that have come since the last one.
+    """
+    end_s = steps.start_s + steps.seconds
+    at: I8 = np.maximum(np.searchsorted(steps.start_s, times_s, side="right") - 1, 0)
+    inside = (steps.start_s[at] <= times_s) & (times_s < end_s[at])
+    since = np.where(inside, steps.start_s[at], times_s)
+    come = np.searchsorted(arrival_s, times_s, side="right") - np.searchsorted(arrival_s, since, side="right")
+    return np.where(inside, steps.running[at] + steps.waiting[at], 0) + come.astype(np.float64)

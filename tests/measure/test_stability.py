@@ -1,0 +1,57 @@
+"""Verdicts on paths whose answer is known."""
+
+import numpy as np
+import pytest
+
+from evenstep.cost.unit import Unit
+from evenstep.errors import InputError
+from evenstep.measure.stability import in_system, stability
+from evenstep.request import Trace
+from evenstep.scheduling.sarathi import Sarathi
+from evenstep.sim.engine import Engine, simulate_engine
+
+
+def single_server(rate, requests=4000, seed=1, **options):
+    """Requests of one iteration of 0.01 s each, one at a time: a queue that keeps up with less than 100 a second."""
+    gaps = np.random.default_rng(seed).exponential(1 / rate, requests)
+    trace = Trace(np.ones(requests, np.int64), np.ones(requests, np.int64), arrival_s=np.cumsum(gaps))
+    engine = Engine(batch_limit=1)
+    return simulate_engine(trace, Sarathi(), engine=engine, batch_time=Unit(seconds_each=0.01), **options)
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(70.0, "stable"), (130.0, "unstable")])
+def test_a_queue_below_and_above_what_it_can_serve(rate, verdict):
+    found = stability(single_server(rate))
+    assert found.verdict == verdict
+    assert found.arrivals_per_s == pytest.approx(rate, rel=0.1)
+
+
+def test_an_overloaded_queue_grows_by_what_it_cannot_serve():
+    found = stability(single_server(150.0, requests=20_000))
+    assert found.drift.low is not None and found.drift.high is not None
+    assert found.drift.low < found.arrivals_per_s - 100 < found.drift.high
+
+
+def test_a_short_run_near_the_limit_is_undecided():
+    assert stability(single_server(97.0, requests=600)).verdict == "undecided"
+
+
+def test_a_run_that_was_stopped_is_judged_up_to_there():
+    assert stability(single_server(130.0, requests=9000, until_s=40.0)).verdict == "unstable"
+
+
+def test_those_in_the_engine_are_counted_at_any_time():
+    trace = Trace(np.array([1, 1, 1]), np.array([1, 1, 1]), arrival_s=np.array([0.0, 0.5, 9.0]))
+    run = simulate_engine(trace, Sarathi(), batch_time=Unit())
+    assert run.iterations is not None
+    times = np.array([0.1, 0.7, 1.1, 5.0, 9.5])
+    assert in_system(run.iterations, trace.arrival_s, times).tolist() == [1, 2, 1, 0, 1]
+
+
+def test_what_cannot_be_judged_is_said():
+    with pytest.raises(InputError, match="without records"):
+        stability(single_server(50.0, requests=50, records=False))
+    with pytest.raises(InputError, match="arrivals over time"):
+        stability(simulate_engine(Trace(np.array([1]), np.array([1])), Sarathi()))
+    with pytest.raises(InputError, match="stretches 1"):
+        stability(single_server(50.0, requests=50), stretches=1)
