@@ -199,18 +199,19 @@ if numba is not None:
 def _types() -> tuple[Any, ...]:
     """Scalars, arrays and the policies' signature as numba knows them; all None without numba."""
     if numba is None:
-        return (None,) * 10
+        return (None,) * 12
     i, f, array = numba.types.int64, numba.types.float64, numba.types.Array
     i1, f1, i2, f2 = array(i, 1, "C"), array(f, 1, "C"), array(i, 2, "C"), array(f, 2, "C")
     route = f(i, i, f, f, i, i, i2, f2, i2, f2, f2, f1, f2, i1, f1, i1, f1, i1)
-    batch = f(i, i, f, i1, i1, i1, i, i1, i2, f1, i1, i1, f1, i1, f1, i2, i1)
+    rows, more = array(i, 2, "F"), array(f, 2, "F")
+    batch = f(i, i, f, i1, i1, i1, i, i1, rows, f1, i1, i1, f1, i1, f1, i2, i1)
     both = route, numba.types.FunctionType(route), batch, numba.types.FunctionType(batch)
-    return i, f, i1, f1, i2, f2, *both
+    return i, f, i1, f1, i2, f2, *both, rows, more
 
 
 #: `ROUTE` is the signature of every compiled routing policy, `BATCH` of every engine scheduling policy; `routing.view` and
 #: `scheduling.view` document the arguments.
-INT, FLOAT, I1, F1, I2, F2, ROUTE, ROUTE_TYPE, BATCH, BATCH_TYPE = _types()
+INT, FLOAT, I1, F1, I2, F2, ROUTE, ROUTE_TYPE, BATCH, BATCH_TYPE, ROWS_I, ROWS_F = _types()
 route_kernel = declared(ROUTE)
 batch_kernel = declared(BATCH)
 

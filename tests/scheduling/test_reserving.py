@@ -23,7 +23,7 @@ def test_with_upper_bounds_nobody_is_evicted_under_any_budget_limit_or_block(run
     trace, engine, seed = run
     out = trace.output_tokens
     bounds = (np.maximum(out - more, 1), out + more * (1 + np.arange(out.size) % 3))
-    done = simulate_engine(trace, policy, engine=replace(engine, overflow="never"), bounds=bounds, seed=seed)
+    done = simulate_engine(trace, policy, engine=replace(engine, keeps_evicted=False, overflow="never"), bounds=bounds, seed=seed)
     assert done.totals.evictions == 0 and done.totals.requests == len(trace)
     assert done.iterations is not None
     if engine.kv_tokens:
@@ -33,7 +33,7 @@ def test_with_upper_bounds_nobody_is_evicted_under_any_budget_limit_or_block(run
 @given(run=engine_runs())
 def test_who_is_admitted_runs_on_without_a_pause_where_nothing_but_memory_limits(run):
     trace, engine, seed = run
-    free = replace(engine, overflow="never", token_budget=0, batch_limit=0)
+    free = replace(engine, keeps_evicted=False, overflow="never", token_budget=0, batch_limit=0)
     out = trace.output_tokens
     done = simulate_engine(trace, AMax(), engine=free, bounds=(out, out + 3), seed=seed).requests
     later = 1 if engine.first_token == "decode" else 0

@@ -19,7 +19,7 @@ running      int64[*]       rows of the R requests that hold KV memory, in order
 waiting      int64[*]       rows of the W that wait, from `first` on, in the policy's `order`
 first        int64          where they start
 counts       int64[4]       in: `RUNNING`, `WAITING`; out: `PICKED`, `EVICTED`, how many entries were written
-rows         int64[12, *]   what is known of each request, by its row: `ID` .. `DECODING`; changed by the host alone
+rows         int64[12, *]   what is known of each request, by its row: `ID` .. `DECODING`; in Fortran order; the host's alone
 arrival_s    float64[*]     by row
 arrived      int64[C]       requests of each class seen so far
 memory       int64[M]       what the policy keeps; changed in place

@@ -168,9 +168,10 @@ def started(
         engine.schedules_ahead,
     )  # fmt: skip
     state.numbers_f[:] = (*engine.swap_s, *engine.recompute_s, engine.overhead_s)
-    state.rows[ID], state.rows[CLASS], state.rows[PROMPT] = trace.request_id, classes, trace.prompt_tokens
-    state.rows[LOW], state.rows[HIGH] = low, high
-    state.hidden[at.OUTPUT] = trace.output_tokens
+    rows, n = state.rows, len(trace)
+    rows[ID, :n], rows[CLASS, :n], rows[PROMPT, :n] = trace.request_id, classes, trace.prompt_tokens
+    rows[LOW, :n], rows[HIGH, :n] = low, high
+    state.hidden[at.OUTPUT, :n] = trace.output_tokens
     state.hidden[at.FIRST_ITERATION] = state.hidden[at.LAST_ITERATION] = -1
     state.arrival_s[:] = trace.column("arrival_s")
     state.coming[:] = coming_order(trace, policy, state, seed)
@@ -182,7 +183,7 @@ def started(
 
 def coming_order(trace: Trace, policy: SchedulingPolicy, state: EngineState, seed: int) -> I8:
     """Rows by arrival, equal times by key: so that a queue that starts full is filled from its end."""
-    arrival_s, rows = state.arrival_s, state.rows
+    arrival_s, rows = state.arrival_s, state.rows[:, : len(trace)]
     if np.all(arrival_s[1:] > arrival_s[:-1]):
         return np.arange(len(trace), dtype=np.int64)
     keys = order_of(policy).keys(
@@ -276,9 +277,9 @@ def made(
         first_iteration=hidden[at.FIRST_ITERATION, done], last_iteration=hidden[at.LAST_ITERATION, done],
         evictions=rows[EVICTIONS, done], wasted_tokens=hidden[at.WASTED, done],
     )  # fmt: skip
-    low, high = rows[LOW], rows[HIGH]
+    low, high, output = rows[LOW, : len(trace)], rows[HIGH, : len(trace)], hidden[at.OUTPUT, : len(trace)]
     believed = high > 0
-    outside = int((believed & ((hidden[at.OUTPUT] < low) | (hidden[at.OUTPUT] > high))).sum())
+    outside = int((believed & ((output < low) | (output > high))).sum())
     number, gaps = state.state_i, int(state.state_i[at.GAPS])
     totals = EngineTotals(
         requests=done.size, output_tokens=int(requests.output_tokens.sum()),

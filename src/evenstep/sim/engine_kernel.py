@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import BATCH_TYPE, F1, F2, I1, I2, INT, borrowing, declared
+from evenstep.compiled import BATCH_TYPE, F1, F2, I1, I2, INT, ROWS_F, ROWS_I, borrowing, declared
 from evenstep.cost.batch import (
     CHUNK_SQUARES,
     CROSSED,
@@ -541,6 +541,6 @@ def continued(
 
 #: Arguments of the loop after the policy's kernel.
 ENGINE_TYPES = (
-    I1, F1, I1, F1, I2, I2, F2, F1, I1, I1, I1, I1, I1, I1, F1, F1, F1, I1, F1, I1, F1, I1, I1, I2, I1, I2, F2,
+    I1, F1, I1, F1, ROWS_I, ROWS_I, ROWS_F, F1, I1, I1, I1, I1, I1, I1, F1, F1, F1, I1, F1, I1, F1, I1, I1, I2, I1, I2, F2,
 )  # fmt: skip
 advance = declared(None if INT is None else INT(BATCH_TYPE, *ENGINE_TYPES))(continued)

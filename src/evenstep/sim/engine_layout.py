@@ -80,11 +80,12 @@ class EngineState:
     @classmethod
     def empty(cls, requests: int, classes: int) -> EngineState:
         def ints(*shape: int) -> I8:
-            return np.zeros(shape, np.int64)
+            return np.zeros(shape, np.int64, order="F")
 
+        columns = max(requests, 2)  # a table of one column lies in both orders, and compiled loops take one alone
         return cls(
-            ints(STATE_I), np.zeros(STATE_F), ints(12), np.zeros(5), ints(12, requests), ints(9, requests),
-            np.full((5, requests), np.nan), np.zeros(requests), ints(requests), ints(requests), ints(requests),
+            ints(STATE_I), np.zeros(STATE_F), ints(12), np.zeros(5), ints(12, columns), ints(9, columns),
+            np.full((5, columns), np.nan, order="F"), np.zeros(requests), ints(requests), ints(requests), ints(requests),
             ints(requests), ints(classes), ints(BINS), np.zeros(FEATURES),
         )  # fmt: skip
 
