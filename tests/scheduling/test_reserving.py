@@ -23,7 +23,9 @@ def test_with_upper_bounds_nobody_is_evicted_under_any_budget_limit_or_block(run
     trace, engine, seed = run
     out = trace.output_tokens
     bounds = (np.maximum(out - more, 1), out + more * (1 + np.arange(out.size) % 3))
-    done = simulate_engine(trace, policy, engine=replace(engine, keeps_evicted=False, overflow="never"), bounds=bounds, seed=seed)
+    done = simulate_engine(
+        trace, policy, engine=replace(engine, keeps_evicted=False, overflow="never"), bounds=bounds, seed=seed
+    )
     assert done.totals.evictions == 0 and done.totals.requests == len(trace)
     assert done.iterations is not None
     if engine.kv_tokens:

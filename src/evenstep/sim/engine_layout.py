@@ -82,7 +82,9 @@ class EngineState:
         def ints(*shape: int) -> I8:
             return np.zeros(shape, np.int64, order="F")
 
-        columns = max(requests, 2)  # a table of one column lies in both orders, and compiled loops take one alone
+        columns = max(
+            requests, 2
+        )  # a table of one column lies in both orders, and compiled loops take one alone
         return cls(
             ints(STATE_I), np.zeros(STATE_F), ints(12), np.zeros(5), ints(12, columns), ints(9, columns),
             np.full((5, columns), np.nan, order="F"), np.zeros(requests), ints(requests), ints(requests), ints(requests),
