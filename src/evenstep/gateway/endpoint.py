@@ -107,8 +107,8 @@ class Endpoint:
             made.send(leg, data, patience_s)
 
     def _half_way(self, patience: asyncio.Timeout) -> asyncio.TimerHandle:
-        """Have the wait for a connection end in time, in two halves: where the loop itself was held up in the first one, what
-        came meanwhile is looked at in the second, before the engine is blamed.
+        """Have the wait for a connection end in time, in two halves: where the loop itself was held up in the first one,
+        what came meanwhile is looked at in the second, before the engine is blamed.
         """
         half_s = self.settings.connect_s / 2
         return self.loop.call_later(half_s, lambda: patience.reschedule(self.loop.time() + half_s))
