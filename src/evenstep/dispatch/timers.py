@@ -16,37 +16,35 @@ class Timers:
 
     def __init__(self) -> None:
         #: Deadlines that were set in their order, as nearly all are, and the others: both may hold some that moved since.
-        self._line: deque[tuple[float, int, tuple[str, int]]] = deque()
-        self._heap: list[tuple[float, int, tuple[str, int]]] = []
+        self._line: deque[tuple[float, tuple[str, int]]] = deque()
+        self._heap: list[tuple[float, tuple[str, int]]] = []
         self.at: dict[tuple[str, int], float] = {}
-        self._number = 0
         self.is_new = False  #: one was set since whoever asks for `next_s` last looked
 
     def set(self, name: tuple[str, int], at_s: float) -> None:
         """The name's deadline is now this one."""
         self.at[name] = at_s
-        self._number += 1
         self.is_new = True
-        line = self._line
-        if not line or at_s >= line[-1][0]:
-            line.append((at_s, self._number, name))
+        line, entry = self._line, (at_s, name)
+        if not line or entry >= line[-1]:
+            line.append(entry)
         else:
-            heapq.heappush(self._heap, (at_s, self._number, name))
+            heapq.heappush(self._heap, entry)
         if len(line) + len(self._heap) > 64 + 4 * len(self.at):
-            self._line = deque(entry for entry in line if self.at.get(entry[2]) == entry[0])
-            self._heap = [entry for entry in self._heap if self.at.get(entry[2]) == entry[0]]
+            self._line = deque(entry for entry in line if self.at.get(entry[1]) == entry[0])
+            self._heap = [entry for entry in self._heap if self.at.get(entry[1]) == entry[0]]
             heapq.heapify(self._heap)
 
     def clear(self, name: tuple[str, int]) -> None:
         self.at.pop(name, None)
 
     def pop(self, now_s: float) -> tuple[str, int] | None:
-        """A name whose deadline is over, earliest first; its deadline is cleared."""
+        """A name whose deadline is over, earliest first, those that are equal by name; its deadline is cleared."""
         found = self._first()
         if found is None or found[0] > now_s:
             return None
-        del self.at[found[2]]
-        return found[2]
+        del self.at[found[1]]
+        return found[1]
 
     @property
     def next_s(self) -> float:
@@ -57,13 +55,13 @@ class Timers:
     def __len__(self) -> int:
         return len(self.at)
 
-    def _first(self) -> tuple[float, int, tuple[str, int]] | None:
+    def _first(self) -> tuple[float, tuple[str, int]] | None:
         """The earliest deadline that holds; those in front of it that do not are thrown away."""
         line, heap, due = self._line, self._heap, self.at
-        while line and due.get(line[0][2]) != line[0][0]:
+        while line and due.get(line[0][1]) != line[0][0]:
             line.popleft()
         if not heap:
             return line[0] if line else None
-        while heap and due.get(heap[0][2]) != heap[0][0]:
+        while heap and due.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         return min(line[0], heap[0]) if line and heap else heap[0] if heap else line[0] if line else None
