@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.gateway.running import MODELS, Engine, engine, serving, until, whole
+from tests.gateway.running import MODELS, STALLS, Engine, engine, raw, request, serving, until, whole
 
 from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
+from evenstep.gateway.sections import Tenant
 from evenstep.gateway.worker import Worker
 
 
@@ -145,5 +146,29 @@ def test_how_an_engine_speaks_follows_the_version_it_tells_unless_its_operator_d
         async with engine(nothing, page) as one, serving(Worker(url=one.url, **more)) as server:
             (attached,) = server.gateway.pools.all[0].attached.values()
             await until(lambda: attached.dialect.chat_from_ids is from_ids)
+
+    asyncio.run(story())
+
+
+def test_limits_of_a_tenant_hold_over_all_models():
+    async def stalls(number, head, body, writer):
+        return STALLS
+
+    async def story():
+        async with engine(stalls) as a, engine(stalls) as b:
+            workers = [Worker(url=a.url, models=["one"]), Worker(url=b.url, models=["two"])]
+            async with serving(*workers, tenants={"anonymous": Tenant(concurrent=1)}) as server:
+                bodies = [request({"model": model, "prompt": "x"}) for model in ("one", "two")]
+                _, leaves = await asyncio.open_connection("127.0.0.1", server.port)
+                leaves.write(bodies[0])
+                await until(lambda: a.asked)
+                told = await raw(server, bodies[1], close=True)
+                assert b" 429 " in told.partition(b"\r\n")[0] and not b.asked
+                leaves.close()
+                await a.left.wait()
+                _, leaves = await asyncio.open_connection("127.0.0.1", server.port)
+                leaves.write(bodies[1])
+                await until(lambda: b.asked)
+                leaves.close()
 
     asyncio.run(story())

@@ -107,7 +107,7 @@ class Arriving(Ending):
         if prompt < 1 or copies < 1:
             field = "prompt_tokens" if prompt < 1 else "copies"
             raise InputError(f"request {request}", field, getattr(event, field), "an integer >= 1")
-        refusal = self._refusal(event)
+        refusal = self.refusal(event, self.now_s)
         if refusal is not None:
             self.meters.requests[str(refusal[0])] += 1
             self.out.append(Reject(request, *refusal))
@@ -151,7 +151,7 @@ class Arriving(Ending):
         next_s = self.timers.next_s
         return min(next_s, self.newcomers_s + self.settings.ttl_s) if self.newcomers else next_s
 
-    def _refusal(self, event: ev.Arrived) -> tuple[int, str, int] | None:
+    def refusal(self, event: ev.Arrived, now_s: float) -> tuple[int, str, int] | None:
         """Status, reason and Retry-After of a request that is turned away at once."""
         if self.is_draining:
             return 503, "draining", 1
@@ -163,9 +163,12 @@ class Arriving(Ending):
         if event.copies > slots:
             return 400, "too-wide", 0
         waiting = len(self.pool) + len(self.for_prefiller)
-        if waiting < self.settings.pool_limit and not self.settings.tenants:
-            return None
-        return self.door.refusal(event.tenant, waiting, self.waits.mean_s, self.now_s)
+        if waiting < self.settings.pool_limit:
+            if event.judged == "in" or not self.settings.tenants:
+                return None
+            if event.judged:
+                return 429, event.judged, event.retry_after_s
+        return self.door.refusal(event.tenant, waiting, self.waits.mean_s, now_s)
 
     @property
     def most(self) -> tuple[float, int]:

@@ -26,7 +26,7 @@ _MODULES = {
     f"evenstep.dispatch.{name}"
     for name in (
         "ahead", "breaker", "commands", "deciding", "door", "fallback", "fleet", "lockstep", "meters", "mirror", "pool",
-        "prefill", "prefixes", "rounds", "rows", "settings", "step_fit", "steps", "timers",
+        "prefill", "prefixes", "rounds", "rows", "settings", "step_fit", "steps", "tenants", "timers",
     )
 } | {"evenstep.routing.prefix_index"}  # fmt: skip
 _NAMES = {

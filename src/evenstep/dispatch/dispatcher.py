@@ -162,11 +162,23 @@ class Dispatcher(Passing):
                 event = msgspec.structs.replace(event, now_s=self.now_s)
             if self._parts is not None and self._parts.is_full:
                 self._parts.begin_part(dump(self))
+            if isinstance(event, Arrived) and self.settings.tenants and not event.judged:
+                event = self._judged(event)
             self._log(event)
             self._logged_s = max(self.now_s, now_s)
         if now_s > self.now_s:  # noqa: PLR1730  # a call costs more
             self.now_s = now_s
         self._do[type(event)](event)
+
+    def _judged(self, event: Arrived) -> Arrived:
+        """The event with what its tenant's limits say of it, which only the host's other dispatchers know besides."""
+        found = self.refusal(event, max(self.now_s, event.now_s))
+        if found is None:
+            return msgspec.structs.replace(event, judged="in")
+        status, reason, retry_after_s = found
+        if status != 429:
+            return event
+        return msgspec.structs.replace(event, judged=reason, retry_after_s=retry_after_s)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that is measured, as plain numbers by metric name."""

@@ -52,6 +52,9 @@ class Arrived(Base, frozen=True):
         copies: answers asked for (`n`, `best_of`): slots it takes, and tails that grow on one prompt.
         can_continue: whether its stream can be joined exactly on another engine after the first token.
         blocks: salted hashes of the prompt's blocks in order, each of its whole prefix.
+        judged: what the limits of its tenant, which hold over all models, said of it: ``in``, or why it is turned away; a
+            decision log has it. Empty = they are asked now.
+        retry_after_s: what the client of a request that they turned away is told.
     """
 
     request: int
@@ -65,6 +68,8 @@ class Arrived(Base, frozen=True):
     copies: int = 1
     can_continue: bool = True
     blocks: tuple[int, ...] = ()
+    judged: Literal["", "in", "tenant-limit", "rate-limit"] = ""
+    retry_after_s: int = 0
 
 
 class PromptCounted(Base, frozen=True):

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from evenstep.dispatch.rows import Rows
 from evenstep.dispatch.rows_layout import REQUEST, SINCE
 from evenstep.dispatch.settings import Settings, TenantLimits
+from evenstep.dispatch.tenants import Present, Tenants, retry_after
 from evenstep.dispatch.turn_kernel import FORGET_AT
 
-_LONGEST_RETRY_S = 60
 _CLASSES = 32  # that have a share of a window of their own
 
 
@@ -85,27 +84,31 @@ class Waits:
         return total / count if count else 0.0
 
 
-@dataclass(slots=True)
-class Present:
-    """What a tenant has here: requests, and those of them that are on no worker."""
-
-    tenant: str
-    requests: int = 0
-    waiting: int = 0
-
-
-_NOBODY = Present("")
-
-
 class Door:
-    """Who may come in: a bounded pool, and what each tenant may have."""
+    """Who may come in: a bounded pool, and what each tenant may have.
+
+    Attributes:
+        present: what tenants have here.
+        tenants: their limits; a host that serves several models lets all of them `share` theirs.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.present: dict[str, Present] = {}
-        self._tokens: dict[
-            str, tuple[float, float]
-        ] = {}  # tenant -> requests it may send at once, as of when
+        self.share(Tenants())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What others have is no part of it: a log says of each request whether it was let in."""
+        return {name: value for name, value in vars(self).items() if name != "tenants"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.share(Tenants())
+
+    def share(self, tenants: Tenants) -> None:
+        """Limits hold for all who share these together."""
+        self.tenants = tenants
+        tenants.present.append(self.present)
 
     def refusal(
         self, tenant: str, waiting: int, mean_wait_s: float, now_s: float
@@ -116,23 +119,9 @@ class Door:
             waiting: requests in all queues.
         """
         if waiting >= self.settings.pool_limit:
-            return 503, "pool-full", _whole(mean_wait_s)
+            return 503, "pool-full", retry_after(mean_wait_s)
         limits = self._limits(tenant)
-        if limits is None:
-            return None
-        here = self.present.get(tenant, _NOBODY)
-        if (limits.concurrent and here.requests >= limits.concurrent) or (
-            limits.waiting and here.waiting >= limits.waiting
-        ):
-            return 429, "tenant-limit", _whole(mean_wait_s)
-        if limits.per_s:
-            ready, at_s = self._tokens.get(tenant, (math.inf, now_s))
-            ready = min(limits.burst or max(1.0, limits.per_s), ready + (now_s - at_s) * limits.per_s)
-            if ready < 1.0:
-                self._tokens[tenant] = ready, now_s
-                return 429, "rate-limit", _whole((1.0 - ready) / limits.per_s)
-            self._tokens[tenant] = ready - 1.0, now_s
-        return None
+        return None if limits is None else self.tenants.refusal(tenant, limits, mean_wait_s, now_s)
 
     def enters(self, tenant: str, requests: int = 1) -> Present:
         """A request of this tenant is there now, and waits, or several."""
@@ -152,7 +141,3 @@ class Door:
     def _limits(self, tenant: str) -> TenantLimits | None:
         tenants = self.settings.tenants
         return tenants.get(tenant) or tenants.get("*") if tenants else None
-
-
-def _whole(seconds: float) -> int:
-    return min(_LONGEST_RETRY_S, max(1, math.ceil(seconds)))

@@ -15,7 +15,7 @@ from evenstep.dispatch.fleet import Fleet
 from evenstep.dispatch.lockstep import Lockstep
 from evenstep.dispatch.meters import Meters
 from evenstep.dispatch.mirror_layout import CHANGES, LOAD, RUNNING, SENT, SENT_LOAD
-from evenstep.dispatch.pool import Door, Pool, Present, Waits
+from evenstep.dispatch.pool import Door, Pool, Waits
 from evenstep.dispatch.prefixes import Prefixes
 from evenstep.dispatch.rounds import Rounds
 from evenstep.dispatch.rows import Rows
@@ -42,6 +42,7 @@ from evenstep.dispatch.rows_layout import (
 )  # fmt: skip
 from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.steps import Steps
+from evenstep.dispatch.tenants import Present
 from evenstep.dispatch.timers import Timers
 from evenstep.dispatch.transitions import Cause, State
 

@@ -14,7 +14,7 @@ PREFILL_THRESHOLD = 0.9
 
 
 class TenantLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one tenant may have at a time; 0 = no limit.
+    """What one tenant may have at a time, at all dispatchers that share its limits; 0 = no limit.
 
     Args:
         concurrent: requests that wait or run.

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from evenstep.dispatch import events as ev
+from evenstep.dispatch.tenants import Tenants
 from evenstep.engines.view import EngineSample
 from evenstep.errors import EngineError, InputError
 from evenstep.gateway.attached import Attached
@@ -50,7 +51,7 @@ class Pools:
         self, config: GatewayConfig, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
     ) -> None:
         self.config, self.loop, self.tls = config, loop, tls
-        self._relay = relay_on(loop)
+        self._relay, self._tenants = relay_on(loop), Tenants()
         self.by_model: dict[str, ServedModel] = {}
         self.cards: dict[str, ModelCard] = {}
         self.workers: dict[str, Worker] = {}
@@ -270,7 +271,7 @@ class Pools:
         pool = self._pools[name] = ServedModel(
             name, config.weighed_policy(), config.predictor, config.settings(), loop=self.loop, probe=self._probe,
             removed=self.gone, tokenizer=config.tokenizers.get(name, ""), log=log,
-            relay=self._relay,
+            relay=self._relay, tenants=self._tenants,
         )  # fmt: skip
         return pool
 

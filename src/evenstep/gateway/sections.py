@@ -166,7 +166,7 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """What one tenant may have at a time; 0 = no limit.
+    """What one tenant may have at a time, at all models together; 0 = no limit.
 
     Args:
         concurrent: requests that wait or run.

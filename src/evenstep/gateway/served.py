@@ -25,6 +25,7 @@ from evenstep.dispatch.dispatcher import Dispatcher
 from evenstep.dispatch.log_file import LogFile
 from evenstep.dispatch.mirror_layout import RUNNING, SENT
 from evenstep.dispatch.settings import Settings
+from evenstep.dispatch.tenants import Tenants
 from evenstep.engines.prompt_size import PromptSizes
 from evenstep.engines.tokenizer_file import TokenizerFile
 from evenstep.gateway.attached import Attached
@@ -54,6 +55,7 @@ class ServedModel:
         tokenizer: a tokenizer.json, to count prompts by; empty = they are estimated from their bytes.
         log: where the decision log is written; None = nowhere.
         relay: takes streams in their usual course; None = nobody does.
+        tenants: whose limits hold for other models, too; None = there are no others.
 
     Attributes:
         attached: workers by name.
@@ -68,12 +70,14 @@ class ServedModel:
     def __init__(
         self, name: str, policy: str, predictor: str, settings: Settings, *, loop: asyncio.AbstractEventLoop,
         probe: Callable[[ServedModel, Attached], None], removed: Callable[[str], None], tokenizer: str = "",
-        log: LogFile | None = None, relay: Relay | None = None,
+        log: LogFile | None = None, relay: Relay | None = None, tenants: Tenants | None = None,
     ) -> None:  # fmt: skip
         self.name = name
         self.dispatcher = Dispatcher(
             policy, predictor=predictor, settings=settings, stopwatch=time.perf_counter, log=log
         )
+        if tenants is not None:
+            self.dispatcher.door.share(tenants)
         self.attached: dict[str, Attached] = {}
         self._tokenizer = TokenizerFile(Path(tokenizer)) if tokenizer else None
         self.sizes = PromptSizes(prior=1.0) if tokenizer else PromptSizes()

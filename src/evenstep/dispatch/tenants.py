@@ -1,0 +1,61 @@
+"""What tenants have and may have at all dispatchers of a host: a limit is one, however many models a tenant asks for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from evenstep.dispatch.settings import TenantLimits
+
+_LONGEST_RETRY_S = 60
+
+
+@dataclass(slots=True)
+class Present:
+    """What a tenant has at one dispatcher: requests, and those of them that are on no worker."""
+
+    tenant: str
+    requests: int = 0
+    waiting: int = 0
+
+
+class Tenants:
+    """Limits of tenants.
+
+    Attributes:
+        present: what tenants have at each of the dispatchers that share them.
+    """
+
+    def __init__(self) -> None:
+        self.present: list[dict[str, Present]] = []
+        # tenant -> requests it may send at once, as of when
+        self._ready: dict[str, tuple[float, float]] = {}
+
+    def refusal(
+        self, tenant: str, limits: TenantLimits, mean_wait_s: float, now_s: float
+    ) -> tuple[int, str, int] | None:
+        """Status, reason and Retry-After for a request that may not come in; None for one that may, which is counted.
+
+        Args:
+            mean_wait_s: of requests like it.
+            now_s: dispatchers may be told the time one after the other; it never goes back here.
+        """
+        here = [present[tenant] for present in self.present if tenant in present]
+        if (limits.concurrent and sum(one.requests for one in here) >= limits.concurrent) or (
+            limits.waiting and sum(one.waiting for one in here) >= limits.waiting
+        ):
+            return 429, "tenant-limit", retry_after(mean_wait_s)
+        if limits.per_s:
+            ready, at_s = self._ready.get(tenant, (math.inf, now_s))
+            now_s = max(now_s, at_s)
+            ready = min(limits.burst or max(1.0, limits.per_s), ready + (now_s - at_s) * limits.per_s)
+            if ready < 1.0:
+                self._ready[tenant] = ready, now_s
+                return 429, "rate-limit", retry_after((1.0 - ready) / limits.per_s)
+            self._ready[tenant] = ready - 1.0, now_s
+        return None
+
+
+def retry_after(seconds: float) -> int:
+    """What a client is told to wait: whole seconds, at least one and at most a minute."""
+    return min(_LONGEST_RETRY_S, max(1, math.ceil(seconds)))
