@@ -15,6 +15,7 @@ import ctypes
 import os
 import select
 import time
+from array import array
 from typing import TYPE_CHECKING, Any
 
 from evenstep import compiled
@@ -237,13 +238,30 @@ class Lane:
         if len(rows) != came:
             self._arrived(came)
         elif passed:
-            leg, attached, names = model.dispatcher.first_leg, model.attached, model.dispatcher.mirror.names
-            for place, kind, row, worker in zip(places, kinds, rows, passed, strict=True):
-                if worker != HOLD:
-                    leg += 1
-                    if not self.sends(place, kind, attached[names[worker]], leg, row):
-                        self._unusual(place, attached[names[worker]], leg, row)
-            self.flush()
+            self._pass_on(model, places, kinds, rows, passed)
+
+    def _pass_on(
+        self, model: ServedModel, places: list[int], kinds: list[Kind], rows: list[int], passed: list[int]
+    ) -> None:
+        """Send requests that came to the workers that a round says."""
+        leg, attached, names = model.dispatcher.first_leg, model.attached, model.dispatcher.mirror.names
+        sending: list[int] = []
+        unusual: list[tuple[int, Attached, int, int]] = []
+        for place, kind, row, worker in zip(places, kinds, rows, passed, strict=True):
+            if worker != HOLD:
+                leg += 1
+                to = attached[names[worker]]
+                route = self._route(kind, to)
+                if route is None:
+                    unusual.append((place, to, leg, row))
+                else:
+                    sending += place, route, leg, row, at.IS_SENT
+        begin = at.SENDING * self._table[at.SENT]
+        self._tables.to_send[begin : begin + len(sending)] = array("q", sending)
+        self._table[at.SENT] += len(sending) // at.SENDING
+        for one in unusual:
+            self._unusual(*one)
+        self.flush()
 
     def _has_blocks(self, came: int) -> bool:
         """Whether prompts that came are long enough for a cache to hold some of them."""
@@ -306,13 +324,9 @@ class Lane:
 
     def sends(self, place: int, kind: Kind, attached: Attached, leg: int, row: int) -> bool:
         """Whether a request goes out with the next `flush`."""
-        route = kind.routes.get(attached)
+        route = self._route(kind, attached)
         if route is None:
-            if attached in kind.routes:
-                return False
-            route = self.kinds.route(kind, attached)
-            if route is None:
-                return False
+            return False
         count = self._table[at.SENT]
         if count == at.MOST:
             self.flush()
@@ -321,6 +335,11 @@ class Lane:
         sending[begin], sending[begin + 1], sending[begin + 2], sending[begin + 3] = place, route, leg, row
         self._table[at.SENT] = count + 1
         return True
+
+    def _route(self, kind: Kind, attached: Attached) -> int | None:
+        """How requests of a kind go to a worker; None where they go in another way."""
+        route = kind.routes.get(attached)
+        return self.kinds.route(kind, attached) if route is None and attached not in kind.routes else route
 
     def flush(self) -> None:
         """Send what is to be sent."""
