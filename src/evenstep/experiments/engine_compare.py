@@ -133,7 +133,7 @@ def run_engine_comparison(
             own.append(
                 simulate_engine(
                     trace, policy, engine=engine, batch_time=law, bounds=bounds_of(settings.bounds, trace),
-                    seed=settings.seed + index, records=index == 0, name=spec,
+                    seed=settings.seed + index, name=spec,
                     until_s=settings.until_s or math.inf,
                 )
             )  # fmt: skip

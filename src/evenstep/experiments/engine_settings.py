@@ -17,7 +17,7 @@ from evenstep.request import I8, Trace
 from evenstep.sim.engine import Engine
 
 #: Compared when nobody says what: what engines do today, then ours.
-USUAL = ("sarathi",)
+USUAL = ("vllm", "sarathi", "srpt", "a-min", "best")
 #: How bounds of output lengths may be written.
 BOUNDS = (
     "trace",

@@ -16,6 +16,7 @@ from evenstep.measure.comparison import (
 )
 from evenstep.measure.digest import combined
 from evenstep.measure.engine_records import EngineConditions, EngineRun
+from evenstep.measure.stability import stability
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +45,7 @@ class EngineResult:
     def mean(self, name: str) -> Any:
         """The field over all replicates; None where one has no value, or for words that differ."""
         values = [known(summary[name]) for summary in self.summaries]
-        if isinstance(values[0], str):
+        if any(isinstance(value, str) for value in values):
             return values[0] if len(set(values)) == 1 else "mixed"
         return mean_over(name, values)
 
@@ -81,6 +82,17 @@ def known(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
+def verdict(run: EngineRun) -> str | None:
+    """Whether the engine keeps up with what arrives (`measure.stability`); None for a run that cannot tell.
+
+    That is one without its iterations, or whose requests came all at once.
+    """
+    try:
+        return stability(run).verdict
+    except InputError:
+        return None
+
+
 def compare_engine_runs(runs: Sequence[Sequence[EngineRun]], baseline: int = 0) -> EngineComparison:
     """The comparison of runs made on the same replicates.
 
@@ -100,7 +112,7 @@ def compare_engine_runs(runs: Sequence[Sequence[EngineRun]], baseline: int = 0) 
                 policy=own[0].conditions.policy,
                 seeds=tuple(run.conditions.seed for run in own),
                 digests=tuple(run.digest for run in own),
-                summaries=tuple(run.summary for run in own),
+                summaries=tuple({**run.summary, "verdict": verdict(run)} for run in own),
                 versus_first=None if own is runs[0] else paired(own, runs[0]),
                 versus=None if other is None or own is other else paired(own, other),
             )

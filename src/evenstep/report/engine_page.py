@@ -12,6 +12,7 @@ from evenstep.measure.output_file import replacing
 from evenstep.report import engine_plots as plots
 from evenstep.report.engine_table import COLUMNS, cell, share
 from evenstep.report.html import document, facts, framed
+from evenstep.report.numbers import MISSING
 from evenstep.report.svg import series_class
 
 
@@ -57,7 +58,8 @@ def subtitle(comparison: EngineComparison) -> str:
 
 
 def _table(comparison: EngineComparison) -> str:
-    head = "".join(f"<th>{escape(h)}<br><small>{escape(u)}</small></th>" for h, u, *_ in COLUMNS)
+    heads = [*((h, u) for h, u, *_ in COLUMNS), ("verdict", "")]
+    head = "".join(f"<th>{escape(h)}<br><small>{escape(u)}</small></th>" for h, u in heads)
     base = comparison.policies[comparison.baseline]
     rows: list[str] = []
     for i, result in enumerate(comparison.policies):
@@ -67,6 +69,7 @@ def _table(comparison: EngineComparison) -> str:
             change = share(found.get(name), base.mean(name)) if result is not base else ""
             small = f"<br><small>{escape(change)} %</small>" if change and change[0] in "+-" else ""
             cells.append(f"<td>{escape(cell(result, name, factor))}{small}</td>")
+        cells.append(f"<td>{escape(result.mean('verdict') or MISSING)}</td>")
         swatch = f'<span class="swatch {series_class(i)}"></span>'
         rows.append(f"<tr><td>{swatch}{escape(result.policy)}</td>{''.join(cells)}</tr>")
     hint = f"Means over {len(base.seeds)} replicates; small: difference to {base.policy}, ± half a 95 % interval."

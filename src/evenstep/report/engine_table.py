@@ -24,9 +24,12 @@ def table_lines(comparison: EngineComparison) -> list[str]:
     """Headings, units and a line a policy, then the differences to the baseline."""
     results = comparison.policies
     rows = [
-        ["policy", *(heading for heading, *_ in COLUMNS)],
-        ["", *(unit for _, unit, *_ in COLUMNS)],
-        *([r.policy, *(cell(r, name, factor) for *_, name, factor in COLUMNS)] for r in results),
+        ["policy", *(heading for heading, *_ in COLUMNS), "verdict"],
+        ["", *(unit for _, unit, *_ in COLUMNS), ""],
+        *(
+            [r.policy, *(cell(r, name, factor) for *_, name, factor in COLUMNS), r.mean("verdict") or MISSING]
+            for r in results
+        ),
     ]
     return [*aligned(rows), *difference_lines(comparison)]
 
