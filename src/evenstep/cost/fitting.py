@@ -37,7 +37,7 @@ class Fit:
         options: its parameters, seconds and tokens.
         r_squared: share of the variation of the seconds it explains.
         score: n ln(residual variance) + parameters ln(n) (BIC); the lowest wins.
-        seconds: float64[K], what it says of each iteration.
+        seconds, residuals: float64[K], what it says of each iteration, and what the measured is above it.
     """
 
     law: str
@@ -45,6 +45,7 @@ class Fit:
     r_squared: float
     score: float
     seconds: F8
+    residuals: F8
 
     @property
     def text(self) -> str:
@@ -140,7 +141,7 @@ def _least_squares(law: str, names: Sequence[str], parts: Sequence[F8], seconds:
         seconds.size
     )
     options = dict(zip(names, weights.tolist(), strict=True))
-    return Fit(law, options, 1.0 - rest / whole, float(score), said)
+    return Fit(law, options, 1.0 - rest / whole, float(score), said, seconds - said)
 
 
 def _affine_kv(columns: Mapping[str, F8]) -> Fit:
@@ -161,7 +162,7 @@ def _by_tokens(law: str, columns: Mapping[str, F8], terms: Mapping[str, str]) ->
         ]
         fit = _least_squares(law, ("c_s", "a_s", *terms), parts, seconds, more=1)
         if best is None or fit.score < best.score:
-            best = Fit(law, {**fit.options, "b0": b0}, fit.r_squared, fit.score, fit.seconds)
+            best = Fit(law, {**fit.options, "b0": b0}, fit.r_squared, fit.score, fit.seconds, fit.residuals)
     assert best is not None
     return best
 

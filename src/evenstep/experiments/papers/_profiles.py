@@ -1,0 +1,76 @@
+"""What the experiments on measured profiles share: the profiles, and engines that serve on them at full token load."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from evenstep.cost.profile import Profile
+from evenstep.experiments.reproduce import Setting
+from evenstep.measure.engine_records import IterationTable
+from evenstep.report.findings import Constant
+from evenstep.request import F8, Trace
+from evenstep.scheduling.sarathi import Sarathi
+from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.workload.reading import file_of, source_of
+from evenstep.workload.replicate import replicate
+
+#: Bundled profiles by the name they are shown under, small models first.
+PROFILES = {
+    "8B, RTX 4090": "rtx4090-llama31-8b", "8B, RTX PRO 6000": "rtxpro6000-llama31-8b",
+    "30B-A3B, 2 x RTX PRO 6000": "rtxpro6000-qwen3-30b-a3b-ep2", "32B, 2 x RTX PRO 6000": "rtxpro6000-qwen3-32b-tp2",
+}  # fmt: skip
+#: Parameters in billions, of a token's way through the model.
+ACTIVE = dict(zip(PROFILES, (8, 8, 3, 32), strict=True))
+BATCH_LIMIT = 256
+#: KV tokens of memory, by the name shown: of the RTX 4090 as vLLM counted them; roughly what 96 GB leave elsewhere.
+KV_TOKENS = dict(zip(PROFILES, (41_408, 450_000, 450_000, 450_000), strict=True))
+
+
+@cache
+def law(name: str) -> Profile:
+    """The law of a profile, by the name it is shown under."""
+    return Profile(PROFILES[name])
+
+
+def shown(setting: Setting) -> list[str]:
+    return setting.pick(list(PROFILES), list(PROFILES)[:2])
+
+
+def requests(setting: Setting, number: int) -> Trace:
+    """A replicate of ShareGPT's lengths, all there at the start."""
+    source = source_of(file_of("sample:sharegpt"), prefix_blocks=False)
+    drawn = replicate(source, number, setting.seed)
+    rows = np.arange(setting.pick(400, 80)) * 7 % len(drawn)
+    return Trace(prompt_tokens=drawn.prompt_tokens[rows], output_tokens=drawn.output_tokens[rows])
+
+
+def served(name: str, trace: Trace, budget: int, until_s: float) -> IterationTable:
+    """Iterations of an engine with so large a token budget that serves these requests, prefills beside decodes."""
+    engine = Engine(token_budget=budget, batch_limit=BATCH_LIMIT, kv_tokens=KV_TOKENS[name], block_tokens=16)
+    run = simulate_engine(trace, Sarathi(), engine=engine, batch_time=law(name), until_s=until_s)
+    assert run.iterations is not None
+    return run.iterations
+
+
+def full(table: IterationTable, budget: int) -> F8:
+    """Seconds of the iterations that ran the whole budget."""
+    return table.seconds[table.tokens == budget]
+
+
+def constants(setting: Setting) -> list[Constant]:
+    """The choices every experiment on profiles makes."""
+    return [
+        Constant("requests", setting.pick(400, 80), "of sample:sharegpt, all there at the start; the paper drives it "
+                 "under a high load"),
+        Constant("batch limit", BATCH_LIMIT, "vLLM's default"),
+        Constant("KV memory", "41,408 tokens on the RTX 4090, 450,000 elsewhere", "what vLLM found there; roughly what 96 "
+                 "GB leave beside the weights"),
+        Constant("policy", "sarathi", "decodes first, then prefill chunks, up to the budget"),
+    ]  # fmt: skip
+
+
+STANDS_IN = (
+    "iterations put together from measured tables of other GPUs and models, for iterations timed on an engine"
+)

@@ -1,0 +1,152 @@
+"""How far the time of a decode batch depends on the sum of its KV alone: measured attention of unequal contexts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep.cost.batch import Batch
+from evenstep.cost.profile_tables import BUNDLED, rows_of
+from evenstep.experiments.papers import _profiles as profiles
+from evenstep.experiments.reproduce import Experiment, Setting
+from evenstep.measure.comparison import Interval
+from evenstep.report.figures import COLOURS
+from evenstep.report.findings import Claim, Constant, Findings, Row
+from evenstep.request import F8
+
+#: Profiles that have a table of unequal decodes of their own.
+NAMES = [name for name in profiles.PROFILES if not name.startswith("32B")]
+COLUMNS = (
+    "prefill_chunk", "n_decode", "n_long", "kv_short", "kv_long", "equal_us", "unequal_us", "longest_us",
+)  # fmt: skip
+#: A step that takes at most so much longer is one that the sum of KV explains.
+CLOSE = 0.05
+
+Table = dict[str, F8]
+
+
+def table(name: str) -> Table:
+    """Batches of `n_long` decodes of `kv_long` context among others of `kv_short`: their attention's time, that of equal
+    contexts of the same sum, and that of all as long as the longest."""
+    return rows_of(BUNDLED / profiles.PROFILES[name] / "skew.csv.gz", COLUMNS)
+
+
+def share(rows: Table) -> float:
+    """Share of the way to `longest` that unequal batches take, by least squares."""
+    way, gone = rows["longest_us"] - rows["equal_us"], rows["unequal_us"] - rows["equal_us"]
+    return float((way * gone).sum() / (way * way).sum())
+
+
+def beyond(rows: Table, corrected: float = 0.0) -> F8:
+    """How much longer attention takes than equal contexts (with a share of the longest) say, as a share."""
+    said = rows["equal_us"] + corrected * (rows["longest_us"] - rows["equal_us"])
+    return rows["unequal_us"] / said - 1.0
+
+
+def of_step(name: str, rows: Table) -> F8:
+    """How much longer the whole iteration takes than equal contexts say, as a share of it."""
+    law = profiles.law(name)
+    whole = np.array([
+        law.seconds(Batch(
+            tokens=int(n + chunk), requests=int(n + (chunk > 0)), decodes=int(n), prefill_tokens=int(chunk),
+            chunk_squares=int(chunk * chunk), decode_context=int(long * kv_long + (n - long) * kv_short),
+        ))
+        for chunk, n, long, kv_short, kv_long in zip(*(rows[c] for c in COLUMNS[:5]), strict=True)
+    ])  # fmt: skip
+    return law.layers * (rows["unequal_us"] - rows["equal_us"]) * 1e-6 / whole
+
+
+def parted(rows: Table) -> dict[str, Table]:
+    """Batches that only decode, and those with a prefill chunk."""
+    mixed = rows["prefill_chunk"] > 0
+    return {
+        kind: {name: column[chosen] for name, column in rows.items()}
+        for kind, chosen in (("decodes alone", ~mixed), ("with a chunk", mixed))
+    }
+
+
+def run(setting: Setting) -> Findings:
+    names = setting.pick(NAMES, NAMES[:1])
+    rows: list[Row] = []
+    claims: list[Claim] = []
+    found: dict[str, dict[str, Table]] = {name: parted(table(name)) for name in names}
+    for name, kinds in found.items():
+        for kind, own in kinds.items():
+            rows += _rows(name, kind, own)
+            claims.append(_claim(name, kind, of_step(name, own)))
+    return Findings(
+        rows=rows,
+        claims=claims,
+        constants=[
+            Constant("batches", "2 to 256 decodes, 0.4 to 90 % of them 1.5 to 16 times as long as the rest", "the grid "
+                     "that was measured: far more uneven than served batches usually are"),
+            Constant("with a chunk", "of 64 or 512 tokens without context", "a part of the measured grid is bundled"),
+            Constant("one call", "a third of the table's time", "equal contexts take three times there what they do in "
+                     "the attention table"),
+            Constant("close", f"the step takes at most {100 * CLOSE:.0f} % longer", "ours"),
+        ],
+        remark=(
+            "there is no number of a paper: BF-IO's dt = C + t_l L* and WAIT's eq. 1 take the sum of KV for granted. The "
+            "share is one number for the whole grid; half of the batches are off by less than the row 'attention, median'"
+        ),
+        stands_in="nothing: measured attention of one layer, as often as the model has layers, in an iteration of measured "
+                  "dense layers",
+        data={
+            "profile": [name for name, kinds in found.items() for own in kinds.values() for _ in own["n_decode"]],
+            **{c: np.concatenate([own[c] for kinds in found.values() for own in kinds.values()]) for c in COLUMNS},
+        },
+        draw=lambda figure: _draw(figure, found),
+        size=(9, 3.0 * len(names)),
+        intervals="The tables are measured once: no intervals.",
+    )  # fmt: skip
+
+
+def _rows(name: str, kind: str, own: Table) -> list[Row]:
+    alpha = share(own)
+    plain, better = beyond(own), np.abs(beyond(own, alpha))
+    step = of_step(name, own)
+    figures = {
+        "share of the longest": ("", alpha),
+        "attention, median": ("% longer", 100 * float(np.median(plain))),
+        "attention, p95": ("% longer", 100 * float(np.percentile(plain, 95))),
+        "attention, p95 off with the share": ("%", 100 * float(np.percentile(better, 95))),
+        "step, median": ("% longer", 100 * float(np.median(step))),
+        "step, p95": ("% longer", 100 * float(np.percentile(step, 95))),
+    }
+    return [
+        Row(f"{name}: {kind}", quantity, unit, None, Interval(value, None, None))
+        for quantity, (unit, value) in figures.items()
+    ]
+
+
+def _claim(name: str, kind: str, step: F8) -> Claim:
+    close = float(np.mean(step <= CLOSE))
+    return Claim(
+        f"{name}, {kind}: a step depends on the sum of KV alone within {100 * CLOSE:.0f} % in 19 of 20 batches",
+        close >= 0.95,
+        f"in {100 * close:.0f} % of them; the worst takes {100 * float(step.max()):.0f} % longer",
+    )
+
+
+def _draw(figure: Any, found: dict[str, dict[str, Table]]) -> None:
+    for i, (name, kinds) in enumerate(found.items()):
+        for j, (kind, own) in enumerate(kinds.items()):
+            axes = figure.add_subplot(len(found), 2, 2 * i + j + 1)
+            uneven = own["kv_long"] / own["kv_short"]
+            step = 100 * of_step(name, own)
+            for k, ratio in enumerate(np.unique(uneven)):
+                chosen = uneven == ratio
+                places = own["n_decode"][chosen] * 2 ** (0.1 * (k - 2))
+                axes.plot(places, step[chosen], ".", markersize=3, color=COLOURS[k], label=f"{ratio:g} times")
+            axes.set_xscale("log", base=2)
+            axes.axhline(0, color=COLOURS[6], linewidth=0.8)
+            axes.set_title(f"{name}: {kind}")
+            axes.set_xlabel("decodes of the batch")
+            axes.set_ylabel("step longer, %")
+    figure.axes[0].legend(frameon=False, title="longest", fontsize=7)
+
+
+experiment = Experiment(
+    "what one long request costs a decode batch", "LLMServingSim's skew tables", run, most_traces=0
+)
