@@ -74,7 +74,8 @@ def row(name: str, load: float, found: list[dict] | str) -> None:
             sure = against(other, ours, MEAN)[1] > 0 and against(other, ours, TAIL)[1] > 0
             better.append(other["policy"] + ("*" if sure else ""))
     print(
-        f"{name:13} {load:5.2f} {today[MEAN]:8.2f} {ours[MEAN]:8.2f}  {mean:24} {today[TAIL]:8.2f} {ours[TAIL]:8.2f}  {tail:24}"
+        f"{name:13} {load:5.2f} {today[MEAN]:8.2f} {ours[MEAN]:8.2f}  {mean:24}"
+        f" {today[TAIL]:8.2f} {ours[TAIL]:8.2f}  {tail:24}"
         f" {ours['evictions']:7.0f} {today['evictions']:7.0f}  {', '.join(better) or '-'}",
         flush=True,
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from evenstep.errors import InputError
 from evenstep.measure.comparison import (
     Interval,
     check_replicates,
