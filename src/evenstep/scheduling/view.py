@@ -145,7 +145,8 @@ class BatchDecision:
 
 @runtime_checkable
 class SchedulingPolicy(Protocol):
-    """A pure rule of one engine. It may also have `order`, a `QueueOrder`, and `memory_size`, words it keeps.
+    """A pure rule of one engine. It may also have `order`, a `QueueOrder`; `memory_size`, words it keeps; and `counts`,
+    names of the first of them, which are counts that a run's summary shows.
 
     The batch it answers with runs 1..left tokens of each request in it, at most `token_budget` in all and `batch_limit`
     requests, and fits: what is held after it is at most `kv_capacity`.

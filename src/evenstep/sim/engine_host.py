@@ -76,7 +76,10 @@ def run(
             raise PolicyError(f"{label}: {said(code, state)}")
     used = int(state.state_i[at.TABLE_ROWS])
     tables[-1] = (tables[-1][0][:, :used], tables[-1][1][:, :used])
-    return made(trace, engine, batch_time, state, tables if records else [], label, bounds)
+    kept = getattr(loop, "memory", memory)
+    names: tuple[str, ...] = getattr(policy, "counts", ())
+    counts = {which: int(word) for which, word in zip(names, kept, strict=False)}
+    return made(trace, engine, batch_time, state, tables if records else [], label, bounds, counts)
 
 
 def believe(asked: Quantiles, trace: Trace, state: EngineState, learned: int) -> int:
@@ -265,7 +268,7 @@ def said(code: int, state: EngineState) -> str:
 
 def made(
     trace: Trace, engine: Engine, batch_time: BatchTime, state: EngineState, tables: list[tuple[I8, F8]], label: str,
-    bounds: tuple[I8, I8] | Quantiles | None,
+    bounds: tuple[I8, I8] | Quantiles | None, counts: dict[str, int],
 ) -> EngineRun:  # fmt: skip
     """The run's tables and totals."""
     done = np.sort(state.finished[: int(state.state_i[at.FINISHED])])
@@ -290,7 +293,7 @@ def made(
         makespan_s=float(state.state_f[at.NOW]), busy_s=float(state.state_f[at.BUSY]), gaps=gaps,
         gap_mean_s=float(state.state_f[at.GAP_SUM]) / gaps if gaps else math.nan,
         gap_max_s=float(state.state_f[at.GAP_MAX]), gap_counts=state.gaps,
-        counted={"bounds_not_holding": outside} if believed.any() else {},
+        counted=({"bounds_not_holding": outside} if believed.any() else {}) | counts,
     )  # fmt: skip
     conditions = EngineConditions(
         policy=label, batch_time=repr(batch_time), bounds=said_of(bounds),

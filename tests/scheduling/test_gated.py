@@ -1,0 +1,73 @@
+"""Gates: who is let through, who waits, and what happens when memory is full of those that wait."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.strategies import engine_runs, engine_views
+
+from evenstep.cost.unit import Unit
+from evenstep.errors import PolicyError
+from evenstep.request import Trace
+from evenstep.scheduling.filling import Filling
+from evenstep.scheduling.nested_wait import NestedWait
+from evenstep.scheduling.wait import Wait
+from evenstep.sim.engine import Engine, simulate_engine
+
+POLICIES = st.sampled_from([
+    Wait((2, 3)), Wait((3, 1, 2), 0.0), Wait((40, 1), 0.3), NestedWait((3, 2, 1), (4, 20), (), 0.05),
+    NestedWait((2, 1, 4, 3), (7,), (12,), 5.0), NestedWait((3, 2), (7,), (5, 12), 0.0), NestedWait((2,), (), (20,)),
+])  # fmt: skip
+
+
+@settings(max_examples=40)
+@given(run=engine_runs(), policy=POLICIES)
+def test_both_doors_agree_with_any_gates_and_everybody_ends(run, policy):
+    trace, engine, seed = run
+    plain, fast = (
+        simulate_engine(trace, policy, engine=engine, seed=seed, door=door) for door in ("plain", "compiled")
+    )
+    assert plain.digest == fast.digest and plain.totals.counted == fast.totals.counted
+    assert plain.totals.requests == len(trace)
+
+
+def runs(policy, output, *, arrival_s=None, memory=0, door="compiled", **options):
+    trace = Trace(
+        prompt_tokens=np.ones(len(output), np.int64), output_tokens=np.array(output),
+        arrival_s=None if arrival_s is None else np.array(arrival_s, float),
+    )  # fmt: skip
+    engine = Engine(token_budget=0, batch_limit=0, kv_tokens=memory)
+    return simulate_engine(trace, policy, engine=engine, batch_time=Unit(), door=door, **options)
+
+
+@pytest.mark.parametrize("door", ["plain", "compiled"])
+def test_memory_full_of_those_that_pause_is_freed_by_the_breaker(door):
+    policy = NestedWait((1, 9), (2,), (), 1e6)
+    done = runs(policy, [4] * 6, memory=8, door=door)
+    assert done.totals.requests == 6
+    assert done.totals.counted["gates_broken"] > 0
+
+
+def test_the_last_of_a_burst_starts_after_the_maximum_hold_time():
+    done = runs(Wait((3,), 5.0), [1, 1, 1, 1], arrival_s=[0, 0, 0, 2])
+    assert done.requests.scheduled_s.tolist() == [0.0, 0.0, 0.0, 7.0]
+    assert done.totals.counted["gates_broken"] == 0
+
+
+def test_without_a_maximum_hold_time_the_last_of_a_burst_is_held_for_ever():
+    with pytest.raises(PolicyError, match="holds for ever"):
+        runs(Wait((3,), math.inf), [1, 1, 1, 1])
+
+
+@given(engine_views())
+def test_an_evicted_request_passes_its_gate(view):
+    policy = Wait((1000,), math.inf)
+    shown = replace(view, memory=np.zeros(policy.memory_size, np.int64))
+    assert not policy.form_batch(shown).tokens.any()
+    first = int(view.running.sum())
+    if first < view.left.size:
+        once = replace(shown, evictions=(np.arange(view.left.size) == first).astype(np.int64))
+        assert (policy.form_batch(once).tokens[first] > 0) == Filling(view).offer(first)
