@@ -59,8 +59,8 @@ def run(setting: Setting) -> Findings:
         ],
         remark=(
             "c, a and b0 are of other GPUs and models than the paper's. The mean time at each load is as linear as the "
-            "paper says; single batches of one load differ by their contexts, and the flat piece up to b0 is short or missing: "
-            "attention of the decodes grows from the first token on"
+            "paper says; single batches of one load differ by their contexts, and the flat piece up to b0 is short or "
+            "missing: attention of the decodes grows from the first token on"
         ),
         stands_in=profiles.STANDS_IN,
         data={
