@@ -4,7 +4,12 @@
 +2 % of the other's. It cannot show more than its seeds do: two policies a percent apart stay level. All predictors are
 live ones, the same for every policy that looks ahead.
 
+The papers' policies come as they are (no bound on age: what fits badly waits to the end of the run) and with one; ours has
+one always. ``--same-age`` compares the traces under one rule instead: ours without its bound beside theirs without, and
+ours with it beside theirs with the same one, 18 mean waits.
+
     python benchmarks/bench_best.py [--seeds 3] [--part loads sizes speeds memory] [--traces FILE ... [--limit 4000]]
+                                    [--same-age]
 """
 
 from __future__ import annotations
@@ -25,12 +30,21 @@ PAPERS = (
     "bf-io:horizon=20,discount=0.9,age_limit=0,predictor=survival", "br-0", "br-0:age_limit=0",
     "br-h:predictor=survival", "br-h:age_limit=0,predictor=survival", "max-min",
 )  # fmt: skip
+#: The papers' policies under a rule of age; max-min has one in any case.
+AGED = ("bf-io", "bf-io:horizon=20,discount=0.9,predictor=survival", "br-0", "br-h:predictor=survival")
 FIELD = "imbalance_envelope_tokens"
 
 
-def compared(source: str, seeds: int, options: list[str], others: tuple[str, ...]) -> list[dict] | str:
+def aged(policy: str, limit: int) -> str:
+    """A policy with this bound on age, in mean waits; 0 = none."""
+    return f"{policy}{',' if ':' in policy else ':'}age_limit={limit}"
+
+
+def compared(
+    source: str, seeds: int, options: list[str], others: tuple[str, ...], ours: str = OURS
+) -> list[dict] | str:
     """Ours and the others on one workload, as `evenstep compare` tells it; its error line where it refuses."""
-    asked = [word for policy in (OURS, *others) for word in ("--policy", policy)]
+    asked = [word for policy in (ours, *others) for word in ("--policy", policy)]
     command = [*EVENSTEP, "compare", source, "--seeds", str(seeds), "--format", "json", *options, *asked]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -115,6 +129,7 @@ def main() -> None:
     parts = {"loads": loads, "sizes": sizes, "speeds": speeds, "memory": memory}
     parser.add_argument("--part", nargs="*", choices=list(parts), default=list(parts))
     parser.add_argument("--traces", nargs="*", default=[], help="recorded traces, each run saturated")
+    parser.add_argument("--same-age", action="store_true", help="compare traces under one rule of age")
     parser.add_argument("--limit", type=int, default=4000, help="rows of each trace (default 4000)")
     args = parser.parse_args()
     print(f"command: python {' '.join(sys.argv)}\n")
@@ -126,7 +141,14 @@ def main() -> None:
             parts[part](args.seeds)
     for trace in args.traces:
         options = ["--limit", str(args.limit), "--arrivals", "saturated"]
-        row(Path(trace).name[:34], compared(trace, args.seeds, options, PAPERS))
+        name = Path(trace).name[:34]
+        if not args.same_age:
+            row(name, compared(trace, args.seeds, options, PAPERS))
+            continue
+        for limit in (0, 18):
+            others = tuple(aged(policy, limit) for policy in AGED)
+            found = compared(trace, args.seeds, options, others, aged(OURS, limit))
+            row(f"{name[:24]} age {limit or 'free'}", found)
     for part in args.part:
         if parts[part] in (speeds, memory):
             parts[part](args.seeds)
