@@ -19,6 +19,13 @@ TRUE = {
         "gamma_s": 1e-8,
         "beta_s": 5e-8,
     },
+    "regression": {
+        "constant_s": 0.01,
+        "token_s": 1e-4,
+        "request_s": 2e-4,
+        "square_s": 2e-8,
+        "decode_s": 2e-7,
+    },
 }
 
 
@@ -32,7 +39,7 @@ def log(law, count=300, noise=0.01):
     before, decodes = (drawn["before"] * 3000).astype(np.int64), 1 + (drawn["decodes"] * 200).astype(np.int64)
     context = decodes * (100 + (drawn["context"] * 3000).astype(np.int64))
     columns = {
-        "kv": context + decodes + (chunk > 0) * before + chunk, "tokens": chunk + decodes,
+        "requests": decodes + (chunk > 0), "kv": context + decodes + (chunk > 0) * before + chunk, "tokens": chunk + decodes,
         "chunk_squares": chunk * chunk, "crossed": chunk * before, "decode_context": context,
     }  # fmt: skip
     built = names.build("batch", {"name": law, **TRUE[law]})
@@ -72,7 +79,7 @@ def test_a_log_of_the_vllm_plugin_is_fitted_by_its_kv_alone(tmp_path):
     fitted = fit_laws(read_log(path))
     assert [fit.law for fit in fitted.fits] == ["affine-kv"]
     assert (
-        set(fitted.left_out) == {"token-budget", "long-context"}
+        set(fitted.left_out) == {"token-budget", "long-context", "regression"}
         and "tokens" in fitted.left_out["token-budget"]
     )
 
@@ -87,8 +94,8 @@ def test_a_poor_fit_is_refused():
 def test_bad_logs_are_refused_by_row_and_column(tmp_path):
     made = log("affine-kv", count=30)
     path = write(tmp_path / "log.csv", made)
-    path.write_text(path.read_text().replace("\n", "\nx,1,1,1,1,1\n", 1))
-    with pytest.raises(InputError, match=r"line 2: kv is 'x'"):
+    path.write_text(path.read_text().replace("\n", "\nx,1,1,1,1,1,1\n", 1))
+    with pytest.raises(InputError, match=r"line 2: requests is 'x'"):
         read_log(path)
     with pytest.raises(InputError, match="seconds, and kv or tokens"):
         read_log(write(path, {"kv": made["kv"]}))

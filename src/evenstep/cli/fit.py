@@ -11,10 +11,10 @@ class FitLaws:
 
     summary = "fit batch-time laws to a log of iterations"
     description = (
-        "step-time fits affine-kv, token-budget and long-context to a CSV log of iterations (seconds, and kv, tokens,\n"
-        "chunk_squares, crossed, decode_context as far as known; the vLLM plug-in's steps-0.csv is one), says how much of\n"
-        "the variation each explains, and prints the winner as --batch-time takes it. A fit that explains less than 80 %\n"
-        "of the variation is refused."
+        "step-time fits affine-kv, token-budget, long-context and regression to a CSV log of iterations (seconds, and kv,\n"
+        "tokens, requests, chunk_squares, crossed, decode_context as far as known; the vLLM plug-in's steps-0.csv is one),\n"
+        "says how much of the variation each explains, and prints the winner as --batch-time takes it. A fit that explains\n"
+        "less than 80 % of the variation is refused."
     )
     examples = (
         "evenstep fit step-time steps-0.csv",

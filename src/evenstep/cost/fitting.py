@@ -15,12 +15,14 @@ from evenstep.request import F8
 #: Column of a log -> names it may have: ours first, then those of tables this project writes.
 COLUMNS = {
     "seconds": ("seconds",), "kv": ("kv", "kv_tokens", "kv_batch"), "tokens": ("tokens",),
-    "chunk_squares": ("chunk_squares",), "crossed": ("crossed",), "decode_context": ("decode_context",),
+    "requests": ("requests",), "chunk_squares": ("chunk_squares",), "crossed": ("crossed",),
+    "decode_context": ("decode_context",),
 }  # fmt: skip
 #: Laws with the columns they need.
 LAWS = {
     "affine-kv": ("kv",), "token-budget": ("tokens",),
     "long-context": ("tokens", "chunk_squares", "crossed", "decode_context"),
+    "regression": ("tokens", "requests", "kv", "chunk_squares", "crossed", "decode_context"),
 }  # fmt: skip
 #: A fit that explains less of the variation is no law of this engine.
 LEAST = 0.8
@@ -176,6 +178,12 @@ def _long_context(columns: Mapping[str, F8]) -> Fit:
     return _by_tokens("long-context", columns, terms)
 
 
+def _regression(columns: Mapping[str, F8]) -> Fit:
+    names = ("constant_s", "token_s", "request_s", "kv_s", "square_s", "crossed_s", "decode_s")
+    parts = [np.ones(columns["seconds"].size), *(columns[name] for name in LAWS["regression"])]
+    return _least_squares("regression", names, parts, columns["seconds"])
+
+
 _FITTED: dict[str, Callable[[Mapping[str, F8]], Fit]] = {
-    "affine-kv": _affine_kv, "token-budget": _token_budget, "long-context": _long_context,
+    "affine-kv": _affine_kv, "token-budget": _token_budget, "long-context": _long_context, "regression": _regression,
 }  # fmt: skip
