@@ -154,9 +154,9 @@ def run(setting: Setting) -> Findings:
         ],
         remark=(
             "the column 'paper' is what vLLM measured. The profiles were taken weeks to months apart from the runs, on "
-            "eager layers. The last two runs were looked at once, after everything was fixed, and stand as they came out: where "
-            "time to first token is a wait for a free seat, a few percent in the pace of an iteration are tens of percent "
-            "of that wait"
+            "eager layers. The last two runs were looked at once, after everything was fixed, and stand as they came out: "
+            "where time to first token is a wait for a free seat, a few percent in the pace of an iteration are tens of "
+            "percent of that wait"
         ),
         stands_in="nothing: measured runs of vLLM 0.19 on real GPUs, and measured layers of the same GPUs",
         data=_data(pairs),
