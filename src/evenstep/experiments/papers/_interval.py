@@ -1,0 +1,190 @@
+"""What the experiments of Interval scheduling share: lengths, intervals around them, and latency against requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from evenstep import streams
+from evenstep.cost.token_budget import TokenBudget
+from evenstep.experiments.reproduce import Setting, clearly, ratio
+from evenstep.measure.comparison import Interval, mean_interval, paired_difference
+from evenstep.report.figures import COLOURS
+from evenstep.report.findings import Claim, Constant, Row, with_interval
+from evenstep.request import F8, I8, Trace
+from evenstep.scheduling.a_max import AMax
+from evenstep.scheduling.a_min import AMin
+from evenstep.scheduling.h_sf import HindsightShortestFirst
+from evenstep.scheduling.view import SchedulingPolicy
+from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.workload.laws import Lognormal
+
+#: Requests of a simulation, all present at the start.
+COUNTS = tuple(range(200, 2001, 200))
+#: KV tokens: the paper's value and others, to see what hangs on it.
+MEMORY, MEMORIES = 16_492, (4_096, 16_492, 32_768)
+HINDSIGHT, LITERAL = "H-SF", "A_min"
+POLICIES: Mapping[str, SchedulingPolicy] = {
+    "A_max": AMax(), LITERAL: AMin(), "A_min, repaired": AMin(reading="repaired"), HINDSIGHT: HindsightShortestFirst(),
+}  # fmt: skip
+#: "Nearly identical" is taken to be within so much.
+NEAR = 0.05
+LATENCY = "average latency"
+
+#: Bounds of the output lengths: int64[N] -> int64[N] twice.
+Bounds = Callable[[I8], tuple[I8, I8]]
+#: Values by (intervals, policy, requests, memory), one a replicate.
+Values = dict[tuple[str, str, int, int], list[float]]
+
+
+def lengths(count: int, seed: int, replicate: int) -> tuple[I8, I8]:
+    """Prompt and output tokens that stand in for the paper's sample, lognormal between its ends: int64[N] each."""
+    laws = (("prompt", 11.0, 1.95, 468), ("output", 45.0, 1.18, 883))
+    return tuple(_within(count, seed, replicate, *law) for law in laws)  # type: ignore[return-value]
+
+
+def _within(count: int, seed: int, replicate: int, name: str, median: float, sigma: float, high: int) -> I8:
+    from scipy.special import ndtr
+
+    ends: F8 = ndtr(np.log(np.array([0.5, high + 0.5]) / median) / sigma)
+    u = streams.uniform(seed, f"interval-{name}", np.arange(count), draw=replicate)
+    return Lognormal(sigma, median=median, low=1, high=high).quantile(ends[0] + (ends[1] - ends[0]) * u)
+
+
+def rough(output: I8) -> tuple[I8, I8]:
+    """[1, 1000] for everybody."""
+    return np.ones_like(output), np.full_like(output, 1000)
+
+
+def buckets(output: I8) -> tuple[I8, I8]:
+    """[1, 100], [101, 200], ... by the true length."""
+    low = (output - 1) // 100 * 100 + 1
+    return low, low + 99
+
+
+def around(share: float) -> Bounds:
+    """[(1 - x) o, (1 + x) o], in whole tokens outwards, at least 1."""
+
+    def bounds(output: I8) -> tuple[I8, I8]:
+        low = np.maximum(np.floor((1 - share) * output), 1).astype(np.int64)
+        return low, np.ceil((1 + share) * output).astype(np.int64)
+
+    return bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Average latencies of every policy under some intervals.
+
+    Args:
+        setting: size, replicates, key.
+        intervals: name to bounds.
+        values: what was measured, seconds.
+    """
+
+    setting: Setting
+    intervals: Mapping[str, Bounds]
+    values: Values = field(default_factory=Values)
+
+    @property
+    def counts(self) -> Sequence[int]:
+        return self.setting.pick(COUNTS, COUNTS[:2])
+
+    def run(self) -> Sweep:
+        """Every count at the paper's memory, and the largest one at the others."""
+        most = self.counts[-1]
+        sizes = [(n, MEMORY) for n in self.counts] + [(most, m) for m in MEMORIES if m != MEMORY]
+        for name, bounds in self.intervals.items():
+            for label, policy in POLICIES.items():
+                for count, memory in sizes:
+                    self.values[name, label, count, memory] = [
+                        self.one(policy, bounds, count, memory, r) for r in range(self.setting.replicates)
+                    ]
+        return self
+
+    def one(self, policy: SchedulingPolicy, bounds: Bounds, count: int, memory: int, replicate: int) -> float:
+        prompt, output = lengths(count, self.setting.seed, replicate)
+        believed = (output, output) if isinstance(policy, HindsightShortestFirst) else bounds(output)
+        engine = Engine(
+            token_budget=0, batch_limit=0, kv_tokens=memory, overflow="restart", hold_produced=True
+        )
+        done = simulate_engine(
+            Trace(prompt, output, name="lognormal", synthetic=True), policy, engine=engine,
+            batch_time=TokenBudget(fit="llama-70b-tp2"), bounds=believed, seed=self.setting.seed + replicate, records=False,
+        )  # fmt: skip
+        return float(done.summary["e2e_mean_s"])
+
+    def rows(self) -> list[Row]:
+        """A row a simulation, with the paired difference to hindsight."""
+        found: list[Row] = []
+        for (name, label, count, memory), own in self.values.items():
+            base = self.values[name, HINDSIGHT, count, memory]
+            apart = None if label == HINDSIGHT else paired_difference(own, base)
+            case = f"{label}, {name}, n = {count:,}" + (f", M = {memory:,}" if memory != MEMORY else "")
+            found.append(Row(case, LATENCY, "s", None, mean_interval(own), apart, HINDSIGHT if apart else ""))
+        return found
+
+    def over_hindsight(self, name: str, label: str, memory: int = MEMORY) -> Interval:
+        """A policy's latency over hindsight's at the largest count."""
+        most = self.counts[-1]
+        return ratio(self.values[name, label, most, memory], self.values[name, HINDSIGHT, most, memory])
+
+    def near_claim(self, name: str, label: str = LITERAL, says: str = "") -> Claim:
+        """Whether a policy is nearly identical to hindsight at the largest count."""
+        found = self.over_hindsight(name, label)
+        others = ", ".join(
+            f"{with_interval(self.over_hindsight(name, label, m))} at M = {m:,}"
+            for m in MEMORIES
+            if m != MEMORY
+        )
+        holds = clearly(beyond(found, 1 + NEAR), -1)
+        text = says or f"{label} with {name} is nearly identical to H-SF (within {NEAR:.0%})"
+        return Claim(text, holds, f"{with_interval(found)} times H-SF at n = {self.counts[-1]:,}; {others}")
+
+    def constants(self) -> list[Constant]:
+        return [
+            Constant("lengths", "lognormal, prompt median 11, sigma 1.95 on 1..468, output median 45, sigma 1.18 on 1..883",
+                     "fitted to the medians, ranges and means the paper prints; its sample cannot be redistributed"),
+            Constant("batch time", "llama-70b-tp2 of `token-budget`", "the paper: Vidur's predictor, same model and GPUs"),
+            Constant("M", f"{MEMORY:,} KV tokens; also {', '.join(f'{m:,}' for m in MEMORIES if m != MEMORY)}",
+                     "the experiments name none; the ratios at the others are in the rows"),
+            Constant("arrivals", "all at time zero", "the paper's model"),
+            Constant("token budget, batch limit", "none", "the paper's model"),
+            Constant("near", f"{NEAR:.0%}", "the paper says nearly identical"),
+        ]  # fmt: skip
+
+    def data(self) -> dict[str, list[Any]]:
+        keys = list(self.values)
+        return {
+            "intervals": [k[0] for k in keys for _ in self.values[k]],
+            "policy": [k[1] for k in keys for _ in self.values[k]],
+            "requests": [k[2] for k in keys for _ in self.values[k]],
+            "kv_tokens": [k[3] for k in keys for _ in self.values[k]],
+            "replicate": [r for k in keys for r in range(len(self.values[k]))],
+            "latency_s": [v for k in keys for v in self.values[k]],
+        }
+
+    def draw(self, figure: Any) -> None:
+        panels = figure.subplots(1, len(self.intervals), squeeze=False)[0]
+        for axes, name in zip(panels, self.intervals, strict=True):
+            for colour, label in zip(COLOURS, POLICIES, strict=False):
+                means = [np.mean(self.values[name, label, n, MEMORY]) for n in self.counts]
+                axes.plot(self.counts, means, color=colour, lw=1.3, marker=".", label=label)
+            axes.set_title(name)
+            axes.set_xlabel("requests")
+            axes.grid(alpha=0.25, linewidth=0.6)
+        panels[0].set_ylabel("average latency, s")
+        panels[0].legend(frameon=False)
+
+
+def beyond(value: Interval, limit: float) -> Interval:
+    """How far a value is above a limit."""
+    low, high = (None if end is None else end - limit for end in (value.low, value.high))
+    return Interval(value.value - limit, low, high)
+
+
+#: What stands in for the paper's data, in all three.
+STANDS_IN = "lognormal lengths for 2,000 conversations of LMSYS-Chat-1M"
