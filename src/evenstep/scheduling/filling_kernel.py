@@ -35,10 +35,12 @@ def grows(limits, rows, row, tokens):
     held = rows[PREFILLED, row] + tokens
     if tokens == rows[LEFT, row]:
         held += limits[HOLD_PRODUCED]
-    block = limits[BLOCK_TOKENS]
+    block, resident = limits[BLOCK_TOKENS], rows[RESIDENT, row]
     if block > 1:
+        if held <= resident:  # within the block it holds already: no division
+            return 0
         held = (held + block - 1) // block * block
-    return held - rows[RESIDENT, row]
+    return held - resident
 
 
 @borrowing_inlined

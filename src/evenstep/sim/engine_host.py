@@ -38,8 +38,9 @@ from evenstep.sim import engine_layout as at
 from evenstep.sim.engine import Engine
 from evenstep.sim.engine_layout import EngineState, limited
 
-#: Rows the table of iterations grows by.
-_TABLE_ROWS = 1 << 16
+#: Rows of the first table of iterations: for each request, at least and at most. What no iteration fills is never touched,
+#: and a run that fits one table copies nothing. Each further table is as long as all before it.
+_ROWS_A_REQUEST, _LEAST_ROWS, _MOST_ROWS = 8, 1 << 16, 1 << 21
 _OVERFLOW = {"recompute": at.RECOMPUTE, "restart": at.RESTART, "swap": at.SWAP, "never": at.NEVER}
 
 
@@ -59,12 +60,12 @@ def run(
     memory = np.zeros(int(getattr(policy, "memory_size", 0)), np.int64)
     loop = loop_of(policy, state, batch_time, memory, door, label)
     tables: list[tuple[I8, F8]] = []
-    size = _TABLE_ROWS if records else 0
+    size = min(max(_ROWS_A_REQUEST * len(trace), _LEAST_ROWS), _MOST_ROWS) if records else 0
     code = at.TABLE_FULL
     while True:
         if code == at.TABLE_FULL:
-            table_i, table_f = np.zeros((at.TABLE_I, size), np.int64), np.zeros((2, size))
-            tables.append((table_i, table_f))
+            size = max(size, sum(i.shape[1] for i, _ in tables))
+            tables.append((np.zeros((at.TABLE_I, size), np.int64), np.zeros((2, size))))
             state.state_i[at.TABLE_ROWS] = 0
         code = advanced(loop, *tables[-1], label)
         if code in (at.DONE, at.STOPPED):
@@ -311,6 +312,8 @@ def said_of(bounds: tuple[I8, I8] | Quantiles | None) -> str:
 
 def iterations(tables: list[tuple[I8, F8]]) -> IterationTable:
     """The table of iterations out of its pieces."""
-    whole = np.concatenate([i for i, _ in tables], axis=1)
-    seconds = np.concatenate([f for _, f in tables], axis=1)
-    return IterationTable(*seconds, *whole)
+    if len(tables) == 1:
+        return IterationTable(*tables[0][1], *tables[0][0])
+    return IterationTable(
+        *np.concatenate([f for _, f in tables], axis=1), *np.concatenate([i for i, _ in tables], axis=1)
+    )
