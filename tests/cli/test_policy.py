@@ -91,3 +91,28 @@ def test_check_of_a_bad_policy_exits_1_and_names_the_promise(capsys):
 def test_check_of_bad_input_exits_2_with_one_line(text, capsys):
     assert main(["policy", "check", text]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_scheduling_policies_are_listed_shown_and_checked_by_their_kind(capsys):
+    assert main(["policy", "list", "--kind", "scheduling"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in names.members("scheduling"))
+    assert main(["policy", "show", "--kind", "scheduling", "vllm"]) == 0
+    assert "watermark" in capsys.readouterr().out
+    assert main(["policy", "check", "--kind", "scheduling", "vllm:watermark=0.02", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["passed"] and "same digest" in {c["name"] for c in found["checks"]}
+
+
+def test_new_writes_a_scheduling_policy_that_passes_its_check_and_its_own_test(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["policy", "new", "--kind", "scheduling", "my-batches"]) == 0
+    assert "--engine" in capsys.readouterr().out
+    assert main(["policy", "check", "--kind", "scheduling", "my_batches.py:kept_free=40"]) == 0
+    assert "promises kept" in capsys.readouterr().out
+    tests = runpy.run_path("test_my_batches.py")
+    tests["test_my_batches_keeps_every_promise"]()
+    tests["test_my_batches_runs_every_request_to_its_end"]()
+    assert main(["policy", "check", "my_batches.py"]) == 2
+    assert "Take --kind scheduling." in capsys.readouterr().err

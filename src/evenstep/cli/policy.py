@@ -1,4 +1,4 @@
-"""``evenstep policy``: list, show, begin and check routing policies."""
+"""``evenstep policy``: list, show, begin and check policies that route, and policies that schedule inside one engine."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import dataclasses
 from typing import Any
 
 _TRACE_ROWS, _WORKERS, _SLOTS = 300, 4, 8
+#: What a policy decides, and the method that does.
+_KINDS = {"routing": "route", "scheduling": "form_batch"}
 
 
 class Policy:
     """The command."""
 
-    summary = "list, show, begin and check routing policies"
+    summary = "list, show, begin and check policies"
     description = (
-        "list shows every routing policy with its options; show explains one; new writes a policy of your own and a\n"
+        "list shows every policy with its options; show explains one; new writes a policy of your own and a\n"
         "test for it; check runs every promise of a policy on random views and in a short simulation.\n"
-        "check exits 1 when a promise is broken."
+        "check exits 1 when a promise is broken. --kind scheduling means policies inside one engine."
     )
     examples = (
         "evenstep policy list",
@@ -24,6 +26,8 @@ class Policy:
         "evenstep policy new lightest",
         "evenstep policy check lightest.py",
         "evenstep policy check br-h:horizon=20,discount=0.8",
+        "evenstep policy list --kind scheduling",
+        "evenstep policy check --kind scheduling vllm:watermark=0.02",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -33,13 +37,17 @@ class Policy:
         shown.add_argument("name", metavar="NAME", help="a policy's name, or mine.py")
         begun = verbs.add_parser("new", help="write NAME.py and test_NAME.py in this folder")
         begun.add_argument("name", metavar="NAME", help="name of the file, e.g. lightest")
-        begun.add_argument(
-            "--kind", choices=["routing"], default="routing", help="room the policy is for (default routing)"
-        )
         checked = verbs.add_parser("check", help="run every promise; exit 1 when one is broken")
         checked.add_argument(
             "name", metavar="FILE_OR_NAME[:options]", help="e.g. mine.py or br-0:candidates=4"
         )
+        for verb in (listed, shown, begun, checked):
+            verb.add_argument(
+                "--kind",
+                choices=list(_KINDS),
+                default="routing",
+                help="what the policy decides (default routing)",
+            )
         for verb in (listed, shown, checked):
             verb.add_argument(
                 "--format",
@@ -55,14 +63,14 @@ class Policy:
 command = Policy()
 
 
-def _described(name: str) -> dict[str, Any]:
+def _described(name: str, kind_of: str) -> dict[str, Any]:
     """A policy's name, sentence, source and options."""
     import inspect
 
     from evenstep import names
     from evenstep.config import meaning
 
-    kind = names.find("routing", name)
+    kind = names.find(kind_of, name)
     text = inspect.cleandoc(kind.__doc__ or "")
     said = meaning(kind) if dataclasses.is_dataclass(kind) else {}
     options = {
@@ -81,7 +89,7 @@ def _described(name: str) -> dict[str, Any]:
 def _list(args: argparse.Namespace) -> int:
     from evenstep import names
 
-    rows = [_described(name) for name in names.members("routing")]
+    rows = [_described(name, args.kind) for name in names.members(args.kind)]
     if args.format == "json":
         _print_json({"policies": [{key: row[key] for key in ("name", "summary", "options")} for row in rows]})
         return 0
@@ -94,7 +102,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    row = _described(args.name)
+    row = _described(args.name, args.kind)
     if args.format == "json":
         _print_json(row)
         return 0
@@ -107,8 +115,10 @@ def _show(args: argparse.Namespace) -> int:
 def _new(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from evenstep.cli._policy_template import POLICY, TEST
+    from evenstep.cli import _policy_scheduling_template, _policy_template
     from evenstep.errors import InputError
+
+    template = _policy_scheduling_template if args.kind == "scheduling" else _policy_template
 
     name = args.name.removesuffix(".py").replace("-", "_")
     if not name.isidentifier() or not name.islower():
@@ -120,7 +130,7 @@ def _new(args: argparse.Namespace) -> int:
             "Try lightest.",
         )
     title = "".join(word.capitalize() for word in name.split("_"))
-    files = {Path(f"{name}.py"): POLICY, Path(f"test_{name}.py"): TEST}
+    files = {Path(f"{name}.py"): template.POLICY, Path(f"test_{name}.py"): template.TEST}
     for path in files:
         if path.exists():
             raise InputError(
@@ -138,6 +148,13 @@ def _new(args: argparse.Namespace) -> int:
                 "policy new", "file", str(path), "a file that can be written", f"{error.strerror}."
             ) from error
     print(f"Wrote {' and '.join(map(str, files))}.")
+    if args.kind == "scheduling":
+        print(f"Check it:   evenstep policy check --kind scheduling {name}.py")
+        print(
+            "Compare it: evenstep compare sample:azure-conv --limit 2000 --engine kv-tokens=20000 --policy vllm "
+            f"--policy {name}.py"
+        )
+        return 0
     print(f"Check it:   evenstep policy check {name}.py")
     print(f"Compare it: evenstep compare sample:azure-conv --limit 2000 --policy jsq --policy {name}.py")
     return 0
@@ -146,7 +163,6 @@ def _new(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     from evenstep import names
     from evenstep.errors import InputError
-    from evenstep.routing.checks import check
 
     spec = names.parse(args.name)
     if "predictor" in spec:
@@ -157,16 +173,17 @@ def _check(args: argparse.Namespace) -> int:
             "an option of the policy",
             "The check brings its own predictor; leave it out.",
         )
-    policy = names.build("routing", spec)
-    if not callable(getattr(policy, "route", None)):
-        raise InputError(
-            args.name,
-            "policy",
-            type(policy).__name__,
-            "a class with a method route(view)",
-            "evenstep policy new NAME writes one.",
+    policy = names.build(args.kind, spec)
+    method = _KINDS[args.kind]
+    if not callable(getattr(policy, method, None)):
+        other = next((kind for kind, one in _KINDS.items() if hasattr(policy, one)), "")
+        hint = (
+            f"Take --kind {other}." if other else f"evenstep policy new --kind {args.kind} NAME writes one."
         )
-    findings = check(policy, _short_run)
+        raise InputError(
+            args.name, "policy", type(policy).__name__, f"a class with a method {method}(view)", hint
+        )
+    findings = _findings(args.kind, policy)
     broken = [finding for finding in findings if not finding.passed]
     if args.format == "json":
         _print_json(
@@ -182,6 +199,43 @@ def _check(args: argparse.Namespace) -> int:
         else f"{args.name}: all {len(findings)} promises kept."
     )
     return 1 if broken else 0
+
+
+def _findings(kind: str, policy: Any) -> list[Any]:
+    """What every check of a kind says of a policy."""
+    if kind == "scheduling":
+        from evenstep.scheduling import checks as scheduling
+
+        return scheduling.check(policy, _short_engine_runs)  # type: ignore[return-value]
+    from evenstep.routing.checks import check
+
+    return check(policy, _short_run)  # type: ignore[return-value]
+
+
+def _short_engine_runs(policy: Any, door: str) -> str:
+    """Digests of small runs of an engine short of memory, one for each overflow rule and token convention."""
+    import itertools
+
+    import numpy as np
+
+    from evenstep.request import Trace
+    from evenstep.sim.engine import Engine, simulate_engine
+
+    rng = np.random.default_rng(7)
+    outputs = rng.integers(1, 60, _TRACE_ROWS)
+    trace = Trace(
+        rng.integers(1, 120, _TRACE_ROWS), outputs, arrival_s=np.cumsum(rng.exponential(0.02, _TRACE_ROWS)),
+        output_low=np.maximum(outputs - 20, 1), output_high=outputs + 20,
+    )  # fmt: skip
+    digests: list[str] = []
+    rules = itertools.product(("recompute", "restart", "swap"), ("prefill", "decode"))
+    for overflow, first_token in rules:
+        engine = Engine(
+            token_budget=96, batch_limit=24, kv_tokens=1200, block_tokens=4, overflow=overflow,  # type: ignore[arg-type]
+            first_token=first_token,  # type: ignore[arg-type]
+        )  # fmt: skip
+        digests.append(simulate_engine(trace, policy, engine=engine, door=door).digest)  # type: ignore[arg-type]
+    return "".join(digests)
 
 
 def _short_run(policy: Any, door: str) -> str:

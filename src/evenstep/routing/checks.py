@@ -14,7 +14,6 @@ from evenstep import compiled
 from evenstep.errors import PolicyError
 from evenstep.routing.check_views import check_views
 from evenstep.routing.doors import difference, kernel_call
-from evenstep.routing.traps import watching
 from evenstep.routing.view import (
     RoutingDecision,
     RoutingPolicy,
@@ -23,6 +22,7 @@ from evenstep.routing.view import (
     horizon_of,
     memory_size_of,
 )
+from evenstep.traps import watching
 
 #: Digest of a short run of the policy through the door ``plain`` or ``compiled``.
 Simulate = Callable[[RoutingPolicy, str], str]

@@ -90,6 +90,8 @@ class QueueOrder:
         key += self.raised * low
         if self.chance != 0.0:
             key += self.chance * streams.uniform(seed, CHANCE, request)
+        if self.served != 0.0:
+            key += self.served * np.array([level(tokens, self.quantum) for tokens in prompt.tolist()])
         return key
 
 

@@ -153,3 +153,36 @@ class SchedulingPolicy(Protocol):
     """
 
     def form_batch(self, view: EngineView) -> BatchDecision: ...
+
+
+def broken_rule(view: EngineView, decision: BatchDecision, memory: int, may_evict: bool = True) -> str:
+    """The first promise of a policy that an answer breaks, as a sentence; empty when it keeps all.
+
+    Args:
+        memory: words the policy keeps.
+        may_evict: whether the engine evicts at all.
+    """
+    tokens, evict = decision.tokens, decision.evict
+    if tokens.shape != view.left.shape or evict.shape != view.left.shape:
+        return f"answered for {tokens.shape} and {evict.shape} requests; it was shown {view.left.shape}"
+    if decision.memory.size != memory:
+        return f"keeps {decision.memory.size} words; it asked for {memory}"
+    for wrong, what in (
+        ((tokens < 0) | (tokens > view.left), "was given more tokens than it has left, or fewer than none"),
+        (evict & ~view.running, "was evicted and holds no memory"),
+        (evict & (tokens > 0), "was evicted and given tokens"),
+    ):
+        if wrong.any():
+            return f"request {view.request_id[int(np.argmax(wrong))]} {what}"
+    if evict.any() and not (may_evict and tokens.any()):
+        why = "nobody was given tokens" if may_evict else "overflow=never allows no eviction"
+        return f"request {view.request_id[int(np.argmax(evict))]} was evicted, but {why}"
+    if tokens.sum() > view.token_budget:
+        return f"gave out {tokens.sum()} tokens of a budget of {view.token_budget}"
+    if (tokens > 0).sum() > view.batch_limit:
+        return f"batched {(tokens > 0).sum()} requests; the limit is {view.batch_limit}"
+    held = sum(view.held_after(int(k), int(tokens[k])) for k in np.flatnonzero(tokens))
+    held += int(view.resident[(tokens == 0) & ~evict].sum())
+    if held > view.kv_capacity:
+        return f"would hold {held} KV tokens; the memory holds {view.kv_capacity}"
+    return ""

@@ -28,6 +28,7 @@ from evenstep.scheduling.view import (
     RESIDENT,
     BatchDecision,
     EngineView,
+    broken_rule,
 )
 from evenstep.sim import engine_layout as at
 from evenstep.sim.engine_layout import EngineState
@@ -280,30 +281,6 @@ def check(view: EngineView, decision: BatchDecision, memory: int, never: bool) -
     Raises:
         PolicyError: naming the request and what is wrong.
     """
-    tokens, evict = decision.tokens, decision.evict
-    if tokens.shape != view.left.shape or evict.shape != view.left.shape:
-        raise PolicyError(
-            f"answered for {tokens.shape} and {evict.shape} requests; it was shown {view.left.shape}"
-        )
-    if decision.memory.size != memory:
-        raise PolicyError(f"keeps {decision.memory.size} words; it asked for {memory}")
-    for wrong, what in (
-        ((tokens < 0) | (tokens > view.left), "was given more tokens than it has left, or fewer than none"),
-        (evict & ~view.running, "was evicted and holds no memory"),
-        (evict & (tokens > 0), "was evicted and given tokens"),
-    ):
-        if wrong.any():
-            request = int(np.flatnonzero(wrong)[0])
-            raise PolicyError(f"request {view.request_id[request]} {what}")
-    if evict.any() and (never or not tokens.any()):
-        why = "overflow=never allows no eviction" if never else "nobody was given tokens"
-        raise PolicyError(f"request {view.request_id[int(np.argmax(evict))]} was evicted, but {why}")
-    if tokens.sum() > view.token_budget:
-        raise PolicyError(f"gave out {tokens.sum()} tokens of a budget of {view.token_budget}")
-    if (tokens > 0).sum() > view.batch_limit:
-        raise PolicyError(f"batched {(tokens > 0).sum()} requests; the limit is {view.batch_limit}")
-    picked = np.flatnonzero(tokens)
-    held = sum(view.held_after(int(k), int(tokens[k])) for k in picked)
-    held += int(view.resident[(tokens == 0) & ~evict].sum())
-    if held > view.kv_capacity:
-        raise PolicyError(f"would hold {held} KV tokens; the memory holds {view.kv_capacity}")
+    rule = broken_rule(view, decision, memory, may_evict=not never)
+    if rule:
+        raise PolicyError(rule)

@@ -1,4 +1,4 @@
-"""Traps around a policy's `route`: what it calls outside its view is seen, however it came by the function."""
+"""Traps around what a policy is asked: what it calls outside its view is seen, however it came by the function."""
 
 from __future__ import annotations
 

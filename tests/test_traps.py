@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evenstep.routing.traps import watching
+from evenstep.traps import watching
 
 CASES = {
     "clock": [time.time, time.perf_counter, datetime.datetime.now, datetime.date.today],

@@ -1,0 +1,96 @@
+"""Random, consistent views for `checks`: the same ones every time, some tight in memory, some with KV swapped out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from evenstep.request import I8
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.view import UNLIMITED, EngineView
+
+
+def check_views(order: QueueOrder, memory: int, count: int = 60, spare: int = 0) -> Iterator[EngineView]:
+    """Views of up to 12 running and 12 waiting requests, the waiting ones in the policy's order; some are empty.
+
+    Args:
+        order: of the queue.
+        memory: words the policy keeps; all 0, as before its first decision.
+        spare: what stands behind the windows the arrays are, where a policy has no business; equal views with
+            different `spare` must get equal answers.
+    """
+    for number in range(count):
+        yield _view(np.random.default_rng(number), number, order, memory, spare)
+
+
+def window(values: Any, kind: type[Any], spare: int) -> Any:
+    """A read-only window of a larger array, as a host may hand it out."""
+    array = np.ascontiguousarray(values, dtype=kind)
+    host = np.full(array.size + 2, spare + 1).astype(kind)
+    shown = host[1 : array.size + 1]
+    shown[...] = array
+    shown.flags.writeable = False
+    return shown
+
+
+def _view(rng: np.random.Generator, number: int, order: QueueOrder, memory: int, spare: int) -> EngineView:
+    R, W = int(rng.integers(0, 13)), int(rng.integers(0, 13))
+    N, block, later = R + W, (1, 4, 16)[number % 3], number % 2
+    hold = 0 if later else int(rng.integers(0, 2))
+    prompt, reached = rng.integers(1, 60, N), rng.integers(1, 60, N)
+    is_running, share = np.arange(N) < R, rng.random(N)
+    moved = ~is_running & (rng.random(N) < 0.2) & (number % 5 == 0)  # evicted, its KV kept elsewhere
+    decoding = (is_running | moved) & (share > 0.4)
+    again = ~decoding & (rng.random(N) < 0.2)  # evicted, to be computed again
+    produced = np.where(decoding | again, reached, 0)
+    computed = prompt + produced - (0 if later else 1)
+    partly = np.where(is_running | moved, (prompt - 1) * share, 0).astype(np.int64)
+    prefilled = np.where(decoding, computed, partly)
+    left = np.where(decoding, 1, prompt + produced - prefilled)
+    if not later:
+        decoding = (produced > 0) & (left == 1)
+    held = np.where(is_running, prefilled + hold * decoding, 0)
+    resident = -(-held // block) * block
+    largest = -(-(prompt + reached + 61) // block) * block  # each has room when it is alone
+    tight = int(resident.sum()) + block * int(rng.integers(0, 12))
+    capacity = max(tight, int(largest.max(initial=block)))
+    if number % 4 == 3:
+        capacity = UNLIMITED // block * block
+    low = rng.integers(0, 50, N)
+    high = low + rng.integers(0, 50, N)
+    arrival = np.sort(rng.integers(0, 40, N) / 4)
+    evictions = (again | moved).astype(np.int64)
+    reached = np.where(produced > 0, reached, 0)
+    shown = _sorted(order, number % 3, R, arrival, prompt, low, high, produced, reached, evictions)
+
+    def ints(values: Any) -> I8:
+        return window(np.asarray(values)[shown], np.int64, spare)
+
+    return EngineView(
+        iteration=number, seed=number % 3, now_s=12.0, token_budget=(1, 7, 64, UNLIMITED)[number % 4],
+        batch_limit=(UNLIMITED, 3, 30)[number % 3], kv_capacity=capacity, kv_free=capacity - int(resident.sum()),
+        block_tokens=block, hold_produced=hold, arrived=window(np.array([N, N]), np.int64, spare),
+        memory=window(np.zeros(memory), np.int64, spare), request_id=ints(np.arange(N)),
+        request_class=ints(np.arange(N) % 2), prompt_tokens=ints(prompt), prefilled=ints(prefilled),
+        produced=ints(produced), reached=ints(reached), left=ints(left), resident=ints(resident), output_low=ints(low),
+        output_high=ints(high), evictions=ints(evictions), arrival_s=window(arrival[shown], np.float64, spare),
+        running=window(is_running[shown], np.bool_, spare), decoding=window(decoding[shown], np.bool_, spare),
+        first_decoded=later,
+    )  # fmt: skip
+
+
+def _sorted(
+    order: QueueOrder, seed: int, R: int, arrival: Any, prompt: Any, low: Any, high: Any, produced: Any, reached: Any,
+    evictions: Any,
+) -> list[int]:  # fmt: skip
+    """Rows as a view shows them: those that run, then the queue by key."""
+
+    def key(k: int) -> float:
+        return order.key(
+            seed=seed, request=k, arrival_s=float(arrival[k]), prompt=int(prompt[k]), low=int(low[k]),
+            high=int(high[k]), produced=int(produced[k]), reached=int(reached[k]), evictions=int(evictions[k]), attained=0,
+        )  # fmt: skip
+
+    return [*range(R), *sorted(range(R, prompt.size), key=lambda k: (key(k), k))]
