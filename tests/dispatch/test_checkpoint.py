@@ -50,3 +50,8 @@ class Writes:
 def test_bytes_that_are_something_else_are_refused(state):
     with pytest.raises(InputError, match="checkpoint"):
         restore(state, Dispatcher("jsq"))
+
+
+def test_a_state_of_another_version_says_where_to_begin():
+    with pytest.raises(InputError, match="Another version of evenstep wrote it; begin with part 0"):
+        restore(pickle.dumps({"now_s": 0.0}), Dispatcher("jsq"))

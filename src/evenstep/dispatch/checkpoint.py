@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from evenstep.dispatch.dispatcher import Dispatcher
 
 _PREDICTORS = "evenstep.predict."
+_LAYOUT = 2  #: of what a dispatcher keeps; one more whenever an earlier state cannot be gone on from
 #: Of a dispatcher: what is its host's, or bound anew.
 _LEFT_OUT = (
     "_do", "_log", "_parts", "_chunks", "history", "out", "_on", "_step_of", "_produced", "_load", "_step",
@@ -48,7 +49,7 @@ def dump(dispatcher: Dispatcher) -> bytes:
     if predictor is not None and not type(predictor).__module__.startswith(_PREDICTORS):
         return b""
     try:
-        return pickle.dumps(state, protocol=5)
+        return pickle.dumps((_LAYOUT, state), protocol=5)
     except (TypeError, AttributeError, pickle.PicklingError):
         return b""
 
@@ -57,10 +58,14 @@ def restore(state: bytes, dispatcher: Dispatcher) -> None:
     """Put a new dispatcher into this state.
 
     Raises:
-        InputError: bytes that are no state of a dispatcher, or that name something else.
+        InputError: bytes that are no state of a dispatcher, that name something else, or that an earlier version wrote.
     """
     try:
-        found = _Reader(io.BytesIO(state)).load()
+        loaded = _Reader(io.BytesIO(state)).load()
+        layout, found = loaded if isinstance(loaded, tuple) else (1, loaded)
+        if layout != _LAYOUT:
+            hint = "Another version of evenstep wrote it; begin with part 0."
+            raise InputError("decision log", "checkpoint", f"of layout {layout}", f"layout {_LAYOUT}", hint)
         log, deciding = dispatcher._log, dispatcher.deciding  # pyright: ignore[reportPrivateUsage]
         vars(dispatcher).update(found)
     except InputError:
