@@ -53,6 +53,17 @@ def test_a_longest_decode_costs_its_share(tmp_path):
     assert skewed - plain == pytest.approx(1e-6 * 4 * 0.5 * (600 - 400) / 100)
 
 
+def test_options_stand_above_what_the_folder_says(tmp_path):
+    path = folder(tmp_path, facts='{"layers": 4, "skew": [0.5, 0], "graph_tokens": 8}')
+    three = batch_of(np.array([100, 300, 300]), np.array([1, 1, 1]), np.array([True, True, True]))
+    plain = names.build("batch", {"name": "profile", "path": path, "skew": "0/0", "graph_tokens": "0"})
+    assert plain.seconds(three) < Profile(path, skew=(0.0, 0.0)).seconds(three) < Profile(path).seconds(three)
+    with pytest.raises(InputError, match="two shares"):
+        Profile(path, skew=(0.1,))
+    with pytest.raises(InputError, match="skew_mixed"):
+        Profile(path, skew=(0.0, -1.0))
+
+
 def test_tensor_parallel_layers_end_in_two_collectives(tmp_path):
     facts = '{"layers": 4, "hidden": 50}'
     law = Profile(folder(tmp_path, facts=facts, **{"collective.csv": "bytes,time_us\n100,3\n10100,103\n"}))

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from evenstep.cost.batch import Batch, layout, seconds_by_table
+from evenstep.cost.batch import Batch, check_numbers, layout, seconds_by_table
 from evenstep.cost.profile_tables import Tables, read_tables
 from evenstep.errors import InputError
 from evenstep.request import F8
@@ -38,21 +38,40 @@ class Profile:
     Args:
         path: a folder, or the name of a bundled profile.
         layers: layers of the model; 0 = what ``profile.json`` says.
+        graph_tokens: most tokens of a batch that runs as a captured graph, 0 = none (vLLM's `enforce_eager`); None = what
+            ``profile.json`` says.
+        skew: the two shares of the longest context, ``0/0`` for none; empty = what ``profile.json`` says.
 
     Raises:
-        InputError: a table is missing or has a bad row; row and column are named.
+        InputError: a table is missing or has a bad row (row and column are named), or an option is out of range.
 
     Source: LLMServingSim (tables and their meaning); the combination is ours.
     """
 
     path: str = "rtx4090-llama31-8b"
     layers: int = 0
+    graph_tokens: int | None = None
+    skew: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         layers = self.layers or self.tables.facts.layers
         if layers < 1:
             raise InputError(f"profile {self.path}", "layers", layers, "an integer >= 1", "Give layers=.")
         object.__setattr__(self, "layers", layers)
+        graphs = self.graph_tokens
+        object.__setattr__(self, "graph_tokens", self.tables.facts.graph_tokens if graphs is None else graphs)
+        skew = self.skew or self.tables.facts.skew
+        if len(skew) != 2:
+            raise InputError(
+                f"profile {self.path}", "skew", skew, "two shares", "Of decodes alone, and with a chunk."
+            )
+        object.__setattr__(self, "skew", skew)
+        check_numbers(
+            f"profile {self.path}",
+            graph_tokens=self.graph_tokens or 0,
+            skew_alone=skew[0],
+            skew_mixed=skew[1],
+        )
 
     @cached_property
     def tables(self) -> Tables:
@@ -83,7 +102,7 @@ class Profile:
             seconds += 2 * self.layers * along(tables.collective, size)
         if tables.moe is not None:
             seconds += self.layers * tables.moe.seconds(tokens, facts)
-        return padded(np.stack([tokens, seconds]), facts.graph_tokens)
+        return padded(np.stack([tokens, seconds]), self.graph_tokens or 0)
 
     def _by_requests(self) -> F8 | None:
         """float64[2, P]: requests, and seconds of the head and the sampler."""
@@ -97,7 +116,7 @@ class Profile:
 
     def _grid(self) -> F8:
         """Attention of all layers, as `batch_kernel.on_grid` reads it."""
-        attention, skew = self.tables.attention, self.tables.facts.skew
+        attention, skew = self.tables.attention, self.skew
         sizes = [float(axis.size) for axis in attention.axes]
         return np.concatenate([
             [*sizes, *skew], *attention.axes, (self.layers * attention.seconds).ravel()

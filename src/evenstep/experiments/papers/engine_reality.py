@@ -54,9 +54,11 @@ RUNS = (
     Measured("rtxpro6000-qwen3-30b-a3b", "rtxpro6000-qwen3-30b-a3b-ep2", _VLLM, 2, 0.15),
 )
 #: What the replay is without, one at a time: how much each part of the model is worth.
-WITHOUT = {
-    "evicted KV stays readable": {"keeps_evicted": False},
-    "batches formed ahead": {"schedules_ahead": False},
+WITHOUT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "evicted KV stays readable": ({"keeps_evicted": False}, {}),
+    "batches formed ahead": ({"schedules_ahead": False}, {}),
+    "the longest context": ({}, {"skew": (0.0, 0.0)}),
+    "padding to captured sizes": ({}, {"graph_tokens": 0}),
 }
 #: Quantity -> unit and factor from seconds.
 QUANTITIES = {
@@ -85,9 +87,10 @@ def measured(rows: Mapping[str, F8]) -> Latencies:
     return _latencies(rows["arrival_s"], rows["queued_s"], rows["first_token_s"], rows["last_token_s"], rows)
 
 
-def replayed(run: Measured, rows: Mapping[str, F8], engine: Engine) -> Latencies:
-    """The same of the simulated engine; the ranks of a data-parallel one run by themselves."""
-    law = Profile(run.profile)
+def replayed(run: Measured, rows: Mapping[str, F8], without: str = "") -> Latencies:
+    """The same of the simulated engine, `without` one part; the ranks of a data-parallel one run by themselves."""
+    changed, options = WITHOUT.get(without, ({}, {}))
+    engine, law = replace(run.engine, **changed), Profile(run.profile, **options)
     queued, first, last = (np.empty(rows["arrival_s"].size) for _ in range(3))
     for rank in range(run.ranks):
         own = slice(rank, None, run.ranks)
@@ -129,12 +132,12 @@ def run(setting: Setting) -> Findings:
     pairs: dict[str, tuple[Latencies, Latencies]] = {}
     for one in runs:
         data = columns(one.name)
-        real, ours = measured(data), replayed(one, data, one.engine)
+        real, ours = measured(data), replayed(one, data)
         pairs[one.name] = real, ours
         rows += _rows(one.name, real, ours)
         claims.append(_claim(one, off(real, ours)))
-        for what, less in WITHOUT.items():
-            apart = off(real, replayed(one, data, replace(one.engine, **less)))
+        for what in WITHOUT:
+            apart = off(real, replayed(one, data, what))
             rows.append(_largest(f"{one.name}, without {what}", apart))
         rows.append(_largest(one.name, off(real, ours)))
     return Findings(
