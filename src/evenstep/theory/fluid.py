@@ -1,0 +1,113 @@
+"""The fluid equilibrium of one batching engine whose iterations last ``d0 + d1 * (KV tokens of the batch)``.
+
+Symbols: type j has arrivals ``lambda_j``, prompts of ``l_j`` and outputs of ``l'_j`` tokens and runs l'_j + 1 iterations,
+its prefill and a decode a token; ``n_j`` are its requests at each of these stages; ``W_j`` its KV token-iterations.
+
+Source: WAIT sec. 3, with the slips corrected that deriving it again shows: Prop. 1 prints d0 where d1 is meant; eq. 5 loses
+a factor l' + 1 (it switches from requests of a type to requests at a stage); eq. 8 loses d0 and d1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import F8
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """Requests of known types on one engine.
+
+    Args:
+        arrivals_per_s: lambda_j.
+        prompt_tokens, output_tokens: l_j and l'_j.
+        d0_s, d1_s: seconds of an iteration, and seconds for each KV token of its batch.
+
+    Raises:
+        InputError: lists of unequal length, or a number out of range.
+    """
+
+    arrivals_per_s: Sequence[float]
+    prompt_tokens: Sequence[float]
+    output_tokens: Sequence[float]
+    d0_s: float
+    d1_s: float
+
+    def __post_init__(self) -> None:
+        lists = ("arrivals_per_s", "prompt_tokens", "output_tokens")
+        count = len(self.arrivals_per_s)
+        for name in lists:
+            values = np.asarray(getattr(self, name), float)
+            if values.shape != (count,) or not count:
+                raise InputError(
+                    "types", name, getattr(self, name), "one number a type, for one type at least"
+                )
+            if not (np.isfinite(values) & (values >= 0)).all():
+                raise InputError("types", name, getattr(self, name), "finite numbers >= 0")
+        if not (np.isfinite(self.d0_s) and self.d0_s > 0):
+            raise InputError("types", "d0_s", self.d0_s, "a finite number of seconds > 0")
+        if not (np.isfinite(self.d1_s) and self.d1_s >= 0):
+            raise InputError("types", "d1_s", self.d1_s, "a finite number of seconds >= 0")
+
+    @property
+    def work(self) -> F8:
+        """W_j = (l'_j + 1) (l_j + l'_j / 2), float64[m], KV token-iterations of a request."""
+        prompt, output = np.asarray(self.prompt_tokens, float), np.asarray(self.output_tokens, float)
+        return (output + 1) * (prompt + output / 2)
+
+    @property
+    def load(self) -> float:
+        """rho = d1 sum_j lambda_j W_j: the engine keeps up if and only if it is below 1."""
+        return float(self.d1_s * np.dot(self.arrivals_per_s, self.work))
+
+    def iteration_s(self, per_stage: F8) -> float:
+        """d0 + d1 M, seconds, with float64[m] requests at each stage."""
+        return float(self.d0_s + self.d1_s * np.dot(per_stage, self.work))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Equilibrium:
+    """The state in which as many requests arrive in an iteration as leave.
+
+    Args:
+        iteration_s: tau*.
+        kv_tokens: M*, KV tokens of the batch.
+        per_stage: float64[m], n_j requests at each stage.
+        tokens_per_s: throughput counted as the paper does, prefills as one token: sum lambda_j (l'_j + 1).
+        decode_tokens_per_s: of output tokens alone: sum lambda_j l'_j.
+    """
+
+    iteration_s: float
+    kv_tokens: float
+    per_stage: F8
+    tokens_per_s: float
+    decode_tokens_per_s: float
+
+
+def equilibrium(types: Types) -> Equilibrium:
+    """tau* = d0 / (1 - rho), M* = d0 sum lambda_j W_j / (1 - rho), n_j = lambda_j tau*.
+
+    Raises:
+        InputError: rho >= 1: there is none.
+
+    Source: WAIT eqs. 2-8, corrected.
+    """
+    rho = types.load
+    if not rho < 1:
+        raise InputError(
+            "types", "load", f"{rho:.4g}", "d1 sum lambda_j W_j < 1",
+            "The engine cannot keep up: fewer arrivals, shorter requests or a faster engine.",
+        )  # fmt: skip
+    rates = np.asarray(types.arrivals_per_s, float)
+    tau = types.d0_s / (1 - rho)
+    return Equilibrium(
+        iteration_s=tau,
+        kv_tokens=float(tau * np.dot(rates, types.work)),
+        per_stage=rates * tau,
+        tokens_per_s=float(np.dot(rates, np.asarray(types.output_tokens, float) + 1)),
+        decode_tokens_per_s=float(np.dot(rates, types.output_tokens)),
+    )

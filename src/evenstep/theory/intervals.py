@@ -1,0 +1,119 @@
+"""Competitive ratios of Interval scheduling: limits for memory M -> inf; against its H-SF, which is not optimal.
+
+They are shown beside simulations, never asserted of them: Theorem 8.6's part 1 with Theorem 5.1 would bound A_min by 1.5,
+while Corollary 4.8 gives 2.33 at an upper bound of 100.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import F8
+
+
+def a_max_ratio(alpha: float) -> tuple[float, float]:
+    """CR(A_max) lies between (1 + alpha^-1/2) / (2 alpha) and (1 + 1 / alpha) / (2 alpha).
+
+    Args:
+        alpha: lower over upper bound, 0 < alpha <= 1.
+
+    Source: Interval scheduling, Theorems 3.3 and 3.4.
+    """
+    _check(alpha)
+    return (1 + alpha**-0.5) / (2 * alpha), (1 + 1 / alpha) / (2 * alpha)
+
+
+def a_random_ratio(alpha: float) -> float:
+    """CR(A_random) <= (1 + 1 / alpha) / 2. Source: Interval scheduling, Theorem 8.6."""
+    _check(alpha)
+    return (1 + 1 / alpha) / 2
+
+
+def a_min_forms(longest: int) -> tuple[F8, F8]:
+    """The forms A and B whose quotient x'Ax / x'Bx is A_min's ratio with x_i requests of output i.
+
+    A_ij = min(i,j)^2 / (i j) ((i+j)^2 / 2 - min(i,j)^2), B_ij = min(i,j)^2: float64[u, u] each.
+
+    Source: Interval scheduling, Theorem 4.6 with prompts of 0 and a lower bound of 1.
+    """
+    i = np.arange(1, longest + 1, dtype=float)
+    least = np.minimum.outer(i, i)
+    both = np.add.outer(i, i)
+    return least**2 / np.multiply.outer(i, i) * (both**2 / 2 - least**2), least**2
+
+
+def a_min_ratio(counts: F8) -> float:
+    """A_min's ratio with so many requests of each output: float64[u], of outputs 1..u."""
+    form, base = a_min_forms(counts.size)
+    return float(counts @ form @ counts / (counts @ base @ counts))
+
+
+def a_min_worst(longest: int) -> tuple[float, F8]:
+    """CR(A_min): the largest quotient over mixes x >= 0 of outputs 1..u, and a mix that has it.
+
+    It is the largest eigenvalue where its vector has one sign, as here it turns out to have; that is checked.
+
+    Raises:
+        InputError: an eigenvector of mixed signs.
+    """
+    import scipy.linalg
+
+    form, base = a_min_forms(longest)
+    values, vectors = scipy.linalg.eigh(form, base)
+    mix: F8 = vectors[:, -1] * np.sign(vectors[np.argmax(np.abs(vectors[:, -1])), -1])
+    if (mix < -1e-9 * mix.max()).any():
+        raise InputError("a-min", "longest", longest, "a length whose worst mix has one sign")
+    return float(values[-1]), np.maximum(mix, 0.0)
+
+
+def a_min_bound(longest: int) -> float:
+    """CR(A_min) <= trace(B^-1 A), the harmonic number of u. Source: Interval scheduling, Theorem 4.7."""
+    return math.fsum(1 / i for i in range(1, longest + 1))
+
+
+def a_min_fit(longest: float) -> float:
+    """0.2555 ln(u + 0.2793) + 1.1587, the paper's fit of `a_min_worst`. Source: Interval scheduling, Fig. 1."""
+    return 0.2555 * math.log(longest + 0.2793) + 1.1587
+
+
+def a_min_two_points(alpha: float) -> float:
+    """CR(A_min) <= (3 - alpha) / 2 on outputs that are one of two lengths. Source: Interval scheduling, Theorem 5.1."""
+    _check(alpha)
+    return (3 - alpha) / 2
+
+
+def a_min_weighted_geometric(q: float) -> float:
+    """A_min's ratio where an output is k with probability k p^2 q^(k-1), q = 1 - p; at most 14/9.
+
+    Source: Interval scheduling, Theorem 5.3. Its law peaks near 1 / log(1/q), not log(1/q).
+    """
+    if not 0 <= q <= 1:
+        raise InputError("a-min", "q", q, "a number from 0 to 1")
+    above = (1 + q) ** 2 * (1 + 3 * q + 6 * q**2 + 3 * q**3 + q**4)
+    return above / (1 + 2 * q + 11 * q**2 + 8 * q**3 + 11 * q**4 + 2 * q**5 + q**6)
+
+
+def a_ell_ratio(alpha: float, short: float, long: float) -> float:
+    """A_ell's latency over that of H-SF with so many requests of each of two lengths.
+
+    1 + (alpha^2 x y + 2 alpha^2 y^2) / (alpha^2 x^2 + 2 alpha^2 x y + y^2).
+
+    Source: Interval scheduling, proof of Theorem 5.2.
+    """
+    _check(alpha)
+    a = alpha**2
+    return 1 + (a * short * long + 2 * a * long**2) / (a * short**2 + 2 * a * short * long + long**2)
+
+
+def a_ell_bound(alpha: float) -> float:
+    """CR(A_ell) <= 1 + alpha / (2 (1 - alpha)) for alpha <= 1/2, 1 + 2 alpha^2 above. Source: Theorem 5.2."""
+    _check(alpha)
+    return 1 + alpha / (2 * (1 - alpha)) if alpha <= 0.5 else 1 + 2 * alpha**2
+
+
+def _check(alpha: float) -> None:
+    if not 0 < alpha <= 1:
+        raise InputError("intervals", "alpha", alpha, "a ratio above 0, at most 1")

@@ -1,0 +1,239 @@
+"""Thresholds of Nested WAIT, and the memory that suffices for them.
+
+Types are in order of their outputs, all of one prompt length l. Segment i owns the decodes l'_{i-1} + 1 .. l'_i, the first
+also the prefill. ``p_i`` is the share of those that run segment i who go on to the next.
+
+Source: WAIT eqs. 10-12, 14-18, with the slips corrected: L' of eq. 11 sums lengths that are sums already; theta's lower
+bound in Theorems 2 and 4 divides by n_i where eq. 18 divides by n_{i-1}; eq. 10 is strict (the paper's own thresholds have
+equality, and the queue of a segment then has no drift back).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import F8, I8
+from evenstep.theory.fluid import Types
+
+_MOST = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NestedThresholds:
+    """Thresholds and what they need.
+
+    Args:
+        thresholds: int64[m], n_i.
+        ends: int64[m - 1], output tokens at which the next segment begins.
+        go_on: float64[m - 1], p_i.
+        iteration_s: of a full batch.
+        kv_tokens: M^pi, of a full batch.
+        enough_kv_tokens: memory that suffices with the asked probability.
+        kappa: slack the thresholds were solved with.
+    """
+
+    thresholds: I8
+    ends: I8
+    go_on: F8
+    iteration_s: float
+    kv_tokens: float
+    enough_kv_tokens: float
+    kappa: float
+
+
+def go_on(arrivals_per_s: Sequence[float]) -> F8:
+    """p_i = sum_{j > i} lambda_j / sum_{j >= i} lambda_j, float64[m - 1]."""
+    tails = np.cumsum(np.asarray(arrivals_per_s, float)[::-1])[::-1]
+    return tails[1:] / tails[:-1]
+
+
+def segment_work(types: Types) -> F8:
+    """KV token-iterations of a request in each segment, float64[m]; they add up to W of the longest type."""
+    prompt = float(types.prompt_tokens[0])
+    ends = np.asarray(types.output_tokens, float)
+    starts = np.concatenate([[0.0], ends[:-1]])
+    work = (ends - starts) * (prompt + (starts + ends + 1) / 2)
+    work[0] += prompt
+    return work
+
+
+def theta(above: int, own: int, share: float) -> float:
+    """The root theta > 0 of exp(-theta n_i) (1 - p + p e^theta)^{n_{i-1}} = 1; inf where a segment cannot queue.
+
+    Args:
+        above, own: n_{i-1} and n_i.
+        share: p of those above who go on.
+
+    Raises:
+        InputError: n_i <= p n_{i-1}: there is none.
+
+    Source: WAIT eq. 16; Lemma 8 also needs n_i < n_{i-1}: else a feed never exceeds the threshold.
+    """
+    if own >= above or share == 0:
+        return math.inf
+    if not own > share * above:
+        raise InputError(
+            "nested thresholds", "n_i", own, f"more than p n_(i-1) = {share:.4g} * {above}",
+            "Otherwise more requests reach the segment than it takes.",
+        )  # fmt: skip
+
+    def exponent(x: float) -> float:
+        return above * math.log1p(share * math.expm1(x)) - own * x
+
+    low, high = 0.0, 1.0
+    while exponent(high) < 0:
+        low, high = high, 2 * high
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if exponent(middle) < 0 else (low, middle)
+    return low
+
+
+def theta_at_least(above: int, own: int, share: float) -> float:
+    """A lower bound of `theta`: 8 (n_i - n_{i-1} p) / n_{i-1}. Source: WAIT eq. 18 (Hoeffding)."""
+    return 8 * (own - above * share) / above
+
+
+def enough_memory(types: Types, thresholds: I8, iterations: float, delta: float) -> float:
+    """KV tokens that suffice over so many iterations with probability 1 - delta.
+
+    M^pi + sum_{i >= 2} (l + l'_{i-1}) (n_i + ln((m - 1) S / delta) / theta_i).
+
+    Source: WAIT eq. 12; of its three forms of the logarithm the one its proof gives.
+    """
+    n = np.asarray(thresholds).tolist()
+    shares = go_on(types.arrivals_per_s)
+    total = float(np.dot(n, segment_work(types)))
+    for i in range(1, len(n)):
+        more = math.log((len(n) - 1) * iterations / delta) / theta(n[i - 1], n[i], float(shares[i - 1]))
+        total += (types.prompt_tokens[0] + types.output_tokens[i - 1]) * (n[i] + more)
+    return total
+
+
+def queue_at_most(above: int, own: int, share: float) -> float:
+    """A bound of the mean number of requests at a segment's head: n_i + n_{i-1} p (1-p) / (2 (n_i - n_{i-1} p)).
+
+    Source: WAIT, Kingman's bound in its appendix.
+    """
+    return own + above * share * (1 - share) / (2 * (own - above * share))
+
+
+def with_slack(types: Types, kappa: float, *, iterations: float, delta: float) -> NestedThresholds:
+    """The least thresholds with n_1 > Lambda T and n_{i+1} = floor(p_i n_i + kappa sqrt(n_i p_i (1 - p_i))) + 1.
+
+    Args:
+        types: in order of their outputs, all of one prompt.
+        kappa: slack, standard deviations of what reaches a segment.
+        iterations, delta: S and the probability that memory does not suffice.
+
+    Raises:
+        InputError: types out of order or of several prompts, or an engine that cannot keep up with such thresholds.
+    """
+    check_types(types)
+    shares, work, whole = go_on(types.arrivals_per_s), segment_work(types), float(sum(types.arrivals_per_s))
+    seconds = types.d0_s
+    for _ in range(_MOST):
+        n = [math.floor(whole * seconds) + 1]
+        for p in shares.tolist():
+            n.append(math.floor(p * n[-1] + kappa * math.sqrt(n[-1] * p * (1 - p))) + 1)
+        longer = float(types.d0_s + types.d1_s * np.dot(n, work))
+        if longer == seconds:
+            thresholds = np.array(n, np.int64)
+            needed = enough_memory(types, thresholds, iterations, delta)
+            ends = np.asarray(types.output_tokens, np.int64)[:-1]
+            return NestedThresholds(thresholds, ends, shares, seconds, float(np.dot(n, work)), needed, kappa)
+        if longer > _LONGEST_S:
+            break
+        seconds = longer
+    raise InputError(
+        "nested thresholds", "load", f"{types.d1_s * whole * _work_each(types):.4g}",
+        f"d1 sum lambda W < 1 with room for a slack of {kappa:g}", "The engine cannot keep up with these arrivals.",
+    )  # fmt: skip
+
+
+def solve(
+    types: Types, *, kv_tokens: float | None = None, iterations: float = 1e6, delta: float = 0.01,
+    kappas: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
+) -> NestedThresholds:  # fmt: skip
+    """The thresholds that need the least memory among some slacks.
+
+    Args:
+        types: in order of their outputs, all of one prompt.
+        kv_tokens: memory they have to fit, or None.
+        iterations, delta: S and the probability that memory does not suffice.
+        kappas: slacks to try.
+
+    Raises:
+        InputError: no slack is possible, or memory is short of what the best needs; with the numbers.
+    """
+    found: list[NestedThresholds] = []
+    refused: InputError | None = None
+    for kappa in kappas:
+        try:
+            found.append(with_slack(types, kappa, iterations=iterations, delta=delta))
+        except InputError as error:
+            refused = error
+    if not found:
+        raise refused or InputError("nested thresholds", "kappas", kappas, "at least one slack")
+    best = min(found, key=lambda one: one.enough_kv_tokens)
+    if kv_tokens is not None and best.enough_kv_tokens > kv_tokens:
+        raise InputError(
+            "nested thresholds", "kv_tokens", f"{kv_tokens:.4g}", f"at least {best.enough_kv_tokens:.4g}",
+            f"A full batch holds {best.kv_tokens:.4g}; with less than that the gates may block for ever.",
+        )  # fmt: skip
+    return best
+
+
+def doubts(types: Types, thresholds: I8, kv_tokens: float) -> list[str]:
+    """Which conditions of eq. 10 and of the memory some thresholds break, each with its numbers.
+
+    Args:
+        types: in order of their outputs, all of one prompt.
+        thresholds: int64[m].
+        kv_tokens: memory of the engine.
+    """
+    n, shares, work = np.asarray(thresholds).tolist(), go_on(types.arrivals_per_s), segment_work(types)
+    held = float(np.dot(n, work))
+    seconds, gap = types.d0_s + types.d1_s * held, n[0] / sum(types.arrivals_per_s)
+    found: list[str] = []
+    if not seconds < gap:
+        found.append(
+            f"an iteration takes {seconds:.4g} s, no less than the {gap:.4g} s in which {n[0]} requests arrive"
+        )
+    for i, p in enumerate(shares.tolist()):
+        if not n[i + 1] > p * n[i]:
+            found.append(f"n_{i + 2} / n_{i + 1} is {n[i + 1]} / {n[i]}; it has to be above {p:.4g}")
+    if held > kv_tokens:
+        found.append(
+            f"a full batch holds {held:.4g} KV tokens, the memory {kv_tokens:.4g}: the gates may block"
+        )
+    return found
+
+
+def check_types(types: Types) -> None:
+    """Refuse types that are not nested.
+
+    Raises:
+        InputError: several prompts, or outputs that do not ascend.
+    """
+    if len(set(types.prompt_tokens)) > 1:
+        raise InputError(
+            "types", "prompt_tokens", types.prompt_tokens, "one length; solve each group by itself"
+        )
+    if any(b <= a for a, b in zip(types.output_tokens, types.output_tokens[1:], strict=False)):
+        raise InputError("types", "output_tokens", types.output_tokens, "ascending lengths")
+
+
+def _work_each(types: Types) -> float:
+    return float(np.dot(types.arrivals_per_s, types.work) / sum(types.arrivals_per_s))
+
+
+#: An iteration that would last longer is a search that has run away, seconds.
+_LONGEST_S = 1e6

@@ -1,0 +1,91 @@
+"""Thresholds of WAIT: the least whole numbers that the engine keeps up with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import F8, I8
+from evenstep.theory.fluid import Types, equilibrium
+
+#: Iterations of the fixed point before it is given up; each adds at least one request, so far fewer are usual.
+_MOST = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WaitThresholds:
+    """Thresholds and what they cost.
+
+    Args:
+        thresholds: int64[m], n_j.
+        iteration_s: of a full batch, d0 + d1 M.
+        kv_tokens: M, of a full batch.
+        stage_s: float64[m], pace of a type below capacity: a stage lasts as long as n_j arrivals take, or the iteration.
+    """
+
+    thresholds: I8
+    iteration_s: float
+    kv_tokens: float
+    stage_s: F8
+
+
+def least(types: Types, kv_tokens: float | None = None) -> WaitThresholds:
+    """The least n_j with d0 + d1 sum n_i W_i < n_j / lambda_j for every type, smallest in every type at once.
+
+    From T = d0, n_j(T) = floor(lambda_j T) + 1 and T = d0 + d1 sum n_j W_j climb to their least fixed point.
+
+    Args:
+        types: what arrives, and the engine.
+        kv_tokens: memory they have to fit, or None.
+
+    Raises:
+        InputError: rho >= 1, or more memory than there is; with the numbers.
+
+    Source: WAIT eq. 9, made strict, as its Theorem 1 needs for bounded latency; the solver is ours.
+    """
+    equilibrium(types)
+    rates = np.asarray(types.arrivals_per_s, float)
+    seconds = types.d0_s
+    for _ in range(_MOST):
+        thresholds = np.floor(rates * seconds).astype(np.int64) + 1
+        longer = types.iteration_s(thresholds.astype(float))
+        if longer == seconds:
+            break
+        seconds = longer
+    else:
+        raise InputError(
+            "types", "load", f"{types.load:.6g}", "further below 1", "The thresholds grow beyond use."
+        )
+    found = solved(types, thresholds)
+    if kv_tokens is not None and found.kv_tokens > kv_tokens:
+        raise InputError(
+            "wait thresholds", "kv_tokens", f"{kv_tokens:.4g}", f"at least {found.kv_tokens:.4g}",
+            "The least thresholds do not fit: more memory, or fewer arrivals.",
+        )  # fmt: skip
+    return found
+
+
+def solved(types: Types, thresholds: I8) -> WaitThresholds:
+    """What given thresholds cost: int64[m]."""
+    seconds = types.iteration_s(thresholds.astype(float))
+    rates = np.asarray(types.arrivals_per_s, float)
+    with np.errstate(divide="ignore"):
+        stage = np.maximum(seconds, thresholds / rates)
+    return WaitThresholds(thresholds, seconds, float(np.dot(thresholds, types.work)), stage)
+
+
+def doubts(types: Types, thresholds: I8) -> list[str]:
+    """Which conditions of eq. 9 some thresholds break, each with its numbers; none where they hold.
+
+    Args:
+        types: what arrives, and the engine.
+        thresholds: int64[m].
+    """
+    seconds = types.iteration_s(np.asarray(thresholds, float))
+    return [
+        f"type {j}: an iteration takes {seconds:.4g} s, longer than the {n / rate:.4g} s in which {n} requests arrive"
+        for j, (n, rate) in enumerate(zip(np.asarray(thresholds).tolist(), types.arrivals_per_s, strict=True))
+        if rate > 0 and seconds > n / rate
+    ]

@@ -1,0 +1,66 @@
+"""Competitive ratios: the figures the paper prints, and each other."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstep.errors import InputError
+from evenstep.theory import intervals
+
+ALPHA = st.floats(0.01, 1.0)
+
+
+@given(ALPHA)
+def test_bounds_are_in_order_and_one_where_nothing_is_uncertain(alpha):
+    low, high = intervals.a_max_ratio(alpha)
+    assert 1 <= low <= high
+    assert 1 <= intervals.a_min_two_points(alpha) <= 1.5
+    assert intervals.a_random_ratio(alpha) >= 1
+    assert intervals.a_max_ratio(1.0) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(("longest", "printed"), [(100, 2.33)])
+def test_the_worst_mix_is_as_the_paper_prints_and_near_its_fit(longest, printed):
+    worst, mix = intervals.a_min_worst(longest)
+    assert worst == pytest.approx(printed, abs=0.005)
+    assert worst == pytest.approx(intervals.a_min_fit(longest), rel=0.01)
+    assert intervals.a_min_ratio(mix) == pytest.approx(worst)
+    assert worst <= intervals.a_min_bound(longest)
+
+
+@given(st.lists(st.floats(0.01, 5), min_size=6, max_size=6))
+def test_no_mix_is_worse_than_the_worst(counts):
+    assert intervals.a_min_ratio(np.array(counts)) <= intervals.a_min_worst(6)[0] * (1 + 1e-9)
+
+
+def test_the_bound_is_the_trace():
+    form, base = intervals.a_min_forms(7)
+    assert np.trace(np.linalg.solve(base, form)) == pytest.approx(intervals.a_min_bound(7))
+
+
+@pytest.mark.parametrize("q", [0.3, 0.6, 0.8])
+def test_the_closed_form_of_the_weighted_geometric_law_is_the_quotient(q):
+    k = np.arange(1, 401)
+    assert intervals.a_min_ratio(k * q ** (k - 1.0)) == pytest.approx(intervals.a_min_weighted_geometric(q))
+    assert intervals.a_min_weighted_geometric(1.0) == pytest.approx(14 / 9)
+
+
+@given(ALPHA, st.floats(0, 1e3), st.floats(0.01, 1e3))
+def test_a_ell_is_within_its_bound_on_every_mix_of_two_lengths(alpha, short, long):
+    assert intervals.a_ell_ratio(alpha, short, long) <= intervals.a_ell_bound(alpha) * (1 + 1e-9)
+
+
+def test_the_bounds_of_a_min_and_a_ell_cross_where_the_switch_is():
+    from evenstep.scheduling.alpha_switch import THRESHOLD
+
+    assert intervals.a_ell_bound(THRESHOLD) == pytest.approx(intervals.a_min_two_points(THRESHOLD))
+    assert intervals.a_ell_bound(THRESHOLD - 0.01) < intervals.a_min_two_points(THRESHOLD - 0.01)
+
+
+def test_ratios_out_of_range_are_refused():
+    for call in (intervals.a_max_ratio, intervals.a_ell_bound):
+        with pytest.raises(InputError, match="alpha"):
+            call(0.0)
+    with pytest.raises(InputError, match="q"):
+        intervals.a_min_weighted_geometric(1.5)

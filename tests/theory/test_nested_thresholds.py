@@ -1,0 +1,99 @@
+"""Thresholds of Nested WAIT: roots, bounds, and what a simulated queue does."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstep.errors import InputError
+from evenstep.theory.fluid import Types
+from evenstep.theory.nested_thresholds import (
+    doubts,
+    enough_memory,
+    go_on,
+    queue_at_most,
+    segment_work,
+    solve,
+    theta,
+    theta_at_least,
+    with_slack,
+)
+
+TYPES = Types((300.0, 200.0, 100.0), (20, 20, 20), (10, 20, 40), 0.01, 1e-6)
+
+
+def test_the_root_the_slips_were_found_by():
+    assert theta(10, 2, 0.1) == pytest.approx(1.509, abs=5e-4)
+    assert theta_at_least(10, 2, 0.1) == pytest.approx(0.8)
+
+
+@given(st.integers(2, 60), st.floats(0.02, 0.9), st.data())
+def test_theta_is_the_root_and_above_its_lower_bound(above, share, data):
+    least = math.floor(share * above) + 1
+    if least >= above:
+        return
+    own = data.draw(st.integers(least, above - 1))
+    if own - share * above < 1e-3:
+        return
+    root = theta(above, own, share)
+    assert above * math.log1p(share * math.expm1(root)) == pytest.approx(own * root, rel=1e-9, abs=1e-9)
+    assert root >= theta_at_least(above, own, share) * (1 - 1e-9)
+
+
+def test_a_segment_that_takes_less_than_reaches_it_has_no_root():
+    assert theta(5, 5, 0.5) == math.inf
+    with pytest.raises(InputError, match="n_i"):
+        theta(10, 5, 0.5)
+
+
+def test_the_work_of_the_segments_adds_up_to_that_of_the_longest_type():
+    assert segment_work(TYPES).sum() == pytest.approx(TYPES.work[-1])
+    assert go_on(TYPES.arrivals_per_s).tolist() == pytest.approx([0.5, 1 / 3])
+
+
+def test_a_simulated_segment_stays_below_its_bounds():
+    above, own, share, iterations, delta = 12, 5, 0.3, 20_000, 0.05
+    rng = np.random.default_rng(3)
+    allowed = own + math.log(iterations / delta) / theta(above, own, share)
+    over, means = 0, []
+    for _ in range(40):
+        feed = rng.binomial(above, share, iterations) - own
+        walk = np.concatenate([[0], np.cumsum(feed)])
+        queue = walk - np.minimum.accumulate(walk)
+        over += int((queue + own).max() > allowed)
+        means.append((queue + own).mean())
+    assert over / 40 <= delta + 0.1
+    assert np.mean(means) <= queue_at_most(above, own, share)
+
+
+@given(st.floats(0, 3))
+def test_solved_thresholds_satisfy_eq_10_and_slack_only_adds(kappa):
+    found, tight = (with_slack(TYPES, k, iterations=1e6, delta=0.01) for k in (kappa, 0.0))
+    assert not doubts(TYPES, found.thresholds, found.kv_tokens)
+    assert (found.thresholds >= tight.thresholds).all()
+    assert found.enough_kv_tokens == enough_memory(TYPES, found.thresholds, 1e6, 0.01) >= found.kv_tokens
+
+
+def test_the_best_slack_needs_the_least_memory_and_too_little_is_refused_with_the_number():
+    best = solve(TYPES)
+    others = [with_slack(TYPES, k, iterations=1e6, delta=0.01).enough_kv_tokens for k in (0.0, 1.0, 3.0)]
+    assert best.enough_kv_tokens <= min(others)
+    assert best.ends.tolist() == [10, 20]
+    with pytest.raises(InputError, match="at least"):
+        solve(TYPES, kv_tokens=best.enough_kv_tokens / 2)
+
+
+def test_thresholds_of_equality_and_memory_that_is_short_are_told():
+    said = doubts(TYPES, np.array([12, 6, 2]), 100.0)
+    assert [text.split(" ")[0] for text in said] == ["n_2", "n_3", "a"]
+
+
+def test_types_that_are_not_nested_or_an_engine_that_is_overrun_are_refused():
+    with pytest.raises(InputError, match="prompt_tokens"):
+        solve(Types((1.0, 1.0), (10, 20), (10, 20), 0.01, 0.0))
+    with pytest.raises(InputError, match="output_tokens"):
+        solve(Types((1.0, 1.0), (10, 10), (20, 10), 0.01, 0.0))
+    with pytest.raises(InputError, match="load"):
+        solve(Types((1000.0, 1000.0), (10, 10), (10, 20), 0.01, 1e-3))

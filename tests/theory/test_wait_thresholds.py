@@ -1,0 +1,57 @@
+"""Thresholds of WAIT, against exhaustive search."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenstep.errors import InputError
+from evenstep.theory.fluid import Types
+from evenstep.theory.wait_thresholds import doubts, least
+
+SMALL = st.lists(
+    st.tuples(st.floats(0.5, 20), st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=3
+)
+
+
+@settings(max_examples=40)
+@given(SMALL, st.floats(0.05, 0.6))
+def test_no_smaller_thresholds_satisfy_the_condition(numbers, load):
+    rates, prompt, output = zip(*numbers, strict=True)
+    d1_s = load / float(np.dot(rates, Types(rates, prompt, output, 1.0, 0.0).work))
+    types = Types(rates, prompt, output, 0.1, d1_s)
+    try:
+        found = least(types)
+    except InputError:
+        return
+    if found.thresholds.max() > 12:
+        return
+    holds = [
+        n for n in product(range(1, 13), repeat=len(rates))
+        if all(types.iteration_s(np.array(n, float)) < k / rate for k, rate in zip(n, rates, strict=True))
+    ]  # fmt: skip
+    assert tuple(found.thresholds.tolist()) in holds
+    assert (np.array(holds) >= found.thresholds).all()
+    assert not doubts(types, found.thresholds)
+
+
+def test_thresholds_that_are_too_low_are_told_with_their_numbers():
+    types = Types((100.0, 1.0), (10, 10), (10, 10), 0.05, 0.0)
+    assert doubts(types, np.array([4, 1])) == [
+        "type 0: an iteration takes 0.05 s, longer than the 0.04 s in which 4 requests arrive"
+    ]
+
+
+def test_below_capacity_arrivals_set_the_pace_of_a_stage():
+    found = least(Types((1.0, 100.0), (10, 10), (10, 10), 0.05, 0.0))
+    assert found.thresholds.tolist() == [1, 6]
+    assert found.stage_s.tolist() == [1.0, 0.06]
+
+
+def test_memory_and_load_that_do_not_suffice_are_refused():
+    with pytest.raises(InputError, match="kv_tokens"):
+        least(Types((10.0,), (10,), (10,), 0.05, 0.0), kv_tokens=10)
+    with pytest.raises(InputError, match="load"):
+        least(Types((10.0,), (10,), (10,), 0.05, 1.0))
