@@ -4,8 +4,8 @@ It cannot show another machine's ratio, nor a quiet machine's if this one is bus
 interval is over rounds. Ours is the whole call of `simulate_engine` with per-request and per-iteration records kept;
 summary and digest are worked out when they are read. The plain side keeps the same records but no histogram of gaps between
 tokens. DynoSim runs the same requests in its model of vLLM, with batch times of its own that cannot be given in tokens:
-seats, budget, memory and lengths are equal, its iterations are not; its time is its own figure for the simulation alone,
-which leaves out reading the trace. Vidur cannot be installed from a package index: its rules are written out in
+seats, budget, memory and lengths are equal, its iterations are not; its time is CPU time of the simulation alone, which
+leaves out reading the trace. Vidur cannot be installed from a package index: its rules are written out in
 `contenders/plain_numpy_engine.py` and held against ours by their iterations, not its speed. "Scaled" is our figure on a
 machine where plain NumPy FCFS at (16, 72), the yardstick of bench_simulator.py, makes 18,000 steps a CPU second.
 
