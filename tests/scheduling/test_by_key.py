@@ -21,7 +21,7 @@ POLICIES = [
     Srpt(statistic=s, makes_room=m, watermark=w)
     for s, m, w in itertools.product(("low", "high"), (False, True), (0.0, 0.2))
 ] + [
-    Mlfq(quantum=9.0, level_wait_s=0.05, makes_room=False), Mlfq(quantum=9.0, level_wait_s=0.05, watermark=0.0),
+    Mlfq(quantum=9.0, level_wait_s=0.05), Mlfq(quantum=9.0, level_wait_s=0.05, makes_room=True, watermark=0.0),
     LeastAttained(prompt_weight=0.5, makes_room=True), LeastAttained(watermark=0.0),
 ]  # fmt: skip
 

@@ -40,3 +40,12 @@ def test_an_evicted_request_gives_up_all_it_held(view):
     filling.evict(0)
     assert filling.free == view.kv_free + view.resident[0]
     assert np.array_equal(np.flatnonzero(filling.decision().evict), [0])
+
+
+@given(engine_views())
+def test_nobody_is_admitted_whose_whole_prefill_does_not_fit(view):
+    filling = Filling(view)
+    for request in range(filling.running, view.left.size):
+        free = filling.free
+        if filling.admit(request, reserve=3):
+            assert view.held_after(request, int(view.left[request])) - view.resident[request] <= free - 3

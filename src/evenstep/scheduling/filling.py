@@ -54,6 +54,12 @@ class Filling:
         self.give(request, tokens)
         return True
 
+    def admit(self, request: int, reserve: int = 0) -> bool:
+        """`offer`, if memory holds the whole of its prefill and `reserve` beside it, not only the chunk it runs now."""
+        if self.grows(request, int(self.view.left[request])) > self.free - reserve:
+            return False
+        return self.offer(request)
+
     def take_back(self, request: int) -> None:
         """Undo what was given to a request."""
         given = int(self.tokens[request])

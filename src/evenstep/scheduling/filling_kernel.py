@@ -66,3 +66,11 @@ def offer(limits, left, rows, row, position, reserve, picked, given):
     if tokens < 1 or grows(limits, rows, row, tokens) > left[FREE] - reserve:
         return given
     return give(limits, left, rows, row, tokens, position, picked, given)
+
+
+@borrowing
+def admit(limits, left, rows, row, position, reserve, picked, given):
+    """`offer`, if memory holds the whole of its prefill and `reserve` beside it; how many are given now."""
+    if grows(limits, rows, row, rows[LEFT, row]) > left[FREE] - reserve:
+        return given
+    return offer(limits, left, rows, row, position, 0, picked, given)

@@ -28,7 +28,7 @@ def run_prefills(filling: Filling, requests: Sequence[int], reserve: int) -> Non
         if request < filling.running:
             run_or_evict(filling, request)
         elif may_admit and not filling.evicted.any():
-            may_admit = filling.offer(request, reserve)
+            may_admit = filling.admit(request, reserve)
 
 
 def needed_by(filling: Filling, requests: Sequence[int]) -> int:

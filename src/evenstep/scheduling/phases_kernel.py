@@ -7,7 +7,7 @@ Lists of running requests stand in ``order[first:end]`` as positions; the queue 
 from __future__ import annotations
 
 from evenstep.compiled import borrowing
-from evenstep.scheduling.filling_kernel import grows, offer
+from evenstep.scheduling.filling_kernel import admit, grows
 from evenstep.scheduling.preempting_kernel import run_or_evict
 from evenstep.scheduling.view import DECODING, LEFT
 
@@ -57,10 +57,10 @@ def needed_by(limits, rows, running, kept, order, first, end):
 
 @borrowing
 def admit_first(limits, left, rows, waiting, first, W, R, reserve, picked, given):
-    """The queue's first W are offered the rest of the batch, until one does not fit; how many are given now."""
+    """The queue's first W are admitted, until the prefill of one does not fit; how many are given now."""
     for i in range(W):
         before = given
-        given = offer(limits, left, rows, waiting[first + i], R + i, reserve, picked, given)
+        given = admit(limits, left, rows, waiting[first + i], R + i, reserve, picked, given)
         if given == before:
             break
     return given
@@ -80,7 +80,7 @@ def admit_shortest(limits, left, rows, waiting, first, W, R, reserve, picked, gi
         if best < 0:
             break
         before = given
-        given = offer(limits, left, rows, waiting[first + best], R + best, reserve, picked, given)
+        given = admit(limits, left, rows, waiting[first + best], R + best, reserve, picked, given)
         if given == before:
             break
         last_left, last = rows[LEFT, waiting[first + best]], best

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import batch_kernel
-from evenstep.scheduling.filling_kernel import ROOM, offer, open_batch
+from evenstep.scheduling.filling_kernel import ROOM, admit, open_batch
 from evenstep.scheduling.preempting_kernel import answer, run_or_evict
 from evenstep.scheduling.view import DECODING, RUNNING, WAITING
 
@@ -36,7 +36,7 @@ def form_batch_into(
     if kept == R:
         for i in range(W):
             before = given
-            given = offer(limits, left, rows, waiting[first + i], R + i, 0, picked, given)
+            given = admit(limits, left, rows, waiting[first + i], R + i, 0, picked, given)
             if given == before:
                 break
     answer(counts, kept, picked, evicted, given)

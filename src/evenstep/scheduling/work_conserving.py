@@ -19,7 +19,8 @@ class WorkConserving:
     cap K_d below the budget is not, whatever the load (the paper's theorem needs both).
 
     Running requests are older than those that wait: age goes by admission, then by arrival. When a running request does
-    not fit, the one admitted last gives up its memory; an admission leaves free what those that decode take next.
+    not fit, the one admitted last gives up its memory. A request is admitted when the whole of its prefill fits; where
+    prefills are loaded first, beside what those that decode take next.
 
     Args:
         prefill_cap: K_p, requests with prefill left that may be loaded; 0 = all.
