@@ -95,7 +95,9 @@ class Best:
         """Waiting requests join one by one, as long as the next fits whole; `memory` learns how long they waited."""
         view, runs, kept = filling.view, filling.running, memory.view(np.float64)
         queue = list(range(filling.running, view.left.size))[: self.window]
-        while queue and filling.free - promised - (reserve if runs else 0) > 0:
+        while queue and filling.seats > 0 and filling.budget > 0:
+            if filling.free - promised - (reserve if runs else 0) <= 0:
+                return
             mean_s = float(kept[WAIT])
             request = self.next_of(view, queue, mean_s)
             tokens, whole = filling.most(request), filling.grows(request, int(view.left[request]))

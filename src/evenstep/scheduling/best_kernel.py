@@ -106,19 +106,22 @@ def promise(limits, rows, running, R, picked, given):
 @borrowing
 def next_of(now_s, rows, arrival_s, waiting, first, count, R, patience, mean_s, picked, start, given):
     """Who joins next: the first that was evicted or is overdue, else the shortest; -1 where all have joined."""
-    shortest, least = -1, 0.0
+    shortest, least, patience_s = -1, 0, patience * mean_s
     for i in range(count):
         row, joined = waiting[first + i], False
         for p in range(start, given):
             joined = joined or picked[0, p] == R + i
         if joined:
             continue
-        overdue = patience * mean_s > 0.0 and now_s - arrival_s[row] > patience * mean_s
-        if rows[EVICTIONS, row] > 0 or overdue or patience == 0.0:
+        if rows[EVICTIONS, row] > 0:
             return i
-        size = float(rows[PROMPT, row]) + 0.5 * float(rows[LOW, row] + rows[HIGH, row])
-        if shortest < 0 or size < least:
-            shortest, least = i, size
+        doubled = 2 * rows[PROMPT, row] + rows[LOW, row] + rows[HIGH, row]
+        if shortest < 0:  # the oldest: if it is not overdue, nobody is
+            if patience == 0.0 or (patience_s > 0.0 and now_s - arrival_s[row] > patience_s):
+                return i
+            shortest, least = i, doubled
+        elif doubled < least:
+            shortest, least = i, doubled
     return shortest
 
 
@@ -128,7 +131,9 @@ def admit(
 ):  # fmt: skip
     """Waiting requests join one by one, as long as the next fits whole; how many are given now, in queue order."""
     start, runs = given, R
-    while left[FREE] - promised - (reserve if runs > 0 else 0) > 0:
+    while left[SEATS] > 0 and left[BUDGET_LEFT] > 0:
+        if left[FREE] - promised - (reserve if runs > 0 else 0) <= 0:
+            break
         mean_s = np.int64(memory[WAIT]).view(np.float64)
         i = next_of(now_s, rows, arrival_s, waiting, first, count, R, patience, mean_s, picked, start, given)
         if i < 0:
