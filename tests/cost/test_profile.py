@@ -68,6 +68,11 @@ def test_tensor_parallel_layers_end_in_two_collectives(tmp_path):
     facts = '{"layers": 4, "hidden": 50}'
     law = Profile(folder(tmp_path, facts=facts, **{"collective.csv": "bytes,time_us\n100,3\n10100,103\n"}))
     one = batch_of(np.array([100]), np.array([1]), np.array([True]))
+    (tmp_path / "faster.csv").write_text("bytes,time_us\n100,1\n10100,2\n")
+    faster = Profile(str(tmp_path), collective="faster.csv")
+    assert law.seconds(one) - faster.seconds(one) == pytest.approx(8 * 2e-6)
+    with pytest.raises(InputError, match="slower"):
+        Profile(str(tmp_path), collective="slower.csv")
     (tmp_path / "collective.csv").unlink()
     assert law.seconds(one) - Profile(folder(tmp_path)).seconds(one) == pytest.approx(8 * 3e-6)
 

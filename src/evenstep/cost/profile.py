@@ -41,6 +41,7 @@ class Profile:
         graph_tokens: most tokens of a batch that runs as a captured graph, 0 = none (vLLM's `enforce_eager`); None = what
             ``profile.json`` says.
         skew: the two shares of the longest context, ``0/0`` for none; empty = what ``profile.json`` says.
+        collective: file of the folder that holds the times of collectives, where there are several of them.
 
     Raises:
         InputError: a table is missing or has a bad row (row and column are named), or an option is out of range.
@@ -52,6 +53,7 @@ class Profile:
     layers: int = 0
     graph_tokens: int | None = None
     skew: tuple[float, ...] = ()
+    collective: str = "collective.csv"
 
     def __post_init__(self) -> None:
         layers = self.layers or self.tables.facts.layers
@@ -76,7 +78,7 @@ class Profile:
     @cached_property
     def tables(self) -> Tables:
         """The tables as they were read when the law was made."""
-        return read_tables(self.path)
+        return read_tables(self.path, self.collective)
 
     def seconds(self, batch: Batch) -> float:
         return seconds_by_table(self.table(), batch)

@@ -97,8 +97,12 @@ class Tables:
     facts: Facts
 
 
-def read_tables(path: str) -> Tables:
+def read_tables(path: str, collective_name: str = "collective.csv") -> Tables:
     """The tables of a folder, or of the bundled profile of that name.
+
+    Args:
+        path: the folder, or the name.
+        collective_name: file of the collectives' table; only the usual one may be missing.
 
     Raises:
         InputError: no such folder, or a table that is missing or wrong.
@@ -112,7 +116,9 @@ def read_tables(path: str) -> Tables:
             "profile", "path", path, "a folder of tables, or a bundled profile", nearest(path, known)
         )
     facts = facts_of(folder)
-    moe, collective = _file(folder, "moe.csv"), _file(folder, "collective.csv")
+    moe, collective = _file(folder, "moe.csv"), _file(folder, collective_name)
+    if collective is None and collective_name != "collective.csv":
+        collective = needed(folder, collective_name)
     return Tables(
         dense=lines_of(needed(folder, "dense.csv"), "tokens"),
         per_sequence=lines_of(needed(folder, "per_sequence.csv"), "sequences"),

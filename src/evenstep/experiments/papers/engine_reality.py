@@ -60,6 +60,8 @@ WITHOUT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "the longest context": ({}, {"skew": (0.0, 0.0)}),
     "padding to captured sizes": ({}, {"graph_tokens": 0}),
 }
+#: The link between two devices as it was measured weeks later; of the tensor-parallel run.
+LATER_LINK = "the link as measured on 2026-09-26"
 #: Quantity -> unit and factor from seconds.
 QUANTITIES = {
     "TTFT": ("s", 1.0), "TTFT in the engine": ("s", 1.0), "TPOT": ("ms", 1e3), "end to end": ("s", 1.0),
@@ -88,8 +90,9 @@ def measured(rows: Mapping[str, F8]) -> Latencies:
 
 
 def replayed(run: Measured, rows: Mapping[str, F8], without: str = "") -> Latencies:
-    """The same of the simulated engine, `without` one part; the ranks of a data-parallel one run by themselves."""
-    changed, options = WITHOUT.get(without, ({}, {}))
+    """The same of the simulated engine, `without` one part (or with `LATER_LINK`); ranks run by themselves."""
+    later: dict[str, Any] = {"collective": "collective-2026-09-26.csv"} if without == LATER_LINK else {}
+    changed, options = WITHOUT.get(without, ({}, later))
     engine, law = replace(run.engine, **changed), Profile(run.profile, **options)
     queued, first, last = (np.empty(rows["arrival_s"].size) for _ in range(3))
     for rank in range(run.ranks):
@@ -139,6 +142,10 @@ def run(setting: Setting) -> Findings:
         for what in WITHOUT:
             apart = off(real, replayed(one, data, what))
             rows.append(_largest(f"{one.name}, without {what}", apart))
+        if one.profile.endswith("-tp2"):
+            rows.append(
+                _largest(f"{one.name}, with {LATER_LINK}", off(real, replayed(one, data, LATER_LINK)))
+            )
         rows.append(_largest(one.name, off(real, ours)))
     return Findings(
         rows=rows,
@@ -149,7 +156,8 @@ def run(setting: Setting) -> Findings:
                      "others do not say theirs, and 128 requests of these lengths do not fill their memory"),
             Constant("engine overhead", 0, "asynchronous scheduling hides it; none is measured in the profiles"),
             Constant("link of two RTX PRO 6000", "16 GB/s", "measured by the profile's authors on 2026-09-08; weeks "
-                     "later, on a changed host, 36 GB/s; the runs are of April"),
+                     "later, on a changed host, more than twice that; the runs are of April. The 32B run's verdict hangs "
+                     "on it, see its row"),
             Constant("data-parallel ranks", "requests in turn, no lockstep", "vLLM sends each to the shortest queue; the "
                      "wait for the other rank is not modelled"),
             Constant("shared beginnings of prompts", "none", "the runs' files hold no tokens; 4 % of the prompt tokens "
