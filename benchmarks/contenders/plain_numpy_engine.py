@@ -3,8 +3,8 @@
 Same model and same answers as `evenstep.sim.engine.simulate_engine` with its defaults (chunked prefill, KV memory in blocks,
 recompute, a first token at the end of the prefill, time by the tokens of a batch), per-request and per-iteration records;
 the histogram of gaps between tokens is left out. Two rules: `sarathi`, as ours, and `vidur`, as Vidur publishes its
-Sarathi scheduler, which reserves a whole prompt and a hundredth of the memory at admission. Both first form the batch for
-all running requests at once and go request by request only where memory does not suffice.
+Sarathi scheduler, which keeps a prompt's memory from admission on and leaves a hundredth of all free. Both first form the
+batch for all running requests at once and go request by request only where memory does not suffice.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Engine:
 
 
 def sarathi(engine):
-    """Decodes, then prefill chunks, then the queue, each as far as budget, seats and memory go: (rows, tokens)."""
+    """Decodes, then prefill chunks, then whoever of the queue's first fits whole: (rows, tokens)."""
     rows = engine.running
     left = engine.left(rows)
     decodes = (engine.produced[rows] > 0) & (left == 1)
@@ -106,10 +106,11 @@ def admitted(engine, rows, tokens):
     more, chunks = [], []
     while engine.waiting() and seats and budget:
         row = engine.head()
-        chunk = min(int(engine.left(row)), budget)
-        need = int(engine.needs(row, chunk))
-        if need > engine.free:
+        whole = int(engine.left(row))
+        chunk = min(whole, budget)
+        if engine.needs(row, whole) > engine.free:
             break
+        need = int(engine.needs(row, chunk))
         engine.admit()
         engine.held[row] += need
         engine.free -= need
