@@ -28,8 +28,9 @@ class Best:
 
     *Admission*: a request joins when its whole prefill fits beside what running prefills still need, and leaves room for
     those that decode: as long as n of them run, one leaves every n-th part of a mean output, in which all together grow by
-    about one mean output, however large the memory is. Admitting by the chunk alone fills the memory with prompts that
-    evict each other. *Order*: who was evicted comes first, then whoever has waited longer than `patience` times the mean
+    about one mean output, however large the memory is. Less is left where an eviction is cheap beside memory that stands
+    empty: prompts that are quick to compute again, outputs that take long. Admitting by the chunk alone fills the memory
+    with prompts that evict each other. *Order*: who was evicted comes first, then whoever has waited longer than `patience` times the mean
     wait of late, then the shortest of the oldest `window` (prompt, and the middle of its believed output bounds where there
     are any). *Eviction*: whoever has computed least goes; that is the least to compute again. *Budget*: with `target_s`, as
     many tokens as last that long, learned from the iterations before; decodes always run.
@@ -72,24 +73,30 @@ class Best:
         decodes = [k for k in running if view.decoding[k]]
         chunks = [k for k in running if not view.decoding[k]]
         filling = Filling(view)
+        pace.learned(memory, view.now_s)
         if self.target_s > 0:
-            pace.learned(memory, view.now_s)
             filling.budget = pace.budget(memory, self.target_s, len(decodes), view.token_budget)
         for request in (*decodes, *chunks):
             run_or_evict_least(filling, request)
         if not filling.evicted.any():
-            self.admit(filling, promised(filling, chunks), self.reserve(view), memory)
+            self.admit(filling, promised(filling, chunks), self.reserve(view, memory), memory)
         memory[DECODED] += int((filling.tokens[decodes] > 0).sum())
-        if self.target_s > 0:
-            pace.note(memory, view.now_s, int(filling.tokens.sum()))
+        pace.note(memory, view.now_s, int(filling.tokens.sum()))
         return filling.decision(memory)
 
-    def reserve(self, view: EngineView) -> int:
-        """KV tokens an admission leaves free."""
-        finished = int(view.arrived.sum()) - view.left.size
+    def reserve(self, view: EngineView, memory: I8) -> int:
+        """KV tokens an admission leaves free: mean outputs, as far as evictions cost more than empty memory."""
+        finished, decoded = int(view.arrived.sum()) - view.left.size, int(view.memory[DECODED])
         if finished < KNOWN:
             return int(self.watermark * view.kv_capacity)
-        return int(self.room * int(view.memory[DECODED]) / finished)
+        output, share = decoded / finished, 1.0
+        slope, _, iteration_s = pace.line(memory)
+        if slope > 0.0 and output > 0.0:
+            held = float(view.kv_capacity - view.kv_free)
+            prompts = float(view.prompt_tokens[view.running].sum())
+            dear = held * prompts * slope / (output * output * iteration_s)
+            share = dear / (1.0 + dear)
+        return int(self.room * output * share)
 
     def admit(self, filling: Filling, promised: int, reserve: int, memory: I8) -> None:
         """Waiting requests join one by one, as long as the next fits whole; `memory` learns how long they waited."""

@@ -8,13 +8,14 @@ import numpy as np
 from evenstep.compiled import batch_kernel, borrowing
 from evenstep.scheduling.best import DECODED, KNOWN, LATEST, WAIT
 from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, ROOM, SEATS, give, grows, most, open_batch
-from evenstep.scheduling.pace_kernel import budget, learn, note
+from evenstep.scheduling.pace_kernel import budget, learn, line, note
 from evenstep.scheduling.view import (
     DECODING,
     EVICTED,
     EVICTIONS,
     HIGH,
     KV_CAPACITY,
+    KV_FREE,
     LEFT,
     LOW,
     PICKED,
@@ -104,6 +105,29 @@ def promise(limits, rows, running, R, picked, given):
 
 
 @borrowing
+def room_for(limits, rows, running, R, W, arrived, memory, parameters):
+    """KV tokens an admission leaves free: mean outputs, as far as evictions cost more than empty memory."""
+    finished, prompts = -R - W, 0
+    for k in range(arrived.size):
+        finished += arrived[k]
+    if finished < KNOWN:
+        return np.int64(parameters[WATERMARK] * limits[KV_CAPACITY])
+    output, share = memory[DECODED] / finished, 1.0
+    slope, _, iteration_s = line(memory)
+    if slope > 0.0 and output > 0.0:
+        for position in range(R):
+            prompts += rows[PROMPT, running[position]]
+        dear = (
+            float(limits[KV_CAPACITY] - limits[KV_FREE])
+            * float(prompts)
+            * slope
+            / (output * output * iteration_s)
+        )
+        share = dear / (1.0 + dear)
+    return np.int64(parameters[ROOM_LEFT] * output * share)
+
+
+@borrowing
 def next_of(now_s, rows, arrival_s, waiting, first, count, R, patience, mean_s, picked, start, given):
     """Who joins next: the first that was evicted or is overdue, else the shortest; -1 where all have joined."""
     shortest, least, patience_s = -1, 0, patience * mean_s
@@ -184,16 +208,11 @@ def form_batch_into(
     decodes = 0
     for position in range(R):
         decodes += rows[DECODING, running[position]]
+    learn(memory, now_s)
     if parameters[TARGET_S] > 0.0:
-        learn(memory, now_s)
         left[BUDGET_LEFT] = budget(memory, parameters[TARGET_S], decodes, limits[TOKEN_BUDGET])
     whole_budget = left[BUDGET_LEFT]
-    finished = -R - W
-    for k in range(arrived.size):
-        finished += arrived[k]
-    reserve = np.int64(parameters[WATERMARK] * limits[KV_CAPACITY])
-    if finished >= KNOWN:
-        reserve = np.int64(parameters[ROOM_LEFT] * memory[DECODED] / finished)
+    reserve = room_for(limits, rows, running, R, W, arrived, memory, parameters)
     given, gone = run_all(limits, left, rows, running, R, 1, picked, 0, 0)
     promised = 0
     if decodes < R:
@@ -204,8 +223,7 @@ def form_batch_into(
             now_s, limits, left, rows, arrival_s, waiting, first, min(W, int(parameters[WINDOW])), R, parameters[PATIENCE],
             promised, reserve, memory, picked, given,
         )  # fmt: skip
-    if parameters[TARGET_S] > 0.0:
-        note(memory, now_s, whole_budget - left[BUDGET_LEFT])
+    note(memory, now_s, whole_budget - left[BUDGET_LEFT])
     for p in range(given):
         if picked[0, p] < R and picked[1, p] > 0:
             memory[DECODED] += rows[DECODING, running[picked[0, p]]]

@@ -32,15 +32,22 @@ def learned(memory: I8, now_s: float) -> None:
         kept[word] = FADES * float(kept[word]) + more
 
 
-def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
-    """Tokens that last `target_s` seconds; `most` while that is not known, and never below the decodes and `LEAST`."""
+def line(memory: I8) -> tuple[float, float, float]:
+    """The line through the iterations: seconds a token, seconds of none, mean seconds; zeros while none is known."""
     count, tokens, seconds, squares, products = memory.view(np.float64)[COUNT:MEMORY].tolist()
     spread = count * squares - tokens * tokens
     rises = count * products - tokens * seconds
     if count < FIRST or spread <= 0.0 or rises <= 0.0:
-        return most
+        return 0.0, 0.0, 0.0
     slope = rises / spread
-    flat = (seconds - slope * tokens) / count
+    return slope, (seconds - slope * tokens) / count, seconds / count
+
+
+def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
+    """Tokens that last `target_s` seconds; `most` while that is not known, and never below the decodes and `LEAST`."""
+    slope, flat, _ = line(memory)
+    if slope == 0.0:
+        return most
     fits = min(max(target_s - flat, 0.0) / slope, float(most))
     return min(most, max(int(fits), decodes + LEAST))
 

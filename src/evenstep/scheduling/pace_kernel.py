@@ -46,15 +46,23 @@ def learn(memory, now_s):
 
 
 @jit
-def budget(memory, target_s, decodes, most):
-    """Tokens that last `target_s` seconds; `most` while that is not known."""
+def line(memory):
+    """The line through the iterations: seconds a token, seconds of none, mean seconds; zeros while none is known."""
     count, tokens, seconds = kept(memory, COUNT), kept(memory, TOKENS), kept(memory, SECONDS)
     spread = count * kept(memory, SQUARES) - tokens * tokens
     rises = count * kept(memory, PRODUCTS) - tokens * seconds
     if count < FIRST or spread <= 0.0 or rises <= 0.0:
-        return most
+        return 0.0, 0.0, 0.0
     slope = rises / spread
-    flat = (seconds - slope * tokens) / count
+    return slope, (seconds - slope * tokens) / count, seconds / count
+
+
+@jit
+def budget(memory, target_s, decodes, most):
+    """Tokens that last `target_s` seconds; `most` while that is not known."""
+    slope, flat, _ = line(memory)
+    if slope == 0.0:
+        return most
     fits = min(max(target_s - flat, 0.0) / slope, float(most))
     return min(most, max(np.int64(fits), decodes + LEAST))
 
