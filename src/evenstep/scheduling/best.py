@@ -27,13 +27,14 @@ class Best:
     """Decodes, then prefill chunks, then the queue: admitted whole or not at all, with room left to grow.
 
     *Admission*: a request joins when its whole prefill fits beside what running prefills still need, and leaves room for
-    those that decode: as long as n of them run, one leaves every n-th part of a mean output, in which all together grow by
-    about one mean output, however large the memory is. Less is left where an eviction is cheap beside memory that stands
-    empty: prompts that are quick to compute again, outputs that take long. Admitting by the chunk alone fills the memory
-    with prompts that evict each other. *Order*: who was evicted comes first, then whoever has waited longer than `patience` times the mean
-    wait of late, then the shortest of the oldest `window` (prompt, and the middle of its believed output bounds where there
-    are any). *Eviction*: whoever has computed least goes; that is the least to compute again. *Budget*: with `target_s`, as
-    many tokens as last that long, learned from the iterations before; decodes always run.
+    those that decode: as long as n of them run, one leaves every n-th part of a mean output, in which all together grow
+    by about one mean output, however large the memory is. Less is left where an eviction is cheap beside memory that
+    stands empty: prompts that are quick to compute again, outputs that take long. Admitting by the chunk alone fills the
+    memory with prompts that evict each other. *Order*: who was evicted comes first, then whoever has waited longer than
+    `patience` times the mean wait of late, then the shortest of the oldest `window` (prompt, and the middle of its
+    believed output bounds where there are any). *Eviction*: whoever has computed least goes; that is the least to
+    compute again. *Budget*: with `target_s`, as many tokens as last that long, learned from the iterations before;
+    decodes always run.
 
     Args:
         room: mean outputs of KV memory that an admission leaves free while anything runs; the mean is learned from what
