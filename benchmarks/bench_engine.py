@@ -5,8 +5,8 @@ interval is over rounds. Ours is the whole call of `simulate_engine` with per-re
 summary and digest are worked out when they are read. The plain side keeps the same records but no histogram of gaps between
 tokens. DynoSim runs the same requests in its model of vLLM, with batch times of its own that cannot be given in tokens:
 seats, budget, memory and lengths are equal, its iterations are not; its time is CPU time of the simulation alone, which
-leaves out reading the trace. Vidur cannot be installed from a package index: its rules are written out in
-`contenders/plain_numpy_engine.py` and held against ours by their iterations, not its speed. "Scaled" is our figure on a
+leaves out reading the trace. Vidur's speed is not measured: its rules are written out in
+`contenders/plain_numpy_engine.py` and held against ours by their iterations. "Scaled" is our figure on a
 machine where plain NumPy FCFS at (16, 72), the yardstick of bench_simulator.py, makes 18,000 steps a CPU second.
 
     python benchmarks/bench_engine.py [--rounds 5] [--quick] [--dynosim PYTHON]
