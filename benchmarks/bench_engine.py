@@ -5,13 +5,14 @@ interval is over rounds. Ours is the whole call of `simulate_engine` with per-re
 summary and digest are worked out when they are read. The plain side keeps the same records but no histogram of gaps between
 tokens. DynoSim runs the same requests in its model of vLLM, with batch times of its own that cannot be given in tokens:
 seats, budget, memory and lengths are equal, its iterations are not; its time is CPU time of the simulation alone, which
-leaves out reading the trace. Vidur's speed is not measured: its rules are written out in
-`contenders/plain_numpy_engine.py` and held against ours by their iterations. "Scaled" is our figure on a
+leaves out reading the trace. Vidur runs with our batch times, as its measured ones are not in its package, and with an error
+mended that ends every run that evicts (`contenders/vidur_package.py`); its rules are also written out in
+`contenders/plain_numpy_engine.py`, for those who do not install it. "Scaled" is our figure on a
 machine where plain NumPy FCFS at (16, 72), the yardstick of bench_simulator.py, makes 18,000 steps a CPU second.
 
-    python benchmarks/bench_engine.py [--rounds 5] [--quick] [--dynosim PYTHON]
+    python benchmarks/bench_engine.py [--rounds 5] [--quick] [--dynosim PYTHON] [--vidur PYTHON]
 
-``--dynosim`` names the interpreter of an environment with ai-dynamo-runtime.
+``--dynosim`` and ``--vidur`` name the interpreters of environments with ai-dynamo-runtime and with vidur.
 """
 
 from __future__ import annotations
@@ -141,22 +142,37 @@ def equal_iterations(requests: int) -> None:
         )
 
 
-def dynosim(python: str, trace: Trace) -> dict:
-    """A run of DynoSim in a process of its own."""
+def peer_run(python: str, module: str, trace: Trace, *more: str) -> dict:
+    """A run of another simulator in a process of its own."""
     columns = (trace.column("arrival_s"), trace.prompt_tokens, trace.output_tokens)
-    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
-        for row, (at, prompt, output) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
-            one = {
-                "timestamp": at * 1e3,
-                "input_length": prompt,
-                "output_length": output,
-                "hash_ids": [row],
-            }
-            file.write(json.dumps(one) + "\n")
-        file.flush()
-        numbers = (SEATS, BUDGET, KV_TOKENS // BLOCK, BLOCK)
-        command = [python, str(HERE / "contenders" / "dynosim.py"), file.name, *map(str, numbers)]
-        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.jsonl"
+        with path.open("w") as file:
+            for row, (at, prompt, output) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+                one = {"timestamp": at * 1e3, "input_length": prompt, "output_length": output}
+                file.write(json.dumps(one | {"hash_ids": [row]}) + "\n")
+        numbers = map(str, (SEATS, BUDGET, KV_TOKENS // BLOCK, BLOCK))
+        command = [python, str(HERE / "contenders" / module), str(path), *numbers, *more]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(said.splitlines()[-1])
+
+
+def beside_vidur(python: str, rounds: int, requests: int) -> None:
+    trace, text = chat(requests), "vllm:watermark=0.01"
+    print(f"\nVidur's Sarathi, {requests:,} requests, requests a CPU second, and ours ({text}) to it")
+    for more in ((), ("metrics",)):
+        theirs, ratios = [], []
+        for _ in range(rounds):
+            peer = peer_run(python, "vidur_package.py", trace, *more)
+            seconds, run = ours(trace, text)
+            theirs.append(requests / peer["simulation_s"])
+            ratios.append(peer["simulation_s"] / seconds)
+        print(
+            f"{'with its metrics' if more else 'without metrics':16} {np.median(theirs):7,.0f}   {interval(ratios, 0)}"
+            f"   iterations {peer['iterations']:,} and ours {run.totals.iterations:,}, evictions {peer['restarts']:,} and"
+            f" {run.totals.evictions:,} (version {peer['version']})",
+            flush=True,
+        )
 
 
 def beside_dynosim(python: str, rounds: int, sizes: tuple[int, ...]) -> None:
@@ -164,7 +180,7 @@ def beside_dynosim(python: str, rounds: int, sizes: tuple[int, ...]) -> None:
     for n in sizes:
         trace, theirs, ratios = chat(n), [], {text: [] for text in POLICIES}
         for _ in range(rounds):
-            peer = dynosim(python, trace)
+            peer = peer_run(python, "dynosim.py", trace)
             theirs.append(n / peer["simulation_s"])
             for text, found in ratios.items():
                 found.append(peer["simulation_s"] / ours(trace, text)[0])
@@ -220,6 +236,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="two rounds, smaller runs")
     parser.add_argument("--dynosim", metavar="PYTHON", help="interpreter of an environment with DynoSim")
+    parser.add_argument("--vidur", metavar="PYTHON", help="interpreter of an environment with Vidur")
     args = parser.parse_args()
     rounds = 2 if args.quick else args.rounds
     print(
@@ -232,6 +249,8 @@ def main() -> None:
     equal_iterations(5_000)
     if args.dynosim:
         beside_dynosim(args.dynosim, rounds, (5_000,) if args.quick else (5_000, 20_000))
+    if args.vidur:
+        beside_vidur(args.vidur, rounds, 2_000)
     two_limits(rounds, 10_000 if args.quick else 100_000)
 
 
