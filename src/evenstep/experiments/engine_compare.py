@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +13,7 @@ from evenstep import names
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.compare import workload_of
 from evenstep.experiments.engine_settings import EngineSettings, bounds_of, together
+from evenstep.experiments.gate_doubts import gate_doubts
 from evenstep.experiments.jobs import fingerprint
 from evenstep.experiments.progress import Progress, Silent
 from evenstep.measure.engine_comparison import EngineComparison, compare_engine_runs
@@ -147,4 +148,9 @@ def run_engine_comparison(
     baseline = settings.policies.index(settings.baseline) if settings.baseline is not None else 0
     comparison = compare_engine_runs(runs, baseline)
     comparison.trace["requests_per_s"] = rate(traces[0])
-    return EngineOutcome(comparison, runs, traces)
+    notes = (
+        f"{spec}: the thresholds break what the theory asks (WAIT): {'; '.join(doubts)}."
+        for spec, policy in policies
+        if (doubts := gate_doubts(policy, traces[0], engine, law))
+    )
+    return EngineOutcome(replace(comparison, notes=(*comparison.notes, *notes)), runs, traces)

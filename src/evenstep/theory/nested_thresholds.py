@@ -191,19 +191,23 @@ def solve(
     return best
 
 
-def doubts(types: Types, thresholds: I8, kv_tokens: float) -> list[str]:
+def doubts(
+    types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.0, is_timed: bool = True
+) -> list[str]:
     """Which conditions of eq. 10 and of the memory some thresholds break, each with its numbers.
 
     Args:
         types: in order of their outputs, all of one prompt.
         thresholds: int64[m].
         kv_tokens: memory of the engine.
+        beside: KV tokens that full batches of other groups hold.
+        is_timed: whether arrivals, d0 and d1 are known; otherwise only the shares of the types are looked at.
     """
-    n, shares, work = np.asarray(thresholds).tolist(), go_on(types.arrivals_per_s), segment_work(types)
-    held = float(np.dot(n, work))
+    n, shares = np.asarray(thresholds).tolist(), go_on(types.arrivals_per_s)
+    held = float(np.dot(n, segment_work(types))) + beside
     seconds, gap = types.d0_s + types.d1_s * held, n[0] / sum(types.arrivals_per_s)
     found: list[str] = []
-    if not seconds < gap:
+    if is_timed and not seconds < gap:
         found.append(
             f"an iteration takes {seconds:.4g} s, no less than the {gap:.4g} s in which {n[0]} requests arrive"
         )
