@@ -12,12 +12,14 @@ from evenstep.errors import InputError
 from evenstep.request import I8
 from evenstep.scheduling import pace
 from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.view import UNLIMITED, BatchDecision, EngineView
 
 #: The words that hold how many tokens have been decoded, and the mean wait of late, a float64's bits.
 DECODED, WAIT = pace.MEMORY, pace.MEMORY + 1
 #: Requests that have to be finished before their mean length counts.
 KNOWN = 8
+#: Newcomers shorter than every running prefill go ahead of these, with one part in so many of the budget.
+AHEAD = 2
 #: Share an admission has in the mean wait.
 LATEST = 0.05
 
@@ -32,9 +34,9 @@ class Best:
     stands empty: prompts that are quick to compute again, outputs that take long. Admitting by the chunk alone fills the
     memory with prompts that evict each other. *Order*: who was evicted comes first, then whoever has waited longer than
     `patience` times the mean wait of late, then the shortest of the oldest `window` (prompt, and the middle of its
-    believed output bounds where there are any). *Eviction*: whoever has computed least goes; that is the least to
-    compute again. *Budget*: with `target_s`, as many tokens as last that long, learned from the iterations before;
-    decodes always run.
+    believed output bounds where there are any). Prefills that have fewer tokens left run first, newcomers among them
+    with half of the budget at most. *Eviction*: whoever has computed least goes; that is the least to compute again.
+    *Budget*: with `target_s`, as many tokens as last that long, learned from the iterations before; decodes always run.
 
     Args:
         room: mean outputs of KV memory that an admission leaves free while anything runs; the mean is learned from what
@@ -77,10 +79,16 @@ class Best:
         pace.learned(memory, view.now_s)
         if self.target_s > 0:
             filling.budget = pace.budget(memory, self.target_s, len(decodes), view.token_budget)
-        for request in (*decodes, *chunks):
+        reserve = self.reserve(view, memory)
+        for request in decodes:
+            run_or_evict_least(filling, request)
+        if chunks and not filling.evicted.any():
+            shortest = min(int(view.left[k]) for k in chunks)
+            self.admit(filling, chunks, reserve, memory, shortest - 1, filling.budget // AHEAD)
+        for request in sorted(chunks, key=lambda k: int(view.left[k])):
             run_or_evict_least(filling, request)
         if not filling.evicted.any():
-            self.admit(filling, promised(filling, chunks), self.reserve(view, memory), memory)
+            self.admit(filling, chunks, reserve, memory, UNLIMITED, UNLIMITED)
         memory[DECODED] += int((filling.tokens[decodes] > 0).sum())
         pace.note(memory, view.now_s, int(filling.tokens.sum()))
         return filling.decision(memory)
@@ -99,22 +107,31 @@ class Best:
             share = dear / (1.0 + dear)
         return int(self.room * output * share)
 
-    def admit(self, filling: Filling, promised: int, reserve: int, memory: I8) -> None:
-        """Waiting requests join one by one, as long as the next fits whole; `memory` learns how long they waited."""
-        view, runs, kept = filling.view, filling.running, memory.view(np.float64)
-        queue = list(range(filling.running, view.left.size))[: self.window]
+    def admit(
+        self, filling: Filling, chunks: list[int], reserve: int, memory: I8, longest: int, spend: int
+    ) -> None:
+        """Waiting requests join one by one, as long as the next fits whole; `memory` learns how long they waited.
+
+        The next must have `longest` tokens left at most, and all of them together `spend`.
+        """
+        view, kept = filling.view, memory.view(np.float64)
+        oldest = range(filling.running, view.left.size)[: self.window]
+        queue = [k for k in oldest if not filling.tokens[k]]
         while queue and filling.seats > 0 and filling.budget > 0:
-            if filling.free - promised - (reserve if runs else 0) <= 0:
+            runs = filling.running + int((filling.tokens[filling.running :] > 0).sum())
+            free = filling.free - promised(filling, chunks) - (reserve if runs else 0)
+            if free <= 0:
                 return
             mean_s = float(kept[WAIT])
             request = self.next_of(view, queue, mean_s)
-            tokens, whole = filling.most(request), filling.grows(request, int(view.left[request]))
-            if tokens < 1 or whole > filling.free - promised - (reserve if runs else 0):
+            tokens, left = filling.most(request), int(view.left[request])
+            if tokens < 1 or left > min(longest, spend) or filling.grows(request, left) > free:
                 return
             filling.give(request, tokens)
-            promised += whole - filling.grows(request, tokens)
-            runs += 1
+            spend -= left
             queue.remove(request)
+            if tokens < left:
+                chunks.append(request)
             if view.evictions[request] == 0:
                 kept[WAIT] = mean_s + LATEST * (view.now_s - float(view.arrival_s[request]) - mean_s)
 

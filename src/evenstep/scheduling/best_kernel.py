@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import batch_kernel, borrowing
-from evenstep.scheduling.best import DECODED, KNOWN, LATEST, WAIT
+from evenstep.scheduling.best import AHEAD, DECODED, KNOWN, LATEST, WAIT
 from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, ROOM, SEATS, give, grows, most, open_batch
 from evenstep.scheduling.pace_kernel import budget, learn, line, note
 from evenstep.scheduling.view import (
@@ -24,6 +24,7 @@ from evenstep.scheduling.view import (
     RESIDENT,
     RUNNING,
     TOKEN_BUDGET,
+    UNLIMITED,
     WAITING,
 )
 
@@ -70,37 +71,74 @@ def evict_for(limits, left, rows, running, R, position, picked, given):
 
 
 @borrowing
-def run_all(limits, left, rows, running, R, decoding, picked, given, gone):
-    """Run the running requests that decode, or those that do not: (given, gone)."""
-    for position in range(R):
-        row = running[position]
-        if rows[DECODING, row] != decoding or (gone > 0 and left[ROOM + position] == 1):
-            continue
+def run_one(limits, left, rows, running, R, position, picked, given, gone):
+    """Run a running request, or evict for it: (given, gone)."""
+    row = running[position]
+    tokens = most(left, rows, row)
+    if tokens > 0 and grows(limits, rows, row, tokens) > left[FREE]:
+        if gone == 0:
+            for k in range(R):
+                left[ROOM + k] = 0
+        gone += evict_for(limits, left, rows, running, R, position, picked, given)
+        if left[ROOM + position] == 1:
+            return given, gone
         tokens = most(left, rows, row)
-        if tokens > 0 and grows(limits, rows, row, tokens) > left[FREE]:
-            if gone == 0:
-                for k in range(R):
-                    left[ROOM + k] = 0
-            gone += evict_for(limits, left, rows, running, R, position, picked, given)
-            if left[ROOM + position] == 1:
-                continue
-            tokens = most(left, rows, row)
-        if tokens > 0:
-            given = give(limits, left, rows, row, tokens, position, picked, given)
+    if tokens > 0:
+        given = give(limits, left, rows, row, tokens, position, picked, given)
     return given, gone
 
 
 @borrowing
-def promise(limits, rows, running, R, picked, given):
-    """KV tokens that running prefills will need beyond what this batch gives them."""
+def run_decodes(limits, left, rows, running, R, picked):
+    """Run the running requests that decode: (given, gone)."""
+    given, gone = 0, 0
+    for position in range(R):
+        if rows[DECODING, running[position]] == 1 and not (gone > 0 and left[ROOM + position] == 1):
+            given, gone = run_one(limits, left, rows, running, R, position, picked, given, gone)
+    return given, gone
+
+
+@borrowing
+def shortest_chunk(rows, running, R, above, last):
+    """Position of the running prefill with the fewest tokens left of those after (`above`, `last`), or -1."""
+    found, least = -1, 0
+    for position in range(R):
+        row = running[position]
+        tokens = rows[LEFT, row]
+        is_after = rows[DECODING, row] == 0 and (tokens > above or (tokens == above and position > last))
+        if is_after and (found < 0 or tokens < least):
+            found, least = position, tokens
+    return found
+
+
+@borrowing
+def run_chunks(limits, left, rows, running, R, picked, given, gone):
+    """Run the running prefills, those with fewer tokens left first: (given, gone)."""
+    above, last = 0, -1
+    while True:
+        position = shortest_chunk(rows, running, R, above, last)
+        if position < 0:
+            return given, gone
+        above, last = rows[LEFT, running[position]], position
+        if not (gone > 0 and left[ROOM + position] == 1):
+            given, gone = run_one(limits, left, rows, running, R, position, picked, given, gone)
+
+
+@borrowing
+def promise(limits, rows, running, waiting, first, R, picked, start, given):
+    """KV tokens that prefills will need beyond what this batch gives them, those of running requests and newcomers."""
     total = 0
     for position in range(R):
         row = running[position]
         if rows[DECODING, row] == 0:
             total += grows(limits, rows, row, rows[LEFT, row])
-            for p in range(given):
-                if picked[0, p] == position:
-                    total -= grows(limits, rows, row, picked[1, p])
+    for p in range(start, given):
+        position = picked[0, p]
+        if position >= R:
+            row = waiting[first + position - R]
+            total += grows(limits, rows, row, rows[LEFT, row]) - grows(limits, rows, row, picked[1, p])
+        else:
+            total -= grows(limits, rows, running[position], picked[1, p])
     return total
 
 
@@ -151,34 +189,46 @@ def next_of(now_s, rows, arrival_s, waiting, first, count, R, patience, mean_s, 
 
 @borrowing
 def admit(
-    now_s, limits, left, rows, arrival_s, waiting, first, count, R, patience, promised, reserve, memory, picked, given,
+    now_s, limits, left, rows, arrival_s, running, waiting, first, count, R, patience, reserve, memory, longest, spend,
+    picked, start, given,
 ):  # fmt: skip
-    """Waiting requests join one by one, as long as the next fits whole; how many are given now, in queue order."""
-    start, runs = given, R
-    while left[SEATS] > 0 and left[BUDGET_LEFT] > 0:
-        if left[FREE] - promised - (reserve if runs > 0 else 0) <= 0:
+    """Waiting requests join one by one, as long as the next fits whole; how many are given now."""
+    promised, runs = -1, R
+    for p in range(start, given):
+        runs += 1 if picked[0, p] >= R else 0
+    while count > 0 and left[SEATS] > 0 and left[BUDGET_LEFT] > 0:
+        if promised < 0:
+            promised = promise(limits, rows, running, waiting, first, R, picked, start, given)
+        free = left[FREE] - promised - (reserve if runs > 0 else 0)
+        if free <= 0:
             break
         mean_s = np.int64(memory[WAIT]).view(np.float64)
         i = next_of(now_s, rows, arrival_s, waiting, first, count, R, patience, mean_s, picked, start, given)
         if i < 0:
             break
         row = waiting[first + i]
-        tokens = most(left, rows, row)
-        whole = grows(limits, rows, row, rows[LEFT, row])
-        if tokens < 1 or whole > left[FREE] - promised - (reserve if runs > 0 else 0):
+        tokens, tokens_left = most(left, rows, row), rows[LEFT, row]
+        whole = grows(limits, rows, row, tokens_left)
+        if tokens < 1 or tokens_left > min(longest, spend) or whole > free:
             break
         promised += whole - grows(limits, rows, row, tokens)
         given = give(limits, left, rows, row, tokens, R + i, picked, given)
+        spend -= tokens_left
         runs += 1
         if rows[EVICTIONS, row] == 0:
             memory[WAIT] = np.float64(mean_s + LATEST * (now_s - arrival_s[row] - mean_s)).view(np.int64)
+    return given
+
+
+@borrowing
+def in_order(picked, start, given):
+    """What is picked, sorted by position from `start` on."""
     for p in range(start + 1, given):
         q, position, tokens = p, picked[0, p], picked[1, p]
         while q > start and picked[0, q - 1] > position:
             picked[0, q], picked[1, q] = picked[0, q - 1], picked[1, q - 1]
             q -= 1
         picked[0, q], picked[1, q] = position, tokens
-    return given
 
 
 @borrowing
@@ -213,16 +263,22 @@ def form_batch_into(
         left[BUDGET_LEFT] = budget(memory, parameters[TARGET_S], decodes, limits[TOKEN_BUDGET])
     whole_budget = left[BUDGET_LEFT]
     reserve = room_for(limits, rows, running, R, W, arrived, memory, parameters)
-    given, gone = run_all(limits, left, rows, running, R, 1, picked, 0, 0)
-    promised = 0
+    given, gone = run_decodes(limits, left, rows, running, R, picked)
+    start, count = given, min(W, int(parameters[WINDOW]))
     if decodes < R:
-        given, gone = run_all(limits, left, rows, running, R, 0, picked, given, gone)
-        promised = promise(limits, rows, running, R, picked, given) if gone == 0 else 0
+        if gone == 0:
+            shortest = rows[LEFT, running[shortest_chunk(rows, running, R, 0, -1)]]
+            given = admit(
+                now_s, limits, left, rows, arrival_s, running, waiting, first, count, R, parameters[PATIENCE], reserve,
+                memory, shortest - 1, left[BUDGET_LEFT] // AHEAD, picked, start, given,
+            )  # fmt: skip
+        given, gone = run_chunks(limits, left, rows, running, R, picked, given, gone)
     if gone == 0:
         given = admit(
-            now_s, limits, left, rows, arrival_s, waiting, first, min(W, int(parameters[WINDOW])), R, parameters[PATIENCE],
-            promised, reserve, memory, picked, given,
+            now_s, limits, left, rows, arrival_s, running, waiting, first, count, R, parameters[PATIENCE], reserve,
+            memory, UNLIMITED, UNLIMITED, picked, start, given,
         )  # fmt: skip
+    in_order(picked, start, given)
     note(memory, now_s, whole_budget - left[BUDGET_LEFT])
     for p in range(given):
         if picked[0, p] < R and picked[1, p] > 0:
