@@ -76,7 +76,7 @@ class Ahead:
         """Running numbers of those that may run a token now so that all can still finish one after the other.
 
         It is a head of the order, the longest such: whoever is left out pauses with what it holds. Empty if they could
-        not finish so even now; everybody where they fit.
+        not finish so even now, though each fits alone (a host sees to that); everybody where they fit.
         """
         held = sum(own for _, _, own in self.entries)
         most, limit = 0, math.inf
