@@ -64,3 +64,10 @@ def test_ratios_out_of_range_are_refused():
             call(0.0)
     with pytest.raises(InputError, match="q"):
         intervals.a_min_weighted_geometric(1.5)
+
+
+@given(st.floats(0.01, 0.99), st.floats(0, 1e3))
+def test_the_instance_of_theorem_3_4_stays_below_the_bound_it_is_to_prove(alpha, mix):
+    assert intervals.a_max_on_instance(alpha, mix) < intervals.a_max_ratio(alpha)[0]
+    assert intervals.a_max_on_instance(alpha, 1.0) == pytest.approx(1 / alpha)
+    assert intervals.a_max_on_instance(1.0, mix) == pytest.approx(1)

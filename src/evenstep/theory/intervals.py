@@ -26,6 +26,21 @@ def a_max_ratio(alpha: float) -> tuple[float, float]:
     return (1 + alpha**-0.5) / (2 * alpha), (1 + 1 / alpha) / (2 * alpha)
 
 
+def a_max_on_instance(alpha: float, mix: float) -> float:
+    """A_max's latency over that of H-SF on the instance Theorem 3.4 is proved with, as its proof computes both.
+
+    (x + alpha)(1 + x) / (alpha (x^2 + 2 alpha x + 1)): below the bound the theorem prints for every alpha < 1 and every x.
+
+    Args:
+        alpha: lower over upper bound, 0 < alpha <= 1.
+        mix: x = a / b, of a u requests of the lower length and b l of the upper one.
+
+    Source: Interval scheduling, proof of Theorem 3.4, for a and b -> inf.
+    """
+    _check(alpha)
+    return (mix + alpha) * (1 + mix) / (alpha * (mix**2 + 2 * alpha * mix + 1))
+
+
 def a_random_ratio(alpha: float) -> float:
     """CR(A_random) <= (1 + 1 / alpha) / 2. Source: Interval scheduling, Theorem 8.6."""
     _check(alpha)
