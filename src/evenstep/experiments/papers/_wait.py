@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from evenstep.measure.comparison import mean_interval, paired_difference
 from evenstep.measure.engine_records import EngineRun
 from evenstep.report.figures import COLOURS
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
-from evenstep.request import Trace
+from evenstep.request import I8, Trace
 from evenstep.scheduling.sarathi import Sarathi
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.scheduling.vllm import Vllm
@@ -30,6 +30,8 @@ FIELDS = {
 
 #: Runs by (policy, arrivals a second), one a replicate.
 Runs = Mapping[tuple[str, float], Sequence[EngineRun]]
+#: Prompt and output tokens of requests from their types, a seed and the number of a replicate: int64[N] each.
+Lengths = Callable[[I8, int, int], tuple[I8, I8]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +39,7 @@ class Workload:
     """Types of requests on one engine.
 
     Args:
-        prompts, outputs: tokens of each type.
+        prompts, outputs: tokens of each type; means where `lengths` draws them.
         shares: arrivals of each type, in proportion.
         batch_limit: B, requests of an iteration.
         gated: name to the policy under test.
@@ -45,6 +47,7 @@ class Workload:
         rates: arrival rates, requests a second, where the paper gives them.
         requests: of a replicate, in full size.
         law: batch time.
+        lengths: what draws the lengths of requests of a type; None = all have the type's.
     """
 
     prompts: Sequence[int]
@@ -56,6 +59,7 @@ class Workload:
     rates: Sequence[float] = ()
     requests: int = 20_000
     law: AffineKv = LAW
+    lengths: Lengths | None = None
 
     @property
     def largest_rate(self) -> float:
@@ -69,8 +73,15 @@ class Workload:
         """Poisson arrivals, each of a type drawn by the shares."""
         u = streams.uniform(seed, "wait-type", np.arange(requests), draw=replicate)
         which = np.searchsorted(np.cumsum(self.shares) / sum(self.shares), u, side="right").astype(np.int64)
+        if self.lengths is None:
+            prompt, output = (
+                np.asarray(self.prompts, np.int64)[which],
+                np.asarray(self.outputs, np.int64)[which],
+            )
+        else:
+            prompt, output = self.lengths(which, seed, replicate)
         return Trace(
-            np.asarray(self.prompts, np.int64)[which], np.asarray(self.outputs, np.int64)[which], synthetic=True,
+            prompt, output, synthetic=True,
             arrival_s=Poisson(rate).times(requests, seed, replicate), request_class=which, name="types",
         )  # fmt: skip
 
