@@ -32,8 +32,11 @@ ROOM_LEFT, WATERMARK, PATIENCE, WINDOW, TARGET_S = range(5)
 
 
 def scratch(running, waiting, parameters):
-    """Working space: (int64, float64) words for R running and W waiting requests; a flag for each that runs."""
-    return ROOM + running, 0
+    """Working space: (int64, float64) words for R running and W waiting requests.
+
+    For each that runs a flag whether it has been evicted, and room for the positions of those in their prefill.
+    """
+    return ROOM + 2 * running, 0
 
 
 @borrowing
@@ -90,48 +93,46 @@ def run_one(limits, left, rows, running, R, position, picked, given, gone):
 
 @borrowing
 def run_decodes(limits, left, rows, running, R, picked):
-    """Run the running requests that decode: (given, gone)."""
-    given, gone = 0, 0
+    """Run the running requests that decode, and note who is in its prefill: (given, gone, chunks)."""
+    given, gone, chunks = 0, 0, 0
     for position in range(R):
-        if rows[DECODING, running[position]] == 1 and not (gone > 0 and left[ROOM + position] == 1):
+        if rows[DECODING, running[position]] == 0:
+            left[ROOM + R + chunks] = position
+            chunks += 1
+        elif not (gone > 0 and left[ROOM + position] == 1):
+            given, gone = run_one(limits, left, rows, running, R, position, picked, given, gone)
+    return given, gone, chunks
+
+
+@borrowing
+def shortest_first(left, rows, running, R, chunks):
+    """Sort the running prefills by tokens left, the earlier admitted of equals first."""
+    for c in range(1, chunks):
+        position, at = left[ROOM + R + c], c
+        tokens = rows[LEFT, running[position]]
+        while at > 0 and rows[LEFT, running[left[ROOM + R + at - 1]]] > tokens:
+            left[ROOM + R + at] = left[ROOM + R + at - 1]
+            at -= 1
+        left[ROOM + R + at] = position
+
+
+@borrowing
+def run_chunks(limits, left, rows, running, R, chunks, picked, given, gone):
+    """Run the running prefills in their order: (given, gone)."""
+    for c in range(chunks):
+        position = left[ROOM + R + c]
+        if not (gone > 0 and left[ROOM + position] == 1):
             given, gone = run_one(limits, left, rows, running, R, position, picked, given, gone)
     return given, gone
 
 
 @borrowing
-def shortest_chunk(rows, running, R, above, last):
-    """Position of the running prefill with the fewest tokens left of those after (`above`, `last`), or -1."""
-    found, least = -1, 0
-    for position in range(R):
-        row = running[position]
-        tokens = rows[LEFT, row]
-        is_after = rows[DECODING, row] == 0 and (tokens > above or (tokens == above and position > last))
-        if is_after and (found < 0 or tokens < least):
-            found, least = position, tokens
-    return found
-
-
-@borrowing
-def run_chunks(limits, left, rows, running, R, picked, given, gone):
-    """Run the running prefills, those with fewer tokens left first: (given, gone)."""
-    above, last = 0, -1
-    while True:
-        position = shortest_chunk(rows, running, R, above, last)
-        if position < 0:
-            return given, gone
-        above, last = rows[LEFT, running[position]], position
-        if not (gone > 0 and left[ROOM + position] == 1):
-            given, gone = run_one(limits, left, rows, running, R, position, picked, given, gone)
-
-
-@borrowing
-def promise(limits, rows, running, waiting, first, R, picked, start, given):
+def promise(limits, left, rows, running, waiting, first, R, chunks, picked, start, given):
     """KV tokens that prefills will need beyond what this batch gives them, those of running requests and newcomers."""
     total = 0
-    for position in range(R):
-        row = running[position]
-        if rows[DECODING, row] == 0:
-            total += grows(limits, rows, row, rows[LEFT, row])
+    for c in range(chunks):
+        row = running[left[ROOM + R + c]]
+        total += grows(limits, rows, row, rows[LEFT, row])
     for p in range(start, given):
         position = picked[0, p]
         if position >= R:
@@ -189,16 +190,20 @@ def next_of(now_s, rows, arrival_s, waiting, first, count, R, patience, mean_s, 
 
 @borrowing
 def admit(
-    now_s, limits, left, rows, arrival_s, running, waiting, first, count, R, patience, reserve, memory, longest, spend,
-    picked, start, given,
+    now_s, limits, left, rows, arrival_s, arrived, running, waiting, first, R, W, chunks, memory, parameters, longest,
+    spend, picked, start, given,
 ):  # fmt: skip
     """Waiting requests join one by one, as long as the next fits whole; how many are given now."""
-    promised, runs = -1, R
+    if W == 0 or left[SEATS] <= 0 or left[BUDGET_LEFT] <= 0:
+        return given
+    promised, runs = promise(limits, left, rows, running, waiting, first, R, chunks, picked, start, given), R
     for p in range(start, given):
         runs += 1 if picked[0, p] >= R else 0
-    while count > 0 and left[SEATS] > 0 and left[BUDGET_LEFT] > 0:
-        if promised < 0:
-            promised = promise(limits, rows, running, waiting, first, R, picked, start, given)
+    if left[FREE] <= promised:
+        return given
+    reserve = room_for(limits, rows, running, R, W, arrived, memory, parameters)
+    count, patience = min(W, int(parameters[WINDOW])), parameters[PATIENCE]
+    while left[SEATS] > 0 and left[BUDGET_LEFT] > 0:
         free = left[FREE] - promised - (reserve if runs > 0 else 0)
         if free <= 0:
             break
@@ -255,33 +260,33 @@ def form_batch_into(
 ):  # fmt: skip
     left, R, W = scratch_i, counts[RUNNING], counts[WAITING]
     open_batch(limits, left)
-    decodes = 0
-    for position in range(R):
-        decodes += rows[DECODING, running[position]]
     learn(memory, now_s)
     if parameters[TARGET_S] > 0.0:
+        decodes = 0
+        for position in range(R):
+            decodes += rows[DECODING, running[position]]
         left[BUDGET_LEFT] = budget(memory, parameters[TARGET_S], decodes, limits[TOKEN_BUDGET])
     whole_budget = left[BUDGET_LEFT]
-    reserve = room_for(limits, rows, running, R, W, arrived, memory, parameters)
-    given, gone = run_decodes(limits, left, rows, running, R, picked)
-    start, count = given, min(W, int(parameters[WINDOW]))
-    if decodes < R:
+    given, gone, chunks = run_decodes(limits, left, rows, running, R, picked)
+    start, decoded = given, 0
+    if chunks > 0:
+        shortest_first(left, rows, running, R, chunks)
         if gone == 0:
-            shortest = rows[LEFT, running[shortest_chunk(rows, running, R, 0, -1)]]
+            shortest = rows[LEFT, running[left[ROOM + R]]]
             given = admit(
-                now_s, limits, left, rows, arrival_s, running, waiting, first, count, R, parameters[PATIENCE], reserve,
-                memory, shortest - 1, left[BUDGET_LEFT] // AHEAD, picked, start, given,
+                now_s, limits, left, rows, arrival_s, arrived, running, waiting, first, R, W, chunks, memory, parameters,
+                shortest - 1, left[BUDGET_LEFT] // AHEAD, picked, start, given,
             )  # fmt: skip
-        given, gone = run_chunks(limits, left, rows, running, R, picked, given, gone)
+        given, gone = run_chunks(limits, left, rows, running, R, chunks, picked, given, gone)
     if gone == 0:
         given = admit(
-            now_s, limits, left, rows, arrival_s, running, waiting, first, count, R, parameters[PATIENCE], reserve,
-            memory, UNLIMITED, UNLIMITED, picked, start, given,
+            now_s, limits, left, rows, arrival_s, arrived, running, waiting, first, R, W, chunks, memory, parameters,
+            UNLIMITED, UNLIMITED, picked, start, given,
         )  # fmt: skip
     in_order(picked, start, given)
     note(memory, now_s, whole_budget - left[BUDGET_LEFT])
-    for p in range(given):
-        if picked[0, p] < R and picked[1, p] > 0:
-            memory[DECODED] += rows[DECODING, running[picked[0, p]]]
+    for p in range(start):  # decodes stand first, and have one token if they were not evicted
+        decoded += picked[1, p]
+    memory[DECODED] += decoded
     answer(counts, left, R, picked, evicted, given, gone)
     return np.inf
