@@ -50,7 +50,7 @@ def test_nothing_is_caught_outside_the_block():
     assert found == []
 
 
-def test_what_the_collector_or_another_thread_does_meanwhile_is_not_the_policys(request):
+def test_what_the_collector_or_another_thread_does_meanwhile_is_not_held_against_a_policy(request):
     ready, done = threading.Event(), threading.Event()
 
     def reads() -> None:

@@ -19,7 +19,7 @@ def test_views_are_consistent_and_of_every_kind():
     assert any(view.left.size == 0 for view in views) and any(view.first_decoded for view in views)
 
 
-def test_the_queue_is_in_the_policys_order():
+def test_the_queue_is_in_the_order_a_policy_asks_for():
     for view in check_views(QueueOrder(prompt=1.0), 0):
         assert (np.diff(view.prompt_tokens[~view.running]) >= 0).all()
 

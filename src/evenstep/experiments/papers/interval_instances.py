@@ -243,5 +243,5 @@ def _draw(figure: Any, values: Values, setting: Setting) -> None:
 
 
 experiment = Experiment(
-    "lower bound, packed schedules and length laws", "Interval scheduling Thm. 3.4, Ex. 8.2, Fig. 4", run, most_traces=0
+    "lower bound, packed schedules and length laws", "Interval scheduling Theorem 3.4, Ex. 8.2, Fig. 4", run, most_traces=0
 )  # fmt: skip
