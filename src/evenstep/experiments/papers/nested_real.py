@@ -9,14 +9,16 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.experiments.papers._interval import lengths as like_lmsys
+from evenstep.experiments.papers._nested_ten import LAW, OUTPUTS, RATIOS, SHARES
 from evenstep.experiments.papers._wait import Workload
-from evenstep.experiments.papers.nested_qps55 import LAW, OUTPUTS, RATE, RATIOS, SHARES
 from evenstep.experiments.reproduce import Experiment, Setting
 from evenstep.report.findings import Constant, Findings
 from evenstep.request import I8
 from evenstep.scheduling.nested_wait import NestedWait
 from evenstep.theory.fluid import Types
 from evenstep.theory.nested_thresholds import doubts, with_slack
+
+RATE = 55.0
 
 #: Width of the paper's bins of outputs and its mean prompt, tokens; what brings the stand-in's prompts to that mean.
 BIN, PROMPT, LONGER = 50, 60, 1.5
