@@ -100,3 +100,61 @@ def test_a_missing_table_and_an_unknown_profile_are_named(tmp_path):
         read_tables(str(tmp_path))
     with pytest.raises(InputError, match="rtx4090-llama31-8b"):
         read_tables("rtx4090-llama-8b")
+
+
+def _plane(axes, at):
+    """Something that is straight along every axis but the last but one."""
+    grid = np.ix_(*axes)
+    return at(*grid) + np.zeros([axis.size for axis in axes])
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_two_grids_of_different_points_are_read_as_one(which):
+    """What one grid has measured between the points of the other lies on lines between these."""
+    axes = tuple(
+        np.array(a, float) for a in ((16, 24, 64, 81, 128), (0, 256, 512, 768), (1, 8), (64, 512, 768, 1024))
+    )
+    truth = _plane(axes, lambda c, p, n, d: 5 + c + p / 8 + n * d)
+    grid = np.full(truth.shape, np.nan)
+    for chunks, contexts, decoded in (([0, 2, 4], [0, 1, 3], [0, 1, 3]), ([1, 3], [0, 2], [1, 2])):
+        place = np.ix_(chunks, contexts, [0, 1], decoded)
+        grid[place] = truth[place]
+    found = filled("x", grid, axes)
+    between = (
+        np.ix_([0, 2, 4], [0, 1, 2, 3], [0, 1], [0, 1, 2, 3])
+        if which == 0
+        else np.ix_([1, 3], [0, 1, 2], [0, 1], [0, 1, 2, 3])
+    )
+    assert found[between] == pytest.approx(truth[between])
+    assert found[~np.isnan(grid)].tolist() == grid[~np.isnan(grid)].tolist()
+
+
+def test_a_larger_number_of_decodes_goes_on_as_a_line():
+    axes = tuple(np.array(a, float) for a in ((0, 16), (0, 256), (0, 64, 128, 256), (16, 512)))
+    grid = _plane(axes, lambda c, p, n, d: 1 + c + n)
+    grid[1, :, 3] = np.nan
+    assert filled("x", grid, axes)[1, :, 3] == pytest.approx(1 + 16 + 256)
+
+
+@pytest.mark.parametrize(
+    "name", ["rtx4090-llama31-8b", "rtxpro6000-llama31-8b", "rtxpro6000-qwen3-30b-a3b-ep2"]
+)
+def test_what_is_left_out_of_a_measured_table_is_found_again(name):
+    """Of some points left out of the attention table half are found within a few percent."""
+    from evenstep.cost.profile_tables import AXES, BUNDLED
+
+    rows = rows_of(BUNDLED / name / "attention.csv.gz", (*AXES, "time_us"))
+    axes = tuple(np.unique(rows[axis]) for axis in AXES)
+    grid = np.full([axis.size for axis in axes], np.nan)
+    grid[tuple(np.searchsorted(axis, rows[of]) for axis, of in zip(axes, AXES, strict=True))] = rows[
+        "time_us"
+    ]
+    seen = np.argwhere(~np.isnan(grid))
+    inside = (
+        (axes[0][seen[:, 0]] > 0) & (axes[2][seen[:, 2]] >= 16) & (abs(axes[3][seen[:, 3]] - 2200) < 2000)
+    )
+    left_out = tuple(seen[inside & (np.random.default_rng(0).random(len(seen)) < 0.1)].T)
+    cut = grid.copy()
+    cut[left_out] = np.nan
+    off = filled("x", cut, axes)[left_out] / grid[left_out] - 1
+    assert np.median(abs(off)) < 0.03 and abs(np.median(off)) < 0.01

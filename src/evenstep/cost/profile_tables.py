@@ -30,6 +30,7 @@ class Facts:
         hidden, bytes_each: numbers of a token between layers, and bytes of one (what a collective moves).
         skew: shares of the longest context that count, of batches that only decode and of mixed ones.
         attention: the file of the attention table, as seen from the folder.
+        shares_path: whether both directions of the link between devices share its way (`cost.lockstep`).
         experts, experts_each, expert_ranks: of a mixture: all of a layer, those a token takes, devices they lie on.
     """
 
@@ -42,6 +43,7 @@ class Facts:
     experts: int = 0
     experts_each: int = 0
     expert_ranks: int = 1
+    shares_path: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,11 +229,13 @@ def attention_of(path: Path) -> Attention:
 
 
 def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
-    """The grid without holes: what cannot be measured, or did not fit in the memory of the device.
+    """The grid without holes: what was measured elsewhere, cannot be measured, or did not fit in the device's memory.
 
-    No chunk has no context, no decode neither: their values do not depend on it. A long context of decodes goes on as
-    the line through the last two. More tokens than a batch may have: a chunk with decodes takes as much longer than
-    half of it with the same decodes as it does alone.
+    No chunk has no context, no decode neither: their values do not depend on it. Between measured points straight lines,
+    along the context of the decodes first, then along that of the chunk, then along the chunk: a table may be two grids
+    of different points, one within the other. Beyond them: a long context of decodes goes on as the line through the last
+    two, and so does a large number of decodes; a shorter context costs what the shortest does. More tokens than a batch
+    may have: a chunk with decodes takes as much longer than half of it with the same decodes as it does alone.
 
     Raises:
         InputError: there is nothing to go by.
@@ -242,13 +246,18 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
     if axes[2][0] == 0:
         grid[:, :, 0, :] = grid[:, :, 0, :1]
         grid[0, :, 0, :] = 0.0
+    for axis in (3, 1, 0):
+        between(grid, axes[axis], axis)
     for m in range(axes[3].size - 2, -1, -1):
         hole = np.isnan(grid[..., m])
         grid[..., m][hole] = grid[..., m + 1][hole]
+    for m in range(2, axes[3].size):
+        go_on(grid, axes[3], 3, m)
     for m in range(1, axes[3].size):
         hole = np.isnan(grid[..., m])
-        slope = (grid[..., m - 1] - grid[..., m - 2]) / (axes[3][m - 1] - axes[3][m - 2]) if m > 1 else 0.0
-        grid[..., m][hole] = (grid[..., m - 1] + slope * (axes[3][m] - axes[3][m - 1]))[hole]
+        grid[..., m][hole] = grid[..., m - 1][hole]
+    for k in range(3 if axes[2][0] == 0 else 2, axes[2].size):
+        go_on(grid, axes[2], 2, k)
     for i in range(1, axes[0].size):
         alone = grid[i, :, :1] - grid[i - 1, :, :1]
         grid[i] = np.where(np.isnan(grid[i]), grid[i - 1] + alone, grid[i])
@@ -259,6 +268,28 @@ def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
         at = {name: float(axes[k][hole[k]]) for k, name in enumerate(AXES)}
         raise InputError(where, "row", at, "a time there or beside it")
     return grid
+
+
+def between(grid: F8, points: F8, axis: int) -> None:
+    """Fill the holes that have measured points on both sides along an axis, on the line between the nearest two."""
+    lines = np.moveaxis(grid, axis, -1)
+    here = np.arange(points.size)
+    known = ~np.isnan(lines)
+    left = np.maximum.accumulate(np.where(known, here, -1), axis=-1)
+    right = np.minimum.accumulate(np.where(known, here, points.size)[..., ::-1], axis=-1)[..., ::-1]
+    hole = ~known & (left >= 0) & (right < points.size)
+    low, high = np.maximum(left, 0), np.minimum(right, points.size - 1)
+    start, end = np.take_along_axis(lines, low, -1), np.take_along_axis(lines, high, -1)
+    span = np.where(hole, points[high] - points[low], 1.0)
+    lines[hole] = (start + (end - start) * ((points - points[low]) / span))[hole]
+
+
+def go_on(grid: F8, points: F8, axis: int, at: int) -> None:
+    """Fill the holes at one point of an axis on the line through the two points before it."""
+    lines = np.moveaxis(grid, axis, -1)
+    slope = (lines[..., at - 1] - lines[..., at - 2]) / (points[at - 1] - points[at - 2])
+    beyond = lines[..., at - 1] + slope * (points[at] - points[at - 1])
+    lines[..., at] = np.where(np.isnan(lines[..., at]), beyond, lines[..., at])
 
 
 def mixture_of(path: Path) -> Mixture:
