@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from evenstep.cost.batch import Batch, check_numbers, layout, seconds_by_table
+from evenstep.cost.lockstep import Parts
 from evenstep.cost.profile_tables import Tables, read_tables
 from evenstep.errors import InputError
 from evenstep.request import F8
@@ -41,6 +42,8 @@ class Profile:
         graph_tokens: most tokens of a batch that runs as a captured graph, 0 = none (vLLM's `enforce_eager`); None = what
             ``profile.json`` says.
         skew: the two shares of the longest context, ``0/0`` for none; empty = what ``profile.json`` says.
+        shares_path: of data-parallel ranks: whether both directions of their link share its way (`cost.lockstep`); None =
+            what ``profile.json`` says.
         collective: file of the folder that holds the times of collectives, where there are several of them.
 
     Raises:
@@ -53,6 +56,7 @@ class Profile:
     layers: int = 0
     graph_tokens: int | None = None
     skew: tuple[float, ...] = ()
+    shares_path: bool | None = None
     collective: str = "collective.csv"
 
     def __post_init__(self) -> None:
@@ -62,6 +66,8 @@ class Profile:
         object.__setattr__(self, "layers", layers)
         graphs = self.graph_tokens
         object.__setattr__(self, "graph_tokens", self.tables.facts.graph_tokens if graphs is None else graphs)
+        shared = self.tables.facts.shares_path if self.shares_path is None else self.shares_path
+        object.__setattr__(self, "shares_path", shared)
         skew = self.skew or self.tables.facts.skew
         if len(skew) != 2:
             raise InputError(
@@ -86,6 +92,29 @@ class Profile:
     def table(self) -> F8:
         return self._numbers
 
+    def in_lockstep(self, ranks: int) -> Parts:
+        """The law for data-parallel ranks that share their experts: dense layers, attention and head stay with each.
+
+        Raises:
+            InputError: the experts lie on another number of devices.
+        """
+        tables, facts = self.tables, self.tables.facts
+        if tables.moe is None or facts.expert_ranks == 1 or ranks == 1:
+            return Parts(self.table())
+        if facts.expert_ranks != ranks:
+            where = f"profile {self.path}"
+            hint = f"Its experts lie on {facts.expert_ranks} devices."
+            raise InputError(where, "data_parallel", ranks, f"{facts.expert_ranks} (or 1)", hint)
+        tokens, dense = self._dense()
+        links = tables.collective
+        return Parts(
+            layout(tokens=np.stack([tokens, dense]), requests=self._by_requests(), grid=self._grid()),
+            experts=np.stack([tokens, self.layers * tables.moe.seconds(tokens, facts)]),
+            links=None if links is None else np.stack([tokens, self._collectives(tokens, links)]),
+            sizes=tuple(captured(self.graph_tokens or 0)),
+            shares_path=bool(self.shares_path),
+        )
+
     @cached_property
     def _numbers(self) -> F8:
         return layout(tokens=self._by_tokens(), requests=self._by_requests(), grid=self._grid())
@@ -93,18 +122,27 @@ class Profile:
     def _by_tokens(self) -> F8:
         """float64[2, P]: tokens, and seconds of all that depends on them alone."""
         tables, facts = self.tables, self.tables.facts
-        points = sorted({float(t) for table in tables.dense.values() for t in table[0]})
-        tokens = np.array(points)
-        seconds = np.zeros(tokens.size)
-        for layer, table in tables.dense.items():
-            times = 1 if layer in ONCE else self.layers * (2 if layer in TWICE else 1)
-            seconds += times * along(table, tokens)
+        tokens, seconds = self._dense()
         if tables.collective is not None:
-            size = tokens * facts.hidden * facts.bytes_each
-            seconds += 2 * self.layers * along(tables.collective, size)
+            seconds += self._collectives(tokens, tables.collective)
         if tables.moe is not None:
             seconds += self.layers * tables.moe.seconds(tokens, facts)
         return padded(np.stack([tokens, seconds]), self.graph_tokens or 0)
+
+    def _dense(self) -> tuple[F8, F8]:
+        """float64[P] each: tokens, and seconds of the dense layers."""
+        dense = self.tables.dense
+        tokens = np.array(sorted({float(t) for table in dense.values() for t in table[0]}))
+        seconds = np.zeros(tokens.size)
+        for layer, table in dense.items():
+            times = 1 if layer in ONCE else self.layers * (2 if layer in TWICE else 1)
+            seconds += times * along(table, tokens)
+        return tokens, seconds
+
+    def _collectives(self, tokens: F8, table: F8) -> F8:
+        """float64[P], seconds of all collectives where the largest share of a device is so many tokens."""
+        facts = self.tables.facts
+        return 2 * self.layers * along(table, tokens * facts.hidden * facts.bytes_each)
 
     def _by_requests(self) -> F8 | None:
         """float64[2, P]: requests, and seconds of the head and the sampler."""

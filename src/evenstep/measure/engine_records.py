@@ -24,6 +24,7 @@ class EngineRequestTable:
             iteration that ran some of it, of the ends of those that produced its first and last token.
         first_iteration, last_iteration: int64[N].
         evictions, wasted_tokens: int64[N], times it lost its memory, and KV tokens computed in vain.
+        rank: int64[N], data-parallel rank that ran it; 0 of an engine that is one.
     """
 
     request_id: I8
@@ -38,6 +39,7 @@ class EngineRequestTable:
     last_iteration: I8
     evictions: I8
     wasted_tokens: I8
+    rank: I8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +96,7 @@ class EngineTotals:
         iterations, evictions, wasted_tokens, moved_tokens: counts; `moved_tokens` is KV swapped out and in.
         prefill_tokens, decode_tokens: tokens run, recomputed ones included.
         makespan_s, busy_s: final clock, and seconds inside iterations.
+        barrier_s: of these, seconds a data-parallel rank waited for the slowest, on average; 0 of an engine that is one.
         gaps, gap_mean_s, gap_max_s: gaps between consecutive tokens of a request: count, mean and longest, seconds.
         gap_counts: int64[BINS], how many lie in each bin of a `quantiles.LogHistogram`.
         counted: other counts by name, for instance bounds that did not hold the truth.
@@ -116,6 +119,7 @@ class EngineTotals:
     gap_max_s: float
     gap_counts: I8
     counted: dict[str, int] = field(default_factory=dict)
+    barrier_s: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +184,7 @@ def summary(run: EngineRun) -> dict[str, Any]:
         "tbt_max_s": totals.gap_max_s if totals.gaps else math.nan,
         "evictions": totals.evictions, "wasted_tokens": totals.wasted_tokens, "moved_tokens": totals.moved_tokens,
         "iterations": totals.iterations, "makespan_s": span, "busy_share": totals.busy_s / span if span else 0.0,
+        "barrier_share": totals.barrier_s / totals.busy_s if totals.busy_s else 0.0,
         "prefill_tokens": totals.prefill_tokens, "decode_tokens": totals.decode_tokens,
         "counted": dict(totals.counted),
     }  # fmt: skip

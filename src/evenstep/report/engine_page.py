@@ -47,12 +47,14 @@ def page(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> str:
 def subtitle(comparison: EngineComparison) -> str:
     """Workload and engine in one line."""
     c, engine = comparison.conditions, comparison.conditions.engine
+    ranks = engine.get("data_parallel", 1)
+    what = "one engine:" if ranks == 1 else f"one engine of {ranks} ranks in lock-step, each with"
     memory = f"{engine['kv_tokens']:,} KV tokens" if engine["kv_tokens"] else "memory without limit"
     budget = (
         f"{engine['token_budget']:,} tokens an iteration" if engine["token_budget"] else "no token budget"
     )
     return (
-        f"{comparison.trace.get('requests', 0):,} requests; one engine: {budget}, {memory}, overflow by"
+        f"{comparison.trace.get('requests', 0):,} requests; {what} {budget}, {memory}, overflow by"
         f" {engine['overflow']}; {c.batch_time}; output lengths believed: {c.bounds}. Simulated."
     )
 

@@ -64,6 +64,10 @@ class Engine:
         recompute_s: b1 and b2, seconds a squared KV token and seconds each time KV is dropped, beside the prefill that
             is run again.
         overhead_s: seconds of an iteration beside its batch: scheduling, sampling.
+        data_parallel: ranks in lock-step, each with a budget, limits and memory as above and the policy for itself
+            (`sim.ranks`); 1 = one engine.
+        balancer: routing policy that gives each request to a rank when it arrives, NAME or NAME:key=value.
+        news_s: seconds between two broadcasts of the ranks' counts to the balancer, at least; 0 = each step's.
 
     Raises:
         InputError: a value out of range; the field is named.
@@ -84,9 +88,12 @@ class Engine:
     swap_s: tuple[float, float] = (0.0, 0.0)
     recompute_s: tuple[float, float] = (0.0, 0.0)
     overhead_s: float = 0.0
+    data_parallel: int = 1
+    balancer: str = "vllm"
+    news_s: float = 0.1
 
     def __post_init__(self) -> None:
-        lowest = {"token_budget": 0, "batch_limit": 0, "kv_tokens": 0, "block_tokens": 1}
+        lowest = {"token_budget": 0, "batch_limit": 0, "kv_tokens": 0, "block_tokens": 1, "data_parallel": 1}
         for name, low in lowest.items():
             value = getattr(self, name)
             if value != int(value) or value < low:
@@ -105,8 +112,10 @@ class Engine:
             pair = getattr(self, name)
             if len(pair) != 2 or not all(math.isfinite(x) and x >= 0 for x in pair):
                 raise InputError("engine", name, pair, "two finite numbers >= 0")
-        if not (math.isfinite(self.overhead_s) and self.overhead_s >= 0):
-            raise InputError("engine", "overhead_s", self.overhead_s, "a finite number of seconds >= 0")
+        for name in ("overhead_s", "news_s"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError("engine", name, value, "a finite number of seconds >= 0")
 
 
 def simulate_engine(
@@ -150,7 +159,10 @@ def simulate_engine(
     from evenstep.cost.token_budget import TokenBudget
     from evenstep.sim.engine_host import run
 
+    server = engine or Engine()
+    if server.data_parallel > 1:
+        from evenstep.sim.ranks import run
     return run(
-        trace, policy, engine or Engine(), batch_time or TokenBudget(), bounds, seed=seed, records=records, door=door,
+        trace, policy, server, batch_time or TokenBudget(), bounds, seed=seed, records=records, door=door,
         until_s=until_s, name=name,
     )  # fmt: skip

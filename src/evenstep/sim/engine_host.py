@@ -169,7 +169,7 @@ def started(
     state.numbers_i[:] = (
         limited(engine.token_budget), limited(engine.batch_limit), capacity, block, _OVERFLOW[engine.overflow],
         is_decode, engine.hold_produced and not is_decode, classes.max(initial=0) + 1, seed, 0, engine.keeps_evicted,
-        engine.schedules_ahead,
+        engine.schedules_ahead, False,
     )  # fmt: skip
     state.numbers_f[:] = (*engine.swap_s, *engine.recompute_s, engine.overhead_s)
     rows, n = state.rows, len(trace)
@@ -179,6 +179,7 @@ def started(
     state.hidden[at.FIRST_ITERATION] = state.hidden[at.LAST_ITERATION] = -1
     state.arrival_s[:] = trace.column("arrival_s")
     state.coming[:] = coming_order(trace, policy, state, seed)
+    state.state_i[at.KNOWN] = n
     state.state_i[at.FREE] = capacity
     state.state_i[at.UNUSED] = capacity // block
     state.state_f[at.UNTIL] = until_s
@@ -279,7 +280,7 @@ def made(
         request_class=rows[CLASS, done], arrival_s=state.arrival_s[done], scheduled_s=times[at.SCHEDULED_S, done],
         first_token_s=times[at.FIRST_TOKEN_S, done], finished_s=times[at.FINISHED_S, done],
         first_iteration=hidden[at.FIRST_ITERATION, done], last_iteration=hidden[at.LAST_ITERATION, done],
-        evictions=rows[EVICTIONS, done], wasted_tokens=hidden[at.WASTED, done],
+        evictions=rows[EVICTIONS, done], wasted_tokens=hidden[at.WASTED, done], rank=np.zeros(done.size, np.int64),
     )  # fmt: skip
     low, high, output = rows[LOW, : len(trace)], rows[HIGH, : len(trace)], hidden[at.OUTPUT, : len(trace)]
     believed = high > 0

@@ -53,6 +53,7 @@ from evenstep.sim.engine_layout import (
     BAD_ORDER,
     BAD_POSITION,
     BAD_TOKENS,
+    BESIDE_S,
     BLOCK,
     BUDGET,
     BUSY,
@@ -69,18 +70,24 @@ from evenstep.sim.engine_layout import (
     FIRST,
     FIRST_ITERATION,
     FIRST_TOKEN_S,
+    FORMED,
     FREE,
     GAP_MAX,
     GAP_SUM,
     GAPS,
+    HAS_FORMED,
+    HAS_NONE,
+    HAS_RUN,
     HOLD,
     HOLDS_FOR_EVER,
+    IS_RANK,
     ITERATION,
     KEEPS,
     KEPT_FIRST,
     KEPT_LAST,
     KEPT_ROW,
     KEY,
+    KNOWN,
     LAG,
     LAST_ITERATION,
     LAST_TOKEN_S,
@@ -103,6 +110,7 @@ from evenstep.sim.engine_layout import (
     SCHEDULED_S,
     SEED,
     SEEN,
+    STEP_S,
     STOPPED,
     SWAP,
     SWAP_A,
@@ -123,6 +131,7 @@ from evenstep.sim.engine_layout import (
     TABLE_ROWS,
     UNTIL,
     WAITS,
+    WAKE_S,
     WASTED,
     WASTED_ALL,
 )
@@ -175,7 +184,7 @@ def arrive(state_i, state_f, numbers_i, weights, rows, hidden, times, arrival_s,
     """Requests whose time has come join the queue; False where their bounds must be asked for first."""
     at = state_i[COMING]
     seen = state_f[SEEN] if numbers_i[AHEAD] == 1 else state_f[NOW]
-    while at < coming.size and arrival_s[coming[at]] <= seen:
+    while at < state_i[KNOWN] and arrival_s[coming[at]] <= seen:
         if numbers_i[ASKS] == 1 and at >= state_i[ASKED]:
             return False
         row = coming[at]
@@ -423,12 +432,54 @@ def produce(
     return produced
 
 
+@borrowing
+def run_batch(
+    state_i, state_f, numbers_i, rows, hidden, times, running, finished, gaps, batch, picked, count, gone, seconds,
+    table_i, table_f,
+):  # fmt: skip
+    """The batch runs for so many seconds: the clock, its tokens, and its row of the table."""
+    started_s, held, ran, waits = (
+        state_f[NOW],
+        numbers_i[CAPACITY] - state_i[FREE],
+        state_i[RUNS],
+        state_i[WAITS],
+    )
+    state_f[SEEN] = started_s
+    state_f[NOW] = started_s + seconds
+    state_f[BUSY] += seconds
+    produced = produce(
+        state_i, state_f, numbers_i, rows, hidden, times, running, finished, gaps, picked, count, started_s
+    )
+    state_i[PREFILL_ALL] += np.int64(batch[PREFILL_TOKENS])
+    state_i[DECODE_ALL] += np.int64(batch[DECODES])
+    state_i[ITERATION] += 1
+    if table_f.shape[1] > 0:
+        at = state_i[TABLE_ROWS]
+        table_f[T_START, at], table_f[T_SECONDS, at] = started_s, seconds
+        table_i[T_TOKENS, at], table_i[T_PREFILL, at] = (
+            np.int64(batch[TOKENS]),
+            np.int64(batch[PREFILL_TOKENS]),
+        )
+        table_i[T_REQUESTS, at], table_i[T_DECODES, at] = count, np.int64(batch[DECODES])
+        table_i[T_KV_BATCH, at], table_i[T_KV_HELD, at] = np.int64(batch[KV]), held
+        table_i[T_RUNNING, at], table_i[T_WAITING, at] = ran, waits
+        table_i[T_EVICTED, at], table_i[T_PRODUCED, at] = gone, produced
+        state_i[TABLE_ROWS] = at + 1
+
+
 def continued(
     form_batch, state_i, state_f, numbers_i, numbers_f, rows, hidden, times, arrival_s, coming, running, waiting,
     finished, arrived, gaps, batch, weights, law, memory, parameters, scratch_i, scratch_f, limits, counts,
     picked, evicted, table_i, table_f,
 ):  # fmt: skip
-    """Run until all is done or the host is needed; what for."""
+    """Run until all is done or the host is needed; what for. One rank of several stops at each batch, formed and run."""
+    if state_i[FORMED] == 1:
+        state_i[FORMED] = 0
+        run_batch(
+            state_i, state_f, numbers_i, rows, hidden, times, running, finished, gaps, batch, picked, counts[PICKED],
+            counts[EVICTED], state_f[STEP_S], table_i, table_f,
+        )  # fmt: skip
+        return HAS_RUN
     while True:
         if not arrive(
             state_i, state_f, numbers_i, weights, rows, hidden, times, arrival_s, coming, waiting, arrived
@@ -436,6 +487,9 @@ def continued(
             return ASK
         R, W = state_i[RUNS], state_i[WAITS]
         if R + W == 0:
+            if numbers_i[IS_RANK] == 1:
+                state_f[WAKE_S] = np.inf
+                return HAS_NONE
             if state_i[COMING] == coming.size:
                 return DONE
             state_f[NOW] = max(state_f[NOW], arrival_s[coming[state_i[COMING]]])
@@ -484,6 +538,9 @@ def continued(
             if gone > 0:
                 state_i[DETAIL] = evicted[0]
                 return BAD_EVICTION
+            if numbers_i[IS_RANK] == 1:
+                state_f[WAKE_S] = wake_s
+                return HAS_NONE
             if numbers_i[AHEAD] == 1 and state_f[SEEN] < state_f[NOW]:
                 state_f[SEEN] = state_f[NOW]
                 continue
@@ -498,45 +555,15 @@ def continued(
         if code != 0:
             return code
         admit(state_i, running, waiting, picked, count)
+        if numbers_i[IS_RANK] == 1:
+            state_f[BESIDE_S] = moved_s + swapped_s
+            state_i[FORMED] = 1
+            return HAS_FORMED
         seconds = seconds_of(law, batch) + numbers_f[OVERHEAD] + (moved_s + swapped_s)
-        started_s, held, ran, waits = (
-            state_f[NOW],
-            numbers_i[CAPACITY] - state_i[FREE],
-            state_i[RUNS],
-            state_i[WAITS],
-        )
-        state_f[SEEN] = started_s
-        state_f[NOW] = started_s + seconds
-        state_f[BUSY] += seconds
-        produced = produce(
-            state_i,
-            state_f,
-            numbers_i,
-            rows,
-            hidden,
-            times,
-            running,
-            finished,
-            gaps,
-            picked,
-            count,
-            started_s,
-        )
-        state_i[PREFILL_ALL] += np.int64(batch[PREFILL_TOKENS])
-        state_i[DECODE_ALL] += np.int64(batch[DECODES])
-        state_i[ITERATION] += 1
-        if table_f.shape[1] > 0:
-            at = state_i[TABLE_ROWS]
-            table_f[T_START, at], table_f[T_SECONDS, at] = started_s, seconds
-            table_i[T_TOKENS, at], table_i[T_PREFILL, at] = (
-                np.int64(batch[TOKENS]),
-                np.int64(batch[PREFILL_TOKENS]),
-            )
-            table_i[T_REQUESTS, at], table_i[T_DECODES, at] = count, np.int64(batch[DECODES])
-            table_i[T_KV_BATCH, at], table_i[T_KV_HELD, at] = np.int64(batch[KV]), held
-            table_i[T_RUNNING, at], table_i[T_WAITING, at] = ran, waits
-            table_i[T_EVICTED, at], table_i[T_PRODUCED, at] = gone, produced
-            state_i[TABLE_ROWS] = at + 1
+        run_batch(
+            state_i, state_f, numbers_i, rows, hidden, times, running, finished, gaps, batch, picked, count, gone,
+            seconds, table_i, table_f,
+        )  # fmt: skip
 
 
 #: Arguments of the loop after the policy's kernel.

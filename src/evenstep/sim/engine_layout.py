@@ -14,14 +14,15 @@ from evenstep.scheduling.view import UNLIMITED
 # state_i
 (
     ITERATION, COMING, RUNS, FIRST, WAITS, TABLE_ROWS, EVICTED_ALL, WASTED_ALL, FINISHED, ASKED, DETAIL, FREE, PICKS,
-    GAPS, MOVED, PREFILL_ALL, DECODE_ALL, UNUSED, KEPT_FIRST, KEPT_LAST,
-) = range(20)  # fmt: skip
-STATE_I = 20
-# state_f
-NOW, GAP_SUM, GAP_MAX, UNTIL, BUSY, SEEN = range(6)
-STATE_F = 6
+    GAPS, MOVED, PREFILL_ALL, DECODE_ALL, UNUSED, KEPT_FIRST, KEPT_LAST, KNOWN, FORMED,
+) = range(22)  # fmt: skip
+STATE_I = 22
+# state_f; the last three only of an engine that is one rank of several: seconds its batch takes beside the law, seconds it
+# is told its step lasts, and when its policy wants to be asked again
+NOW, GAP_SUM, GAP_MAX, UNTIL, BUSY, SEEN, BESIDE_S, STEP_S, WAKE_S = range(9)
+STATE_F = 9
 # numbers of the engine: int64, float64
-BUDGET, LIMIT, CAPACITY, BLOCK, OVERFLOW, LAG, HOLD, CLASSES, SEED, ASKS, KEEPS, AHEAD = range(12)
+BUDGET, LIMIT, CAPACITY, BLOCK, OVERFLOW, LAG, HOLD, CLASSES, SEED, ASKS, KEEPS, AHEAD, IS_RANK = range(13)
 SWAP_A, SWAP_B, DROP_A, DROP_B, OVERHEAD = range(5)
 RECOMPUTE, RESTART, SWAP, NEVER = range(4)
 # hidden: int64[9, n]; the last two are no rows of requests but the free memory that still holds KV, oldest first: blocks
@@ -37,6 +38,8 @@ TABLE_I = 10
 T_START, T_SECONDS = range(2)
 # what the loop stopped for
 DONE, TABLE_FULL, ASK, HOLDS_FOR_EVER, STOPPED = range(5)
+# what one rank of several stops for beside: a batch is formed and waits for its seconds, it has run, or there is none
+HAS_FORMED, HAS_RUN, HAS_NONE = range(5, 8)
 (
     BAD_POSITION, BAD_TOKENS, PICKED_TWICE, OVER_BUDGET, OVER_LIMIT, OVER_MEMORY, BAD_EVICTION, MAY_NOT_EVICT, BAD_ORDER,
 ) = range(10, 19)  # fmt: skip
@@ -47,13 +50,13 @@ class EngineState:
     """Everything a run of the engine simulator holds; rows of a trace are columns here.
 
     Args:
-        state_i, state_f: int64[20], float64[6], single numbers (this module's names).
-        numbers_i, numbers_f: int64[12], float64[5], the engine's own.
+        state_i, state_f: int64[22], float64[9], single numbers (this module's names).
+        numbers_i, numbers_f: int64[13], float64[5], the engine's own.
         rows: int64[12, n], what a policy may see (`scheduling.view`).
         hidden: int64[9, n], what it may not.
         times: float64[5, n], seconds, and the queue's keys.
         arrival_s: float64[n].
-        coming: int64[n], rows in order of arrival, equal times in order of key and row.
+        coming: int64[n], rows in order of arrival, equal times in order of key and row; the first `KNOWN` count.
         running, waiting: int64[n], rows; the queue starts at `FIRST`.
         finished: int64[n], rows in order of completion.
         arrived: int64[classes].
@@ -86,7 +89,7 @@ class EngineState:
             requests, 2
         )  # a table of one column lies in both orders, and compiled loops take one alone
         return cls(
-            ints(STATE_I), np.zeros(STATE_F), ints(12), np.zeros(5), ints(12, columns), ints(9, columns),
+            ints(STATE_I), np.zeros(STATE_F), ints(13), np.zeros(5), ints(12, columns), ints(9, columns),
             np.full((5, columns), np.nan, order="F"), np.zeros(requests), ints(requests), ints(requests), ints(requests),
             ints(requests), ints(classes), ints(BINS), np.zeros(FEATURES),
         )  # fmt: skip

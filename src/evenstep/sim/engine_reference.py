@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,26 @@ from evenstep.sim.engine_layout import EngineState
 from evenstep.sim.kept_reference import leave, overwrite, returns
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Formed:
+    """A batch that has its memory and waits for its seconds.
+
+    Args:
+        sent, tokens: int64[n], rows of its requests, tokens each runs.
+        produces: bool[n], whether that ends in an output token.
+        batch: what it is to a batch-time law.
+        evicted: requests evicted for it.
+        moved_s: seconds of moving memory.
+    """
+
+    sent: I8
+    tokens: I8
+    produces: Any
+    batch: Batch
+    evicted: int
+    moved_s: float
+
+
 class PlainLoop:
     """A policy's `form_batch`, asked once an iteration; state as the compiled loop keeps it."""
 
@@ -44,10 +65,15 @@ class PlainLoop:
         self.order: QueueOrder = order_of(policy)
         self.running: list[int] = []
         self.queue: list[tuple[float, int]] = []  # key and row, sorted
+        self.formed: Formed | None = None
 
     def advance(self, table_i: I8, table_f: Any) -> int:
         """Run until all is done or the host is needed; what for (`engine_layout`)."""
         s = self.state
+        if self.formed is not None:
+            formed, self.formed = self.formed, None
+            self.run_batch(formed, float(s.state_f[at.STEP_S]), table_i, table_f)
+            return at.HAS_RUN
         now, until = at.NOW, s.state_f[at.UNTIL]
         while True:
             if not self.arrive():
@@ -55,6 +81,8 @@ class PlainLoop:
             coming = int(s.state_i[at.COMING])
             later = float(s.arrival_s[s.coming[coming]]) if coming < s.coming.size else math.inf
             if not self.running and not self.queue:
+                if s.numbers_i[at.IS_RANK]:
+                    return self.has_none(math.inf)
                 if later == math.inf:
                     return at.DONE
                 s.state_f[now] = s.state_f[at.SEEN] = max(s.state_f[now], later)
@@ -67,8 +95,17 @@ class PlainLoop:
                 return at.TABLE_FULL
             decision = self.decide()
             if decision.tokens.any():
-                self.iterate(decision, table_i, table_f)
+                formed = self.form(decision)
+                if s.numbers_i[at.IS_RANK]:
+                    s.state_f[at.BESIDE_S], self.formed = formed.moved_s, formed
+                    s.batch[:] = formed.batch.features
+                    s.state_i[[at.RUNS, at.WAITS]] = len(self.running), len(self.queue)
+                    return at.HAS_FORMED
+                law_s = seconds_by_table(self.law, formed.batch)
+                self.run_batch(formed, law_s + s.numbers_f[at.OVERHEAD] + formed.moved_s, table_i, table_f)
                 continue
+            if s.numbers_i[at.IS_RANK]:
+                return self.has_none(decision.wake_s)
             if s.numbers_i[at.AHEAD] and s.state_f[at.SEEN] < s.state_f[now]:
                 s.state_f[at.SEEN] = s.state_f[now]
                 continue
@@ -78,10 +115,16 @@ class PlainLoop:
                 return at.HOLDS_FOR_EVER
             s.state_f[now] = s.state_f[at.SEEN] = then
 
+    def has_none(self, wake_s: float) -> int:
+        """This rank has no batch; its policy is asked again at `wake_s`."""
+        self.state.state_f[at.WAKE_S] = wake_s
+        self.state.state_i[[at.RUNS, at.WAITS]] = len(self.running), len(self.queue)
+        return at.HAS_NONE
+
     def arrive(self) -> bool:
         s = self.state
         seen = at.SEEN if s.numbers_i[at.AHEAD] else at.NOW
-        while s.state_i[at.COMING] < s.coming.size:
+        while s.state_i[at.COMING] < s.state_i[at.KNOWN]:
             coming = s.state_i[at.COMING]
             row = int(s.coming[coming])
             if s.arrival_s[row] > s.state_f[seen]:
@@ -139,7 +182,8 @@ class PlainLoop:
         self.memory = decision.memory
         return decision
 
-    def iterate(self, decision: BatchDecision, table_i: I8, table_f: Any) -> None:
+    def form(self, decision: BatchDecision) -> Formed:
+        """Evictions and admissions of a decision; the batch takes its memory."""
         s = self.state
         rows, numbers, money = s.rows, s.numbers_i, s.numbers_f
         everybody = np.array([*self.running, *(row for _, row in self.queue)], np.int64)
@@ -168,14 +212,18 @@ class PlainLoop:
         self.running += new
         self.queue = [entry for entry in self.queue if entry[1] not in set(new)]
         batch = batch_of(before, tokens, rows[DECODING, sent] > 0)
-        held_all = int(numbers[at.CAPACITY] - s.state_i[at.FREE])
-        seconds = seconds_by_table(self.law, batch) + money[at.OVERHEAD] + moved_s
+        return Formed(sent, tokens, produces, batch, int(decision.evict.sum()), float(moved_s))
+
+    def run_batch(self, formed: Formed, seconds: float, table_i: I8, table_f: Any) -> None:
+        """The batch runs for so many seconds: the clock, its tokens, and its row of the table."""
+        s, batch = self.state, formed.batch
+        held_all = int(s.numbers_i[at.CAPACITY] - s.state_i[at.FREE])
         started_s = float(s.state_f[at.NOW])
         s.state_f[at.SEEN] = started_s
         s.state_f[at.NOW] = started_s + seconds
         s.state_f[at.BUSY] += seconds
         ran, waits = len(self.running), len(self.queue)
-        self.run(sent, tokens, produces, started_s)
+        self.run(formed.sent, formed.tokens, formed.produces, started_s)
         s.state_i[at.PREFILL_ALL] += batch.prefill_tokens
         s.state_i[at.DECODE_ALL] += batch.decodes
         s.state_i[at.ITERATION] += 1
@@ -184,7 +232,7 @@ class PlainLoop:
             table_f[:, k] = started_s, seconds
             table_i[:, k] = (
                 batch.tokens, batch.prefill_tokens, batch.requests, batch.decodes, batch.kv, held_all, ran, waits,
-                int(decision.evict.sum()), int(produces.sum()),
+                formed.evicted, int(formed.produces.sum()),
             )  # fmt: skip
             s.state_i[at.TABLE_ROWS] += 1
 

@@ -49,3 +49,19 @@ def test_the_replay_of_the_32b_run_is_within_its_limit():
         "end to end, p95",
     ):
         assert ours(found, "rtxpro6000-qwen3-32b", quantity) == pytest.approx(rows[quantity].paper, rel=0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", reality.RUNS, ids=lambda one: one.name)
+def test_every_run_is_within_its_limit(one):
+    rows = reality.columns(one.name)
+    apart = reality.off(reality.measured(rows), reality.replayed(one, rows))
+    assert max(abs(share) for share in apart.values()) < one.within
+
+
+def test_ranks_by_themselves_get_the_requests_in_turn_and_do_not_wait_for_each_other():
+    one, rows = reality.RUNS[-1], reality.columns(reality.RUNS[-1].name)
+    assert one.engine.data_parallel == 2
+    few = {name: column[:40] for name, column in rows.items()}
+    alone, together = (reality.replayed(one, few, without)["TPOT"].mean() for without in (reality.APART, ""))
+    assert alone < together

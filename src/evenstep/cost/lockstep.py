@@ -1,0 +1,107 @@
+"""Batch time of data-parallel ranks in lock-step: a law taken apart into what each does alone and what they do together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from evenstep.cost.batch import TOKENS, BatchTime
+from evenstep.request import F8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """A batch-time law as R ranks in lock-step need it.
+
+    Layer by layer the ranks meet at the collectives around the experts, and each layer is like the others: so a step lasts
+    as long as the slowest rank's own part, plus what all of them do together. A rank without requests runs one token, a
+    dummy, so that the others can go on.
+
+    Where graphs are captured (``sizes``), every rank pads its tokens to the next captured size; where all of them run as
+    graphs, to the largest of these. One rank too large for a graph leaves each at its own padding.
+
+    Args:
+        own: float64[*], a law's numbers (`cost.batch`): of what a rank does by itself, by its own batch.
+        experts: float64[2, P], tokens a rank on average, and seconds of all layers of experts; None = none are shared.
+        links: float64[2, P], tokens of each rank, and seconds of all collectives where the ranks have equally many;
+            None = none.
+        sizes: captured sizes, tokens, ascending; empty = no graphs.
+        shares_path: whether what goes one way and what goes the other share their way, as where it goes through the
+            host's memory: then ranks of unequal tokens take as long as equal ones of the same sum. Otherwise the most that
+            any rank receives counts, as on a link with a lane each way.
+
+    Source: vLLM 0.19, v1/worker/dp_utils.py (padding), v1/engine/core.py (dummy batches); with unequal tokens each rank's
+        share is broadcast, or reduced, by itself and goes one way (distributed/device_communicators/pynccl.py), which NCCL
+        issue 384 shows to be far faster through the host's memory than both ways at once. The sum is ours.
+    """
+
+    own: F8
+    experts: F8 | None = None
+    links: F8 | None = None
+    sizes: tuple[int, ...] = ()
+    shares_path: bool = False
+
+    def seconds(self, batches: F8, overhead_s: float, beside_s: F8) -> tuple[float, F8]:
+        """Seconds of a step, and what each rank does of it by itself.
+
+        Args:
+            batches: float64[R, FEATURES], each rank's batch; all zero where it has none.
+            overhead_s: seconds of any rank's step beside its batch.
+            beside_s: float64[R], seconds each rank takes for moving memory.
+
+        Returns:
+            Seconds of the step, and float64[R].
+        """
+        from evenstep.cost.batch_kernel import seconds_of
+
+        tokens = self.padded(batches[:, TOKENS])
+        seen = batches.copy()
+        seen[:, TOKENS] = tokens
+        own = np.array([float(seconds_of(self.own, batch)) for batch in seen]) + overhead_s + beside_s
+        together = 0.0
+        if self.experts is not None:
+            together += line(self.experts, float(tokens.sum()) / tokens.size)
+        if self.links is not None:
+            together += line(self.links, self.share(tokens))
+        return float(own.max()) + together, own
+
+    def share(self, tokens: F8) -> float:
+        """Tokens of each of equal ranks whose collectives take as long as these ranks'."""
+        if self.shares_path or tokens.size == 1:
+            return float(tokens.sum()) / tokens.size
+        return float(tokens.sum() - tokens.min()) / (tokens.size - 1)
+
+    def padded(self, tokens: F8) -> F8:
+        """float64[R], tokens each rank runs, the dummy and the padding included."""
+        found = np.maximum(tokens, 1.0)
+        if not self.sizes:
+            return found
+        sizes = np.array(self.sizes, np.float64)
+        graphs = found <= sizes[-1]
+        found[graphs] = sizes[np.searchsorted(sizes, found[graphs])]
+        return np.full(found.size, found.max()) if graphs.all() else found
+
+
+@runtime_checkable
+class TakenApart(Protocol):
+    """A law that knows what ranks do together."""
+
+    def in_lockstep(self, ranks: int) -> Parts: ...
+
+
+def parts_of(law: BatchTime, ranks: int) -> Parts:
+    """The law for so many ranks; one that does not say what they do together has them do nothing together.
+
+    Raises:
+        InputError: the law is of another number of ranks.
+    """
+    return law.in_lockstep(ranks) if isinstance(law, TakenApart) else Parts(law.table())
+
+
+def line(points: F8, at: float) -> float:
+    """Seconds on straight lines between points, float64[2, P]; the end lines go on."""
+    x, y = points
+    k = min(max(int(np.searchsorted(x, at, side="right")) - 1, 0), x.size - 2)
+    return float(y[k] + (y[k + 1] - y[k]) / (x[k + 1] - x[k]) * (at - x[k]))

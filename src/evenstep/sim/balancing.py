@@ -1,0 +1,133 @@
+"""Which of an engine's data-parallel ranks a request goes to: a routing policy, told of the ranks now and then."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenstep import names
+from evenstep.errors import EvenstepError, InputError, PolicyError
+from evenstep.request import F8, I8, Trace
+from evenstep.routing.view import RoutingView, horizon_of, memory_size_of
+
+#: Slots of a rank that takes every request and lets it wait itself.
+_ANY = 1 << 40
+_UNKNOWN = np.zeros((0, 0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """What ranks say of themselves: int64[R] and float64[R] each.
+
+    Args:
+        waiting, running: requests.
+        waiting_tokens, held: KV tokens the waiting ones will need, and those in memory.
+    """
+
+    waiting: I8
+    running: I8
+    waiting_tokens: F8
+    held: F8
+
+    @classmethod
+    def none(cls, ranks: int) -> Counts:
+        ints, floats = np.zeros(ranks, np.int64), np.zeros(ranks)
+        return cls(ints, ints.copy(), floats, floats.copy())
+
+
+class Balancer:
+    """Gives each request to a rank when it arrives.
+
+    The policy sees the counts of the last broadcast, and as waiting what it sent since. A broadcast goes out when the
+    ranks have something new to say and the last one is `news_s` old; it replaces what the policy had counted itself, also
+    where the ranks have not yet taken those requests up (vLLM).
+
+    Args:
+        spec: a routing policy, NAME or NAME:key=value.
+        ranks: how many.
+        capacity: KV tokens of a rank; inf = no limit.
+        trace: the requests.
+        seed: key of every random draw.
+        news_s: seconds between broadcasts, at least.
+
+    Raises:
+        InputError: no such policy, or one that looks ahead, for which ranks have no projections.
+
+    Source: vLLM 0.19, v1/engine/core_client.py (DPLBAsyncMPClient) and v1/engine/coordinator.py.
+    """
+
+    def __init__(
+        self, spec: str, ranks: int, capacity: float, trace: Trace, seed: int, news_s: float
+    ) -> None:
+        self.policy: Any = names.build("routing", names.parse(spec))
+        if horizon_of(self.policy):
+            raise InputError("engine", "balancer", spec, "a routing policy that does not look ahead")
+        self.spec, self.ranks, self.capacity = spec, ranks, capacity
+        self.seed, self.news_s = seed, news_s
+        self.memory: I8 = np.zeros(memory_size_of(self.policy), np.int64)
+        self.known = Counts.none(ranks)
+        self.told_s = -math.inf
+        self.heard: deque[tuple[float, Counts]] = deque()
+        self.decisions = 0
+        session, key = trace.column("session"), trace.column("prompt_key")
+        self.keys: I8 = np.where(session >= 0, session, np.where(key != 0, key, trace.request_id))
+        self.classes, self.prompts, self.ids = (
+            trace.column("request_class"),
+            trace.prompt_tokens,
+            trace.request_id,
+        )
+
+    def hear(self, now_s: float, counts: Counts) -> None:
+        """The ranks' counts at the start of a step."""
+        self.heard.append((now_s, counts))
+
+    def choose(self, row: int, arrival_s: float) -> int:
+        """The rank a request goes to, at its arrival; requests in order of arrival.
+
+        Raises:
+            PolicyError: the policy raised, or keeps it back; ranks take requests as they come.
+        """
+        self._listen(arrival_s)
+        try:
+            decision = self.policy.route(self._view(row, arrival_s))
+        except EvenstepError:
+            raise
+        except Exception as error:
+            raise PolicyError(f"{self.spec} raised {type(error).__name__}: {error}") from error
+        rank = int(decision.worker[0])
+        if not 0 <= rank < self.ranks:
+            raise PolicyError(
+                f"{self.spec}: keeps request {self.ids[row]} back; ranks take it at its arrival"
+            )
+        self.decisions += 1
+        if decision.memory is not None:
+            self.memory = np.array(decision.memory, np.int64)
+        self.known.waiting[rank] += 1
+        self.known.waiting_tokens[rank] += float(self.prompts[row])
+        return rank
+
+    def _listen(self, now_s: float) -> None:
+        while self.heard:
+            at_s = max(self.heard[0][0], self.told_s + self.news_s)
+            if at_s > now_s:
+                return
+            while self.heard and self.heard[0][0] <= at_s:
+                self.known = self.heard.popleft()[1]
+            self.told_s = at_s
+
+    def _view(self, row: int, now_s: float) -> RoutingView:
+        known, need = self.known, float(self.prompts[row])
+        free = np.maximum(self.capacity - known.held - known.waiting_tokens, need)
+        return RoutingView(
+            decision=self.decisions, seed=self.seed, now_s=now_s, mean_wait_s=0.0, group=np.zeros(self.ranks, np.int64),
+            queued=known.waiting.copy(), queued_load=known.waiting_tokens.copy(), load=known.held.copy(),
+            free_slots=np.full(self.ranks, _ANY), running=known.running.copy(), kv_free=free,
+            seconds_per_token=np.ones(self.ranks), waiting_id=self.ids[row : row + 1], waiting_load=np.array([need]),
+            waited_s=np.zeros(1), waiting_class=self.classes[row : row + 1], waiting_key=self.keys[row : row + 1],
+            waiting_steps=np.full(1, np.nan), projections=known.held[:, None].copy(), growth=np.zeros(1),
+            cached_tokens=_UNKNOWN, memory=self.memory,
+        )  # fmt: skip

@@ -1,0 +1,88 @@
+"""Giving requests to data-parallel ranks: what the policy is told, and when."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evenstep.errors import InputError, PolicyError
+from evenstep.request import Trace
+from evenstep.routing.view import HOLD, RoutingDecision
+from evenstep.sim.balancing import Balancer, Counts
+
+TRACE = Trace(prompt_tokens=np.arange(10, 30), output_tokens=np.ones(20, np.int64))
+
+
+def balancer(spec="vllm:score=waiting-4", ranks=2, capacity=math.inf, news_s=0.1):
+    return Balancer(spec, ranks, capacity, TRACE, 0, news_s)
+
+
+def counts(waiting, running):
+    return Counts(np.array(waiting), np.array(running), np.zeros(len(waiting)), np.zeros(len(waiting)))
+
+
+def test_round_robin_takes_ranks_in_turn():
+    one = balancer("round-robin", ranks=3)
+    assert [one.choose(row, 0.1 * row) for row in range(6)] == [0, 1, 2, 0, 1, 2]
+
+
+def test_what_was_sent_counts_as_waiting_until_the_next_news():
+    one = balancer()
+    one.hear(0.0, counts([0, 0], [0, 7]))
+    assert [one.choose(row, 0.01) for row in range(4)] == [
+        0,
+        0,
+        1,
+        0,
+    ]  # 0, 4 | 8 against 7, then 8 against 11
+    one.hear(0.05, counts([0, 0], [4, 8]))
+    assert one.choose(4, 0.09) == 1  # 12 against 11: the news of 0.05 s goes out at 0.1 s
+    assert one.choose(5, 0.1) == 0  # 4 against 8
+
+
+def test_a_broadcast_brings_the_latest_that_was_heard_by_then():
+    one = balancer()
+    one.hear(0.0, counts([0, 0], [0, 0]))
+    one.choose(0, 0.0)
+    for at, running in ((0.02, [9, 0]), (0.06, [0, 9]), (0.15, [9, 0])):
+        one.hear(at, counts([0, 0], running))
+    assert one.choose(1, 0.12) == 0 and one.known.running.tolist() == [0, 9]
+    assert one.choose(2, 0.16) == 0  # the next broadcast is due at 0.2 s
+    assert one.choose(3, 0.2) == 1
+
+
+def test_the_policy_sees_the_share_of_memory_in_use():
+    one = balancer("vllm", capacity=1000.0, news_s=0.0)
+    one.hear(0.0, Counts(np.array([1, 1]), np.array([2, 2]), np.zeros(2), np.array([900.0, 100.0])))
+    assert one.choose(0, 0.0) == 1
+    full = Counts(np.array([0, 5]), np.array([0, 0]), np.zeros(2), np.array([1000.0, 1000.0]))
+    one.hear(0.1, full)
+    assert one.choose(1, 0.1) == 0  # no rank is too full to take it
+
+
+class Keeps:
+    """A policy that sends nothing."""
+
+    def route(self, view):
+        return RoutingDecision(np.full(view.waiting_id.size, HOLD))
+
+
+class Raises:
+    """A policy that cannot."""
+
+    def route(self, view):
+        raise ZeroDivisionError("oops")
+
+
+def test_a_policy_may_not_keep_a_request_and_cannot_look_ahead():
+    one = balancer()
+    one.policy = Keeps()
+    with pytest.raises(PolicyError, match="keeps request 3 back"):
+        one.choose(3, 0.0)
+    one.policy = Raises()
+    with pytest.raises(PolicyError, match="raised ZeroDivisionError: oops"):
+        one.choose(3, 0.0)
+    with pytest.raises(InputError, match="does not look ahead"):
+        balancer("br-h")
+    with pytest.raises(InputError, match="vllm"):
+        balancer("vlm")
