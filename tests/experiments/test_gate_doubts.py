@@ -31,6 +31,11 @@ def test_thresholds_that_keep_the_conditions_raise_no_doubt():
     assert gate_doubts(Sarathi(), TRACE, Engine(kv_tokens=100), LAW) == []
 
 
+def test_thresholds_that_are_only_the_first_raise_no_doubt():
+    assert gate_doubts(Wait((1,)), TRACE, Engine(kv_tokens=100), AffineKv(0.05, 1e-6))
+    assert gate_doubts(Wait((1,), 1.0, 20.0), TRACE, Engine(kv_tokens=100), AffineKv(0.05, 1e-6)) == []
+
+
 def test_each_condition_is_told_with_its_numbers():
     said = gate_doubts(NestedWait((4, 2), (10,)), TRACE, Engine(kv_tokens=500), AffineKv(0.05, 1e-6))
     assert [text.split(" ")[:3] for text in said] == [

@@ -10,16 +10,21 @@ from hypothesis import strategies as st
 from tests.strategies import engine_runs, engine_views
 
 from evenstep.cost.unit import Unit
-from evenstep.errors import PolicyError
+from evenstep.errors import InputError, PolicyError
 from evenstep.request import Trace
+from evenstep.scheduling.check_views import check_views
+from evenstep.scheduling.checks import check
 from evenstep.scheduling.filling import Filling
 from evenstep.scheduling.nested_wait import NestedWait
+from evenstep.scheduling.order import ARRIVAL
 from evenstep.scheduling.wait import Wait
 from evenstep.sim.engine import Engine, simulate_engine
 
 POLICIES = st.sampled_from([
     Wait((2, 3)), Wait((3, 1, 2), 0.0), Wait((40, 1), 0.3), NestedWait((3, 2, 1), (4, 20), (), 0.05),
     NestedWait((2, 1, 4, 3), (7,), (12,), 5.0), NestedWait((3, 2), (7,), (5, 12), 0.0), NestedWait((2,), (), (20,)),
+    Wait((2, 3), 0.3, 0.4), Wait((1, 9, 2), 0.1, 0.1), NestedWait((3, 2, 1), (1, 9), (), 0.05, 0.2),
+    NestedWait((2, 1, 4, 3), (7,), (12,), 0.5, 0.05, 0.0), NestedWait((9, 2), (6,), (5, 12), 0.2, 1.0, 2.0),
 ])  # fmt: skip
 
 
@@ -71,3 +76,43 @@ def test_an_evicted_request_passes_its_gate(view):
     if first < view.left.size:
         once = replace(shown, evictions=(np.arange(view.left.size) == first).astype(np.int64))
         assert (policy.form_batch(once).tokens[first] > 0) == Filling(view).offer(first)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Wait(), NestedWait(), Wait((3, 2), 1.0, 0.4), NestedWait((3, 2), (7,), (20,), 1.0, 0.4, 0.5)],
+    ids=str,
+)
+def test_every_promise_is_kept_with_and_without_solving(policy):
+    assert [f"{f.name}: {f.message}" for f in check(policy) if not f.passed] == []
+
+
+@pytest.mark.parametrize("door", ["plain", "compiled"])
+def test_memory_full_of_those_that_pause_is_freed_while_thresholds_are_solved(door):
+    done = runs(NestedWait((1, 9), (2,), (), 1e6, 1.0), [4] * 6, memory=8, door=door)
+    assert done.totals.requests == 6 and done.totals.counted["gates_broken"] > 0
+
+
+def test_those_who_entered_under_a_higher_threshold_do_not_queue_at_every_stage():
+    view = next(v for v in check_views(ARRIVAL, 0) if v.decoding.sum() > 3 and v.batch_limit > 12)
+    together = replace(
+        view, produced=np.where(view.decoding, 5, view.produced), evictions=np.zeros_like(view.evictions),
+        token_budget=1 << 20, kv_capacity=1 << 30, kv_free=(1 << 30) - int(view.resident.sum()),
+    )  # fmt: skip
+    for solve_s, many in ((0.0, 1), (1e6, int(together.decoding[together.running].sum()))):
+        policy = NestedWait((1,), (), (), 0.0, solve_s)
+        tokens = policy.form_batch(replace(together, memory=np.zeros(policy.memory_size, np.int64))).tokens
+        assert (tokens[together.running & together.decoding] > 0).sum() == many
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "field"),
+    [
+        (Wait, {"solve_s": -1.0}, "solve_s is -1.0"),
+        (NestedWait, {"solve_s": math.inf}, "solve_s is inf"),
+        (NestedWait, {"slack": -0.5}, "slack is -0.5"),
+    ],
+)
+def test_a_window_or_a_slack_that_is_none_is_refused(kind, options, field):
+    with pytest.raises(InputError, match=field):
+        kind(**options)

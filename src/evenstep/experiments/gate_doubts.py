@@ -26,7 +26,8 @@ ITERATIONS, DELTA = 1e6, 0.01
 
 
 def gate_doubts(policy: SchedulingPolicy, trace: Trace, engine: Engine, law: BatchTime) -> list[str]:
-    """Conditions that the thresholds of `wait` or `nested-wait` break on this trace; none of other policies.
+    """Conditions that the thresholds of `wait` or `nested-wait` break on this trace; none of other policies, and none where
+    the policy solves its thresholds anew, so that those given are only the first.
 
     Types have the rates and mean lengths of the trace: for `wait` by class, for `nested-wait` by the segment in which a
     request ends, in each group of prompts. Conditions on the time of an iteration are looked at where the law is
@@ -34,6 +35,8 @@ def gate_doubts(policy: SchedulingPolicy, trace: Trace, engine: Engine, law: Bat
 
     Source: WAIT eqs. 9, 10, 12.
     """
+    if isinstance(policy, Wait | NestedWait) and policy.solve_s > 0:
+        return []
     if isinstance(policy, Wait):
         return _of_wait(policy, trace, engine, law)
     return _of_nested(policy, trace, engine, law) if isinstance(policy, NestedWait) else []

@@ -9,24 +9,31 @@ what they hold. Three rules are ours, for bursts end and memory does:
 * a request that was evicted passes all gates;
 * the breaker: if an open gate finds no memory and nothing else would run, the deepest segment runs whatever the gates say.
 
+With `solve_s` the thresholds are solved anew from what the policy observes (`observed`); the given ones are in force until
+then. A threshold then limits only how many enter a segment in a batch. With thresholds that stay this is the same, for no
+stage ever holds more than entered together; but those that entered under a higher one would queue at every stage.
+
 WAIT is the case of one segment and a group a type. `gated_kernel` is the compiled twin.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenstep.errors import InputError
 from evenstep.request import F8, I8
 from evenstep.scheduling.filling import Filling
 from evenstep.scheduling.giving_way import decodes_first
+from evenstep.scheduling.observed import BREAKS, Observed, Words
 from evenstep.scheduling.preempting import run_or_evict
 from evenstep.scheduling.view import BatchDecision, EngineView
 
-#: Words a gated policy keeps: how often the breaker acted, then the time each gate last let somebody run.
-BREAKS, LAST = 0, 1
+#: Names of the first words a gated policy keeps, without and with solving; `counts_of` adds the thresholds in force.
+COUNTS = ("gates_broken",)
+SOLVING_COUNTS = ("gates_broken", "thresholds_changed", "solve_refused_load", "solve_refused_memory")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,12 +45,21 @@ class Gates:
         ends: int64[S - 1], output tokens at which the next segment begins, ascending.
         group: int64[N], of each request of the view.
         max_hold_s: seconds.
+        solve_s: seconds of a window of what is observed; 0 = the thresholds stay as they are.
+        slack: of solved thresholds, standard deviations.
     """
 
     thresholds: I8
     ends: I8
     group: I8
     max_hold_s: float
+    solve_s: float = 0.0
+    slack: float = 0.0
+
+    @property
+    def words(self) -> Words:
+        segments = self.ends.size + 1
+        return Words(self.thresholds.size // segments, segments)
 
     def gate(self, view: EngineView) -> I8:
         """int64[N], the gate each request stands behind."""
@@ -58,18 +74,48 @@ class Gates:
 
 def batch_behind_gates(view: EngineView, gates: Gates) -> BatchDecision:
     """One batch of those that the gates let through."""
-    return Gated(view, gates).batch()
+    memory = view.memory.copy()
+    if gates.solve_s == 0:
+        return Gated(view, gates, memory).batch()
+    observed = Observed(view, memory, gates.group, gates.ends, gates.words, gates.solve_s, gates.slack)
+    in_force = replace(gates, thresholds=observed.observe(gates.thresholds))
+    decision = Gated(view, in_force, memory).batch()
+    observed.note(decision)
+    return decision
+
+
+def counts_of(gates: int, solve_s: float) -> tuple[str, ...]:
+    """Names of the first words a policy with so many gates keeps; the thresholds in force are told where they are solved."""
+    if solve_s == 0:
+        return COUNTS
+    return (*SOLVING_COUNTS, *(f"threshold_{gate + 1}" for gate in range(gates)))
+
+
+def check_gates(where: str, thresholds: tuple[int, ...], max_hold_s: float, solve_s: float) -> None:
+    """Refuse thresholds below 1 and times that are none.
+
+    Raises:
+        InputError: naming the field.
+    """
+    if not thresholds or min(thresholds) < 1 or any(n != int(n) for n in thresholds):
+        raise InputError(where, "thresholds", thresholds, "at least one integer, each >= 1")
+    if math.isnan(max_hold_s) or max_hold_s < 0:
+        raise InputError(where, "max_hold_s", max_hold_s, "a number of seconds >= 0")
+    if not (math.isfinite(solve_s) and solve_s >= 0):
+        raise InputError(
+            where, "solve_s", solve_s, "a finite number of seconds >= 0", "0 keeps the thresholds as given."
+        )
 
 
 class Gated:
     """One batch being formed behind gates."""
 
-    def __init__(self, view: EngineView, gates: Gates) -> None:
-        self.view, self.gates, self.filling = view, gates, Filling(view)
+    def __init__(self, view: EngineView, gates: Gates, memory: I8) -> None:
+        self.view, self.gates, self.filling, self.memory = view, gates, Filling(view), memory
         self.gate, self.heads = gates.gate(view), gates.is_head(view)
         self.seen = self.filling.running + self.looked_at()
-        self.last: F8 = view.memory[LAST:].view(np.float64)
-        count = gates.thresholds.size
+        last, count = gates.words.last, gates.thresholds.size
+        self.last: F8 = memory.view(np.float64)[last : last + count]
         members = [np.flatnonzero(self.gate[: self.seen] == k) for k in range(count)]
         self.is_empty = [one.size == 0 for one in members]
         oldest = [view.arrival_s[one].min(initial=math.inf) for one in members]
@@ -106,13 +152,17 @@ class Gated:
             return True
         gate = int(self.gate[request])
         stage = (gate, int(self.view.produced[request]) if self.view.decoding[request] else -1)
-        if not self.is_open[gate] or self.taken.get(stage, 0) >= self.gates.thresholds[gate]:
+        if not self.is_open[gate]:
+            return False
+        if self.gates.solve_s > 0 and not self.heads[request]:
+            return True
+        if self.taken.get(stage, 0) >= self.gates.thresholds[gate]:
             return False
         self.taken[stage] = self.taken.get(stage, 0) + 1
         return True
 
     def batch(self) -> BatchDecision:
-        filling = self.filling
+        filling, memory, wake_s = self.filling, self.memory, math.inf
         for request in decodes_first(self.view, list(range(filling.running))):
             if self.passes(request):
                 self.run(request)
@@ -122,7 +172,6 @@ class Gated:
                     if not filling.offer(request):
                         break
                     self.ran[self.gate[request]] = True
-        memory, wake_s = self.view.memory.copy(), math.inf
         if not filling.tokens.any():
             waits = [s for s, empty in zip(self.opens_s, self.is_empty, strict=True) if not empty]
             if filling.evicted.any() or any(
@@ -131,9 +180,8 @@ class Gated:
                 memory[BREAKS] += 1
                 self.break_open()
             else:
-                wake_s = min(waits)
-        now = np.array([self.view.now_s]).view(np.int64)[0]
-        memory[LAST:][self.ran | self.is_empty] = now
+                wake_s = min(waits, default=math.inf)
+        self.last[self.ran | self.is_empty] = self.view.now_s
         return filling.decision(memory, wake_s)
 
     def run(self, request: int) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from evenstep.errors import InputError
-from evenstep.scheduling.gated import LAST, Gates, batch_behind_gates
+from evenstep.scheduling.gated import Gates, batch_behind_gates, check_gates, counts_of
+from evenstep.scheduling.observed import Words
 from evenstep.scheduling.view import BatchDecision, EngineView
-from evenstep.scheduling.wait import check_gates
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,14 @@ class NestedWait:
         ends: output tokens after which the next segment begins, ascending, one fewer than segments.
         prompt_edges: prompt lengths, tokens, ascending, at which the next group begins; none = one group.
         max_hold_s: a segment that has stood still for so long runs in any case, seconds.
+        solve_s: the thresholds are solved anew from the arrivals, the lengths and the iterations of the last one to two
+            times so many seconds (see `scheduling.observed`), those given being in force until that is known; 0 = they stay.
+            Ends and edges stay in any case.
+        slack: of solved thresholds, from the second on: standard deviations above the mean of what reaches a segment's head.
 
     Raises:
-        InputError: ends or edges that do not ascend, or numbers of thresholds that do not match.
+        InputError: a threshold below 1, a time or slack that is no number >= 0, ends or edges that do not ascend, or
+            numbers of thresholds that do not match.
 
     Source: WAIT, Algorithm 2, sec. 5.1 for groups. Segment i owns stages l'_{i-1} + 1 .. l'_i, the first also the prefill
         (its lines 1 and 19 sum the l', against its figure 6). `theory.nested_thresholds` solves for thresholds and says
@@ -40,10 +45,15 @@ class NestedWait:
     ends: tuple[int, ...] = (64,)
     prompt_edges: tuple[int, ...] = ()
     max_hold_s: float = 1.0
-    counts: ClassVar[tuple[str, ...]] = ("gates_broken",)
+    solve_s: float = 0.0
+    slack: float = 0.0
 
     def __post_init__(self) -> None:
-        check_gates("nested-wait", self.thresholds, self.max_hold_s)
+        check_gates("nested-wait", self.thresholds, self.max_hold_s, self.solve_s)
+        if not (math.isfinite(self.slack) and self.slack >= 0):
+            raise InputError(
+                "nested-wait", "slack", self.slack, "a finite number of standard deviations >= 0"
+            )
         for name in ("ends", "prompt_edges"):
             values = getattr(self, name)
             if any(b <= a for a, b in zip((0, *values), values, strict=False)):
@@ -56,15 +66,26 @@ class NestedWait:
             )  # fmt: skip
 
     @property
+    def words(self) -> Words:
+        """Groups and segments, and where what is kept of them stands."""
+        return Words(len(self.prompt_edges) + 1, len(self.ends) + 1)
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """What a run's summary shows of the memory."""
+        return counts_of(self.words.gates, self.solve_s)
+
+    @property
     def memory_size(self) -> int:
-        """A count of the breaker's acts, and a time for each segment of each group."""
-        return LAST + (len(self.ends) + 1) * (len(self.prompt_edges) + 1)
+        """Counts, thresholds and a time for each segment of each group; where they are solved, what is observed."""
+        return self.words.size(self.solve_s > 0)
 
     def form_batch(self, view: EngineView) -> BatchDecision:
-        thresholds = np.resize(np.array(self.thresholds, np.int64), self.memory_size - LAST)
+        thresholds = np.resize(np.array(self.thresholds, np.int64), self.words.gates)
         group = np.searchsorted(np.array(self.prompt_edges, np.int64), view.prompt_tokens, side="right")
+        ends = np.array(self.ends, np.int64)
         return batch_behind_gates(
-            view, Gates(thresholds, np.array(self.ends, np.int64), group, self.max_hold_s)
+            view, Gates(thresholds, ends, group, self.max_hold_s, self.solve_s, self.slack)
         )
 
 

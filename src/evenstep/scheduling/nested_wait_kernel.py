@@ -13,6 +13,7 @@ from evenstep.scheduling.gated_kernel import (
     NUMBERS,
     SEGMENTS,
     THRESHOLD,
+    floats,
     form_gated,
     words,
 )
@@ -22,7 +23,7 @@ def scratch(running, waiting, parameters):
     """Working space of the gates."""
     ends = int(parameters[0]) + 1
     gates = (int(parameters[ends]) + 1) * (int(parameters[ends + 1 + int(parameters[ends])]) + 1)
-    return words(running, gates), gates
+    return words(running, gates), floats(gates)
 
 
 @batch_kernel
@@ -38,7 +39,8 @@ def form_batch_into(
     scratch_i[GROUPS] = scratch_i[EDGES] + 1
     for gate in range(scratch_i[GROUPS] * scratch_i[SEGMENTS]):
         scratch_i[FIRST_GATE + NUMBERS * gate + THRESHOLD] = int(parameters[1 + gate % given])
+    rest = edges + 1 + scratch_i[EDGES]
     return form_gated(
-        now_s, limits, running, waiting, first, counts, rows, arrival_s, memory, parameters,
-        parameters[edges + 1 + scratch_i[EDGES]], scratch_i, scratch_f, picked, evicted,
+        now_s, limits, running, waiting, first, counts, rows, arrival_s, memory, parameters, parameters[rest],
+        parameters[rest + 1], parameters[rest + 2], scratch_i, scratch_f, picked, evicted,
     )  # fmt: skip

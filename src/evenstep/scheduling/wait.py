@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from evenstep.errors import InputError
-from evenstep.scheduling.gated import LAST, Gates, batch_behind_gates
+from evenstep.scheduling.gated import Gates, batch_behind_gates, check_gates, counts_of
+from evenstep.scheduling.observed import Words
 from evenstep.scheduling.view import BatchDecision, EngineView
 
 
@@ -24,41 +22,37 @@ class Wait:
     Args:
         thresholds: n_j of each type, requests; classes beyond the last type belong to it.
         max_hold_s: a type that has stood still for so long joins in any case, seconds.
+        solve_s: the thresholds are solved anew from the arrivals, the work and the iterations of the last one to two times
+            so many seconds (see `scheduling.observed`), those given being in force until that is known; 0 = they stay.
 
     Raises:
         InputError: no threshold, one below 1, or a time that is no number >= 0.
 
-    Source: WAIT, Algorithm 1. `theory.wait_thresholds` solves for thresholds.
+    Source: WAIT, Algorithm 1; sec. 7.1 for rates that change. `theory.wait_thresholds` solves for thresholds.
     """
 
     thresholds: tuple[int, ...] = (8,)
     max_hold_s: float = 1.0
-    counts: ClassVar[tuple[str, ...]] = ("gates_broken",)
+    solve_s: float = 0.0
 
     def __post_init__(self) -> None:
-        check_gates("wait", self.thresholds, self.max_hold_s)
+        check_gates("wait", self.thresholds, self.max_hold_s, self.solve_s)
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """What a run's summary shows of the memory."""
+        return counts_of(len(self.thresholds), self.solve_s)
 
     @property
     def memory_size(self) -> int:
-        """A count of the breaker's acts, and a time for each type."""
-        return LAST + len(self.thresholds)
+        """Counts, thresholds and a time for each type; where they are solved, what is observed."""
+        return Words(len(self.thresholds), 1).size(self.solve_s > 0)
 
     def form_batch(self, view: EngineView) -> BatchDecision:
         thresholds = np.array(self.thresholds, np.int64)
         group = np.minimum(view.request_class, thresholds.size - 1)
-        return batch_behind_gates(view, Gates(thresholds, np.zeros(0, np.int64), group, self.max_hold_s))
-
-
-def check_gates(where: str, thresholds: tuple[int, ...], max_hold_s: float) -> None:
-    """Refuse thresholds below 1 and times that are none.
-
-    Raises:
-        InputError: naming the field.
-    """
-    if not thresholds or min(thresholds) < 1 or any(n != int(n) for n in thresholds):
-        raise InputError(where, "thresholds", thresholds, "at least one integer, each >= 1")
-    if math.isnan(max_hold_s) or max_hold_s < 0:
-        raise InputError(where, "max_hold_s", max_hold_s, "a number of seconds >= 0")
+        ends = np.zeros(0, np.int64)
+        return batch_behind_gates(view, Gates(thresholds, ends, group, self.max_hold_s, self.solve_s))
 
 
 policy = Wait

@@ -6,11 +6,13 @@ from __future__ import annotations
 from evenstep.compiled import batch_kernel
 from evenstep.scheduling.gated_kernel import (
     EDGES,
+    ENDS_AT,
     FIRST_GATE,
     GROUPS,
     NUMBERS,
     SEGMENTS,
     THRESHOLD,
+    floats,
     form_gated,
     words,
 )
@@ -19,7 +21,7 @@ from evenstep.scheduling.gated_kernel import (
 def scratch(running, waiting, parameters):
     """Working space of the gates."""
     types = int(parameters[0])
-    return words(running, types), types
+    return words(running, types), floats(types)
 
 
 @batch_kernel
@@ -28,10 +30,10 @@ def form_batch_into(
     rows, arrival_s, arrived, memory, parameters, scratch_i, scratch_f, picked, evicted,
 ):  # fmt: skip
     types = int(parameters[0])
-    scratch_i[GROUPS], scratch_i[SEGMENTS], scratch_i[EDGES] = types, 1, -1
+    scratch_i[GROUPS], scratch_i[SEGMENTS], scratch_i[EDGES], scratch_i[ENDS_AT] = types, 1, -1, 0
     for gate in range(types):
         scratch_i[FIRST_GATE + NUMBERS * gate + THRESHOLD] = int(parameters[1 + gate])
     return form_gated(
         now_s, limits, running, waiting, first, counts, rows, arrival_s, memory, parameters, parameters[1 + types],
-        scratch_i, scratch_f, picked, evicted,
+        parameters[2 + types], 0.0, scratch_i, scratch_f, picked, evicted,
     )  # fmt: skip
