@@ -1,0 +1,151 @@
+"""WAIT sec. 7.2, Figs. 16 and 17: the memory Nested WAIT needs, by its number of segments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evenstep.experiments.reproduce import Experiment, Setting
+from evenstep.measure.comparison import mean_interval
+from evenstep.report.figures import COLOURS
+from evenstep.report.findings import Claim, Constant, Findings, Row
+from evenstep.theory.fluid import Types
+from evenstep.theory.segments import Design, designs, least_kv_tokens
+
+TYPES, PROMPT, RATES, HORIZON_S, DELTAS = 500, 62, (50.0, 500.0), 200.0, (0.1, 1e-5)
+COUNTS = (1, 2, 5, 10, 20, 25, 50, 100, 250, 500)
+#: The number the paper says is enough.
+ENOUGH = 10
+D0_S, D1_S = 0.01, 4e-8
+#: Each further token is reached with this probability; the mean of 1..500 is then 156 tokens.
+GOES_ON = 0.995
+
+#: Designs by (requests a second, delta), in order of L.
+Found = Mapping[tuple[float, float], Sequence[Design]]
+
+
+def types_at(rate: float) -> Types:
+    """Outputs of 1..500 tokens, rates in proportion to a geometric law."""
+    chance = GOES_ON ** np.arange(TYPES)
+    return Types(
+        (rate * chance / chance.sum()).tolist(), [PROMPT] * TYPES, list(range(1, TYPES + 1)), D0_S, D1_S
+    )
+
+
+def run(setting: Setting) -> Findings:
+    counts = setting.pick(COUNTS, (1, 5, 10, 50, 500))
+    found: Found = {
+        (rate, delta): designs(types_at(rate), counts, iterations=HORIZON_S / D0_S, delta=delta)
+        for rate in RATES for delta in DELTAS
+    }  # fmt: skip
+    flat = [(key, one) for key, tried in found.items() for one in tried]
+    return Findings(
+        rows=_rows(found),
+        claims=_claims(found, counts),
+        constants=[
+            Constant("types", f"{TYPES}, outputs 1..{TYPES}, prompts of {PROMPT} tokens", "the paper's"),
+            Constant("L", ", ".join(map(str, counts)), "ours"),
+            Constant("rates of the types", f"geometric, {GOES_ON:g} a token", "stands in for the paper's Fig. 15"),
+            Constant("batch time", f"d0 = {D0_S:g} s, d1 = {D1_S:g} s a KV token",
+                     "the paper prints neither; the law's usual d1 would be too slow for 500 requests a second"),
+            Constant("S", f"{HORIZON_S / D0_S:,.0f} iterations", "T = 200 s of empty iterations, the most there can be"),
+            Constant("thresholds", "least integers of eq. 14, at the best of seven slacks", "the paper does not say which"),
+        ],
+        remark="a threshold is a whole number, at least one: at 50 requests a second one request a stage is enough however "
+        "many segments there are, so a full batch never shrinks and each further segment only adds the queue at its head. "
+        "Few segments cannot keep up at 500: everybody counts as if it stayed to its segment's end",
+        stands_in="a geometric law of output lengths for the frequencies of the paper's data",
+        data={
+            "requests_per_s": [key[0] for key, _ in flat], "delta": [key[1] for key, _ in flat],
+            "segments": [one.segments for _, one in flat],
+            "full_batch_kv_tokens": [one.solved.kv_tokens for _, one in flat],
+            "queues_kv_tokens": [one.queue_kv_tokens for _, one in flat],
+            "expected_latency_s": [one.latency_s for _, one in flat],
+        },
+        draw=lambda figure: _draw(figure, found),
+        size=(8.5, 3.6),
+    )  # fmt: skip
+
+
+def _case(rate: float, delta: float, segments: int) -> str:
+    return f"{rate:g} requests/s, delta {delta:g}, L = {segments}"
+
+
+def _rows(found: Found) -> list[Row]:
+    rows: list[Row] = []
+    for (rate, delta), tried in found.items():
+        for one in tried:
+            case = _case(rate, delta, one.segments)
+            rows += [
+                Row(
+                    case,
+                    "memory that suffices",
+                    "KV tokens",
+                    None,
+                    mean_interval([one.solved.enough_kv_tokens]),
+                ),
+                Row(case, "of it a full batch", "KV tokens", None, mean_interval([one.solved.kv_tokens])),
+                Row(case, "expected latency", "s", None, mean_interval([one.latency_s])),
+            ]
+    for rate in RATES:
+        least = mean_interval([least_kv_tokens(types_at(rate))])
+        rows.append(Row(f"{rate:g} requests/s", "fluid equilibrium, types known", "KV tokens", None, least))
+    return rows
+
+
+def _claims(found: Found, counts: Sequence[int]) -> list[Claim]:
+    claims: list[Claim] = []
+    for (rate, delta), tried in found.items():
+        needs = {one.segments: one.solved.enough_kv_tokens for one in tried}
+        best = min(tried, key=lambda one: one.solved.enough_kv_tokens)
+        least, where = needs[best.segments], f"at {rate:g} requests/s, delta {delta:g}"
+        few = [count for count in counts if count not in needs]
+        said = f"least with L = {best.segments}: {least:,.0f}"
+        said += f"; L = {', '.join(map(str, few))} cannot keep up" if few else ""
+        share, over = best.solved.kv_tokens / least, needs[ENOUGH] / least - 1
+        claims += [
+            Claim(
+                f"memory is U-shaped in L {where} (Figs. 16, 17)",
+                counts[0] < best.segments < counts[-1],
+                said,
+            ),
+            Claim(f"with the best L most of it is the full batch {where}", share > 0.5, f"{share:.0%}"),
+            Claim(
+                f"L = {ENOUGH} needs at most a tenth more than the best L {where}",
+                over <= 0.1,
+                f"{over:+.1%}",
+            ),
+        ]
+    return claims
+
+
+def _draw(figure: Any, found: Found) -> None:
+    panels = figure.subplots(1, len(RATES))
+    for axes, rate in zip(panels, RATES, strict=True):
+        for colour, delta in zip(COLOURS, DELTAS, strict=False):
+            tried = found[rate, delta]
+            x = [one.segments for one in tried]
+            axes.plot(x, [one.solved.enough_kv_tokens for one in tried], color=colour, marker=".", lw=1.3,
+                      label=f"enough, delta {delta:g}")  # fmt: skip
+            axes.plot(
+                x,
+                [one.solved.kv_tokens for one in tried],
+                color=colour,
+                lw=1.0,
+                ls=":",
+                label="of it a full batch",
+            )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_title(f"{rate:g} requests/s")
+        axes.set_xlabel("segments L")
+        axes.grid(alpha=0.25, linewidth=0.6)
+    panels[0].set_ylabel("KV tokens")
+    panels[1].legend(frameon=False, fontsize=7)
+
+
+experiment = Experiment(
+    "Nested WAIT's memory by its number of segments", "WAIT sec. 7.2, Figs. 16, 17", run, most_traces=0
+)

@@ -1,0 +1,152 @@
+"""How many segments Nested WAIT should have: few waste memory on requests that end early, many on queues at their heads.
+
+Types are in order of their outputs, all of one prompt length. L segments each own as many consecutive types as the others,
+or one more or less; a segment ends with the longest of its types, and everybody in it counts as if it stayed to that end.
+
+Source: WAIT sec. 7.2, eqs. 14-16 and Figs. 16-18, with the slips of `nested_thresholds` corrected; L that does not divide
+the number of types, and the expected latency, are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.theory.fluid import Types
+from evenstep.theory.nested_thresholds import (
+    NestedThresholds,
+    check_types,
+    queue_at_most,
+    segment_work,
+    solve,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Design:
+    """One number of segments.
+
+    Args:
+        segments: L.
+        solved: its thresholds and what they need.
+        latency_s: about how long a request of the mix takes.
+    """
+
+    segments: int
+    solved: NestedThresholds
+    latency_s: float
+
+    @property
+    def queue_kv_tokens(self) -> float:
+        """Memory that queues at the heads need beside a full batch."""
+        return self.solved.enough_kv_tokens - self.solved.kv_tokens
+
+
+def merged(types: Types, segments: int) -> Types:
+    """L types in place of m: rates are summed, and the longest output of each stands for all.
+
+    Raises:
+        InputError: types out of order or of several prompts, or more segments than types.
+    """
+    check_types(types)
+    many = len(types.output_tokens)
+    if not 1 <= segments <= many:
+        raise InputError("segments", "segments", segments, f"an integer from 1 to the {many} types")
+    ends = [many * (i + 1) // segments for i in range(segments)]
+    rates = np.add.reduceat(np.asarray(types.arrivals_per_s, float), [0, *ends[:-1]])
+    return Types(
+        rates.tolist(), [types.prompt_tokens[0]] * segments, [types.output_tokens[end - 1] for end in ends],
+        types.d0_s, types.d1_s,
+    )  # fmt: skip
+
+
+def designs(
+    types: Types, counts: Sequence[int] | None = None, *, iterations: float = 1e6, delta: float = 0.01,
+    kappas: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
+) -> list[Design]:  # fmt: skip
+    """The thresholds that need the least memory with each number of segments; numbers that cannot keep up are left out.
+
+    Args:
+        types: in order of their outputs, all of one prompt.
+        counts: numbers of segments to try; None = all.
+        iterations, delta, kappas: as in `nested_thresholds.solve`.
+
+    Raises:
+        InputError: none of the numbers can keep up; with what the last one says.
+    """
+    check_types(types)
+    found: list[Design] = []
+    refused: InputError | None = None
+    for count in counts if counts is not None else range(1, len(types.output_tokens) + 1):
+        parts = merged(types, count)
+        try:
+            solved = solve(parts, iterations=iterations, delta=delta, kappas=kappas)
+        except InputError as error:
+            refused = error
+            continue
+        found.append(Design(count, solved, expected_latency_s(types, parts, solved)))
+    if not found:
+        raise refused or InputError("segments", "counts", counts, "at least one number of segments")
+    return found
+
+
+def best(
+    types: Types, counts: Sequence[int] | None = None, *, kv_tokens: float | None = None, iterations: float = 1e6,
+    delta: float = 0.01, kappas: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
+) -> Design:  # fmt: skip
+    """The number of segments that needs the least memory; of equals the smallest.
+
+    Args:
+        kv_tokens: memory it has to fit, or None; the others as in `designs`.
+
+    Raises:
+        InputError: none can keep up, or memory is short of what the best needs; with the numbers.
+    """
+    tried = designs(types, counts, iterations=iterations, delta=delta, kappas=kappas)
+    least = min(tried, key=lambda one: one.solved.enough_kv_tokens)
+    needed = least.solved.enough_kv_tokens
+    if kv_tokens is not None and needed > kv_tokens:
+        raise InputError(
+            "segments", "kv_tokens", f"{kv_tokens:.4g}", f"at least {needed:.4g}",
+            f"That is with {least.segments} segments, which need the least.",
+        )  # fmt: skip
+    return least
+
+
+def expected_latency_s(types: Types, parts: Types, solved: NestedThresholds) -> float:
+    """About how long a request takes, seconds, in the mean of the mix.
+
+    A stage lasts as long as a full batch, or as n_1 arrivals take; before the first there is half the time in which n_1 - 1
+    more arrive, and at each head its queue by Kingman's bound, over the rate at which it is reached.
+
+    Args:
+        types: the requests.
+        parts: what the thresholds were solved for: the types as they were merged.
+        solved: the thresholds.
+    """
+    n = solved.thresholds.tolist()
+    rates, outputs = np.asarray(types.arrivals_per_s, float), np.asarray(types.output_tokens, float)
+    whole = float(rates.sum())
+    stage_s = max(solved.iteration_s, n[0] / whole)
+    waits, reach = (
+        [(n[0] - 1) / (2 * whole) + solved.iteration_s / (2 * (n[0] - whole * solved.iteration_s))],
+        whole,
+    )
+    for i, share in enumerate(solved.go_on.tolist()):
+        reach *= share
+        queue = queue_at_most(n[i], n[i + 1], share) - n[i + 1]
+        waits.append(queue / reach if reach > 0 else 0.0)
+    segment = np.searchsorted(np.asarray(parts.output_tokens, float), outputs, side="left")
+    each = (outputs + 1) * stage_s + np.cumsum(waits)[segment]
+    return float(np.dot(rates, each) / whole)
+
+
+def least_kv_tokens(types: Types) -> float:
+    """KV tokens in the fluid equilibrium of the types themselves: what no number of segments goes below."""
+    rates = np.asarray(types.arrivals_per_s, float)
+    reach = np.cumsum(rates[::-1])[::-1]
+    load = float(types.d1_s * np.dot(reach, segment_work(types)))
+    return types.d0_s * float(np.dot(reach, segment_work(types))) / (1 - load)

@@ -1,0 +1,79 @@
+"""How many segments Nested WAIT should have."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstep.cost.affine_kv import AffineKv
+from evenstep.errors import InputError
+from evenstep.request import Trace
+from evenstep.scheduling.nested_wait import NestedWait
+from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.theory.fluid import Types, equilibrium
+from evenstep.theory.nested_thresholds import doubts, solve
+from evenstep.theory.segments import best, designs, expected_latency_s, least_kv_tokens, merged
+
+CHANCE = 0.97 ** np.arange(60)
+TYPES = Types((300 * CHANCE / CHANCE.sum()).tolist(), (20,) * 60, tuple(range(1, 61)), 0.01, 1e-6)
+
+
+@given(st.integers(1, 60))
+def test_segments_share_the_types_evenly_and_keep_their_rate(count):
+    parts = merged(TYPES, count)
+    ends = np.array(parts.output_tokens)
+    sizes = np.diff([0, *ends])
+    assert ends[-1] == 60 and sizes.max() - sizes.min() <= 1
+    assert sum(parts.arrivals_per_s) == pytest.approx(300.0)
+    assert parts.arrivals_per_s[0] == pytest.approx(sum(TYPES.arrivals_per_s[: sizes[0]]))
+
+
+def test_as_many_segments_as_types_change_nothing():
+    assert merged(TYPES, 60).arrivals_per_s == pytest.approx(TYPES.arrivals_per_s)
+    assert designs(TYPES, (60,))[0].solved.thresholds.tolist() == solve(TYPES).thresholds.tolist()
+
+
+@given(st.sets(st.integers(1, 60), min_size=1, max_size=6))
+def test_the_best_needs_the_least_and_keeps_the_conditions(counts):
+    found, tried = best(TYPES, sorted(counts)), designs(TYPES, sorted(counts))
+    assert found.segments in counts
+    assert found.solved.enough_kv_tokens == min(one.solved.enough_kv_tokens for one in tried)
+    assert not doubts(merged(TYPES, found.segments), found.solved.thresholds, found.solved.enough_kv_tokens)
+    assert found.solved.kv_tokens >= least_kv_tokens(TYPES)
+    assert found.queue_kv_tokens >= 0
+
+
+def test_known_types_need_the_memory_of_the_fluid_equilibrium():
+    assert least_kv_tokens(TYPES) == pytest.approx(equilibrium(TYPES).kv_tokens)
+
+
+def test_numbers_that_cannot_keep_up_are_left_out_and_too_little_memory_is_refused():
+    dear = Types(
+        TYPES.arrivals_per_s, TYPES.prompt_tokens, TYPES.output_tokens, 0.01, 0.9 / TYPES.load * 1e-6
+    )
+    assert 1 not in [one.segments for one in designs(dear, (1, 30, 60))]
+    with pytest.raises(InputError, match="load"):
+        designs(dear, (1,))
+    needed = best(TYPES).solved.enough_kv_tokens
+    with pytest.raises(InputError, match="at least"):
+        best(TYPES, kv_tokens=needed / 2)
+    for count in (0, 61):
+        with pytest.raises(InputError, match="segments"):
+            merged(TYPES, count)
+
+
+def test_the_expected_latency_is_near_a_simulated_one():
+    types = Types((173.0, 130.0, 86.0, 43.0), (50,) * 4, (20, 40, 80, 160), 0.01, 4e-7)
+    solved = solve(types, kappas=(0.0,))
+    rng = np.random.default_rng(1)
+    count = 432 * 120
+    outputs = rng.choice(types.output_tokens, count, p=np.array(types.arrivals_per_s) / 432)
+    trace = Trace(
+        np.full(count, 50), outputs, arrival_s=np.cumsum(rng.exponential(1 / 432, count)), synthetic=True
+    )
+    run = simulate_engine(
+        trace, NestedWait(tuple(solved.thresholds.tolist()), (20, 40, 80)), batch_time=AffineKv(0.01, 4e-7),
+        engine=Engine(token_budget=0, batch_limit=0, first_token="decode"), records=False,
+        until_s=float(trace.column("arrival_s")[-1]),
+    )  # fmt: skip
+    assert run.summary["e2e_mean_s"] == pytest.approx(expected_latency_s(types, types, solved), rel=0.25)
