@@ -136,9 +136,9 @@ def run(setting: Setting) -> Findings:
         claims=[*_claims(runs), *_near(steady)],
         constants=_constants(setting, phase_s),
         remark="the paper names conditions on thresholds for rates that change and runs static ones; what is estimated, "
-        "from what, and when it is solved is ours. Without waiting (Sarathi) every rate is served with less latency and more "
-        "iterations: solving anew does not change what WAIT is for. Thresholds solved from a window stray from run to run "
-        "by more than their mean does, the more the nearer the load is to 1",
+        "from what, and when it is solved is ours. Without waiting (Sarathi) every rate is served with less latency and "
+        "more iterations: solving anew does not change what WAIT is for. Thresholds solved from a window stray from run "
+        "to run by more than their mean does, the more the nearer the load is to 1",
         stands_in="the batch-time law of the paper's eq. 1",
         data={
             "policy_family": [k[0] for k in latency for _ in middles],
