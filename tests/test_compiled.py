@@ -105,3 +105,23 @@ def test_a_kernel_is_compiled_anew_when_a_module_of_another_room_changes_that_it
         os.utime(tmp_path / changed, (3000, 3000))
         compiled.drop_stale_caches(tmp_path)
         assert index.exists() is stays
+
+
+def test_a_kernel_handed_over_by_its_address_gives_the_same_bits():
+    from evenstep.request import Trace
+    from evenstep.scheduling.vllm import Vllm
+    from evenstep.sim import engine_host
+    from evenstep.sim.engine import Engine, simulate_engine
+
+    trace = Trace(prompt_tokens=np.arange(1, 40), output_tokens=np.arange(1, 40)[::-1].copy())
+    engine = Engine(kv_tokens=200, token_budget=16)
+    usual = simulate_engine(trace, Vllm(), engine=engine).digest
+    made = engine_host.CompiledLoop.__init__
+
+    def often(self, *args):
+        made(self, *args)
+        self.called_often()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(engine_host.CompiledLoop, "__init__", often)
+        assert simulate_engine(trace, Vllm(), engine=engine).digest == usual

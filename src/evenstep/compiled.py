@@ -147,6 +147,28 @@ def entry(kernel: Any) -> Any:
     return only.entry_point
 
 
+class _Address:
+    """A compiled function as the address of its code: numba asks for nothing else."""
+
+    def __init__(self, address: int, kept: Any) -> None:
+        self.address, self.kept = address, kept
+
+    def __wrapper_address__(self) -> int:
+        return self.address
+
+
+def address_of(kernel: Any) -> Any:
+    """A kernel `declared` with one signature, to be handed to an `entry` as a value, again and again.
+
+    The kernel itself may be handed over as well; numba then looks its code up at each call, which takes longer than a
+    short call does. Called through the address it is a little slower.
+    """
+    if numba is None:
+        return kernel
+    (only,) = kernel.overloads.values()
+    return _Address(only.library.get_pointer_to_function(only.fndesc.llvm_cfunc_wrapper_name), kernel)
+
+
 _IMPORT = re.compile(r"^from evenstep\.([\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 
 

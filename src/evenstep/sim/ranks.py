@@ -31,7 +31,17 @@ from evenstep.scheduling.view import PRODUCED, PROMPT, SchedulingPolicy
 from evenstep.sim import engine_layout as at
 from evenstep.sim.balancing import Balancer, Counts
 from evenstep.sim.engine import Engine
-from evenstep.sim.engine_host import advanced, believe, bounds_of, check_trace, loop_of, made, said, started
+from evenstep.sim.engine_host import (
+    CompiledLoop,
+    advanced,
+    believe,
+    bounds_of,
+    check_trace,
+    loop_of,
+    made,
+    said,
+    started,
+)
 from evenstep.sim.engine_layout import EngineState
 
 #: Sums over ranks that a run's totals are made of.
@@ -123,6 +133,8 @@ class Ranks:
         state.numbers_i[at.IS_RANK], state.state_i[at.KNOWN], state.state_f[at.UNTIL] = 1, 0, math.inf
         memory = np.zeros(int(getattr(policy, "memory_size", 0)), np.int64)
         loop = loop_of(policy, state, batch_time, memory, door, self.label)
+        if isinstance(loop, CompiledLoop):
+            loop.called_often()
         return Rank(state, loop, memory, np.zeros((at.TABLE_I, 1), np.int64), np.zeros((2, 1)))
 
     def go_on(self) -> None:
