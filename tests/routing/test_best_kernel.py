@@ -48,7 +48,11 @@ def kept(draw: st.DrawFn, view: RoutingView) -> RoutingView:
         )
         level = draw(st.integers(-(4 << 20), 4 << 20))
         newest = draw(st.integers(0, 12))
-        memory[1:OWED] = count, octave * count, size * count, level, 2 * count, newest, sent, size * sent // 2
+        left, rush = draw(st.integers(0, 3)), draw(st.integers(0, 4096))
+        memory[1:OWED] = (
+            count, octave * count, size * count, level, 2 * count, newest,
+            left, rush, rush * draw(st.sampled_from([0, 10_000, 700_000])), sent, size * sent // 2,
+        )  # fmt: skip
         memory[OWED : OWED + 4] = draw(st.lists(st.integers(-(9 << 20), 9 << 20), min_size=4, max_size=4))
     return replace(view, memory=memory)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evenstep.dispatch.dispatcher import Dispatcher
 
 _PREDICTORS = "evenstep.predict."
-_LAYOUT = 2  #: of what a dispatcher keeps; one more whenever an earlier state cannot be gone on from
+_LAYOUT = 3  #: of what a dispatcher keeps; one more whenever an earlier state cannot be gone on from
 #: Of a dispatcher: what is its host's, or bound anew.
 _LEFT_OUT = (
     "_do", "_log", "_parts", "_chunks", "history", "out", "_on", "_step_of", "_produced", "_load", "_step",

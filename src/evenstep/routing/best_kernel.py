@@ -19,6 +19,7 @@ from evenstep.routing.best_moment import (
     CORRECTED,
     EASED,
     KEPT,
+    LEFT,
     LOOKED_AT,
     MANY,
     MOST_OFFSET,
@@ -29,10 +30,13 @@ from evenstep.routing.best_moment import (
     OVERDUE,
     OWED,
     REACH,
+    RUSH,
+    RUSH_US,
     SEEN,
     SENT,
     TOKENS,
 )
+from evenstep.routing.best_room_kernel import make_room
 from evenstep.routing.best_shares_kernel import pay, set_quotas
 from evenstep.routing.bf_io_plan_kernel import (
     GROWTH,
@@ -81,6 +85,20 @@ def scratch(workers, waiting, horizon, parameters):
 def octaves(tokens):
     """log2 of a size in 1/4096, linear within an octave."""
     return (np.float64(max(tokens, 1.0)).view(np.int64) >> 40) - (1023 << 12)
+
+
+@borrowing
+def rush_s(considered, count, now_s, memory):
+    """Seconds from one admission to the next while requests wait, of late; 0 while none had to."""
+    if memory[LEFT] > 0:
+        elapsed = now_s - np.int64(memory[CLOCK_BITS]).view(np.float64)
+        memory[RUSH] += count
+        memory[RUSH_US] += np.int64(elapsed * 1000000.0)
+        if memory[RUSH] > MOST_SEEN:
+            memory[RUSH] //= 2
+            memory[RUSH_US] //= 2
+    memory[LEFT] = considered - count
+    return memory[RUSH_US] / (1000000.0 * max(memory[RUSH], 1))
 
 
 @borrowing
@@ -272,6 +290,14 @@ def draw(
         tokens[HIT, o] = hit
 
 
+@borrowing
+def stand(workers_i, workers_f, ahead, steps, about):
+    """Where workers stand, newcomers apart."""
+    for g in range(workers_i.shape[1]):
+        load = ahead[g, 0] + (workers_f[QUEUED_LOAD, g] + workers_i[QUEUED, g] * steps[GROWTH, 0])
+        about[FILLED, g] = about[SPEED_OF, g] * load + about[RISE, g]
+
+
 @route_kernel
 def route_into(
     decision, seed, now_s, mean_wait_s, first, waiting,
@@ -311,15 +337,18 @@ def route_into(
     envelopes, b = scratch_f[b : b + 6 * Q * n].reshape(6, Q, n), b + 6 * Q * n
     about, b = scratch_f[b : b + 5 * G].reshape(5, G), b + 5 * G
 
+    each_s = rush_s(W, U, now_s, memory)
     take_note(first, W, now_s, waiting_i, waiting_f, memory)
     sizes = load
     for i in range(first, first + W):
         sizes += waiting_f[WAITING_LOAD, i]
     request = max(sizes / (running + W), 1.0)
-    usual_s = usual_wait_s(mean_wait_s, W, running, memory)
-    forced = 0
-    if parameters[AGE_LIMIT] > 0.0 and mean_wait_s > 0.0:
-        limit_s = parameters[AGE_LIMIT] * whole_wait_s(mean_wait_s, W, running, memory)
+    ahead_s = (W - U) * each_s
+    usual_s = max(usual_wait_s(mean_wait_s, W, running, memory), ahead_s)
+    forced, limit_s = 0, 0.0
+    if parameters[AGE_LIMIT] > 0.0:
+        limit_s = parameters[AGE_LIMIT] * max(whole_wait_s(mean_wait_s, W, running, memory), 0.5 * ahead_s)
+    if limit_s > 0.0:
         forced = count_overdue(first, min(U, max(1, free // OVERDUE)), now_s, limit_s, waiting_f)
 
     set_steps(full, growth, parameters[DISCOUNT])
@@ -359,6 +388,11 @@ def route_into(
     )  # fmt: skip
     set_requests(waiting_f, first, N, requests, ranks)
     set_worth(first, parameters[AGEING], now_s, usual_s, request, waiting_f, steps, requests, ranks)
+    stand(workers_i, workers_f, ahead, steps, about)
+    make_room(
+        first, W, now_s, limit_s, each_s, request, about[SPEED_OF], about[FILLED], about[LEVEL], about[RISE], workers_i,
+        waiting_f, steps, places, tokens, requests, ranks,
+    )  # fmt: skip
     ends_known = set_ends(steps, requests)
     ints, floats = scratch_i[a + 2 * W + 2 : a + 4 * W + 2], scratch_f[b : b + 2 * W]
     kinds = set_quotas(

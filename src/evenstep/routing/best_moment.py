@@ -3,8 +3,9 @@
 What it keeps between decisions, int64 words: `CLOCK_BITS` of the last decision's time (a float64's bits); of the requests
 that arrived, the latest some thousand, `SEEN` how many, `OCTAVES` and `TOKENS` the sums of their sizes, in 1/4096 of an
 octave and in tokens; `OFFSET`, what the level has been steered by, in 2^-20 of a mean request; `ARRIVED`, how many arrived
-in all; `NEWEST`, the largest id among them; of the latest that were admitted, `SENT` how many and `SENT_TOKENS`; from `OWED`
-on, the slots that classes are owed (see `best_shares`).
+in all; `NEWEST`, the largest id among them; `LEFT`, how many the last decision left waiting; of the time in which some were,
+of late, `RUSH` how many were admitted and `RUSH_US` how many microseconds it was; of the latest that were admitted, `SENT`
+how many and `SENT_TOKENS`; from `OWED` on, the slots that classes are owed (see `best_shares`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from evenstep.request import F8, I8
 from evenstep.routing.best_memory import memory_left
+from evenstep.routing.best_room import make_room
 from evenstep.routing.best_shares import COUNTERS, quotas
 from evenstep.routing.bf_io_moment import Moment, in_order, overdue
 from evenstep.routing.view import EXPECTED_AT, RoutingView
@@ -26,7 +28,9 @@ from evenstep.routing.view import EXPECTED_AT, RoutingView
 if TYPE_CHECKING:
     from evenstep.routing.best import Best
 
-CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, NEWEST, SENT, SENT_TOKENS, OWED = range(10)
+(
+    CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, NEWEST, LEFT, RUSH, RUSH_US, SENT, SENT_TOKENS, OWED,
+) = range(13)  # fmt: skip
 #: Words that are kept.
 MEMORY = OWED + COUNTERS
 #: Steps ahead at which loads are compared, each standing for those around it: expected loads are smooth.
@@ -62,13 +66,18 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     running = int(view.running.sum())
     if moment.count == 0:
         return moment, memory
+    each_s = rush_s(memory, view, moment)
     seen(memory, view, moment)
     request = mean_request(view, moment)
     gone = int(memory[ARRIVED]) - moment.size.size - running
     speed = speeds(view)
     load = speed[:, None] * moment.load
-    usual_s = usual_wait_s(view, memory, moment, running)
-    whole_s = whole_wait_s(view, memory, moment, running)
+    # Who comes now waits as long as it takes to admit those left before it. While a pool has just formed, or grows, the mean
+    # wait of those who are gone says too little: it is half of that where the pool has grown evenly.
+    ahead_s = (moment.size.size - moment.count) * each_s
+    usual_s = max(usual_wait_s(view, memory, moment, running), ahead_s)
+    whole_s = max(whole_wait_s(view, memory, moment, running), 0.5 * ahead_s)
+    limit_s = policy.age_limit * whole_s if policy.age_limit > 0 else 0.0
     pace = leaving(view, moment, request) / CORRECTED
     pace *= pace
     discount = min(policy.discount, 1.0 / (1.0 + pace * pace))
@@ -85,15 +94,18 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     newcomer = request * (moment.count / free)
     level = levels(moment, moment.load[:, 0], rise, speed, newcomer)
     target, hold = targets(moment, level, rise, offset, speed, moment.count / free)
+    unit = in_order(weights.tolist())
+    standing = speed * moment.load[:, 0] + rise
+    due, sunk = make_room(view, moment, limit_s, each_s, request, speed, standing, level, unit)
+    target = np.where(sunk > 0, np.minimum(target, level - rise - sunk), target)
     pull = policy.pull * EASED if is_flood(moment) else policy.pull
     known = np.searchsorted(steps, moment.stays, side="left")
     has_cached = view.cached_tokens.size > 0 and policy.affinity > 0
     return replace(
         moment, load=load[:, steps], profile=moment.profile[:, steps], growth=moment.growth[steps], weight=weights,
         stays=np.where(known < len(steps), known, np.inf),
-        forced=overdue(view, moment.count, policy.age_limit * whole_s, max(1, free // OVERDUE))
-        if policy.age_limit > 0 else 0,
-        worth=ages_worth(policy, view, moment, usual_s, in_order(weights.tolist()) * request),
+        forced=overdue(view, moment.count, limit_s, max(1, free // OVERDUE)),
+        worth=ages_worth(policy, view, moment, usual_s, unit * request) + due,
         reward=0.0, speed=speed, target=target, pull=hold * pull * weight / request,
         kv_free=memory_left(policy, view, moment, memory[SENT:OWED], gone, request, usual_s), kind=kind, quota=quota,
         bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),
@@ -160,6 +172,21 @@ def seen(memory: I8, view: RoutingView, moment: Moment) -> None:
             memory[NEWEST] = max(int(memory[NEWEST]), request)
     if memory[SEEN] > MOST_SEEN:
         memory[[SEEN, OCTAVES, TOKENS]] //= 2
+
+
+def rush_s(memory: I8, view: RoutingView, moment: Moment) -> float:
+    """Seconds from one admission to the next while requests wait, of late; 0 while none had to.
+
+    Times in which nobody was left waiting say nothing of it: slots were free then. Called before `seen`.
+    """
+    if memory[LEFT] > 0:
+        elapsed = view.now_s - float(memory[CLOCK_BITS : CLOCK_BITS + 1].view(np.float64)[0])
+        memory[RUSH] += moment.count
+        memory[RUSH_US] += int(elapsed * 1000000.0)
+        if memory[RUSH] > MOST_SEEN:
+            memory[[RUSH, RUSH_US]] //= 2
+    memory[LEFT] = moment.size.size - moment.count
+    return int(memory[RUSH_US]) / (1000000.0 * max(int(memory[RUSH]), 1))
 
 
 def usual_wait_s(view: RoutingView, memory: I8, moment: Moment, running: int) -> float:
