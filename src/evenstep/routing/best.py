@@ -43,7 +43,8 @@ class Best:
             are admitted at once (see `best_moment.tries`).
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others
-            (what the mean is while few have waited: `best_moment.whole_wait_s`); 0 = off.
+            (what the mean is while few have waited: `best_moment.whole_wait_s`), and before that a worker makes room
+            for one that fits nowhere (`best_room`); 0 = off.
         ageing: what it is worth to admit a request that has waited as long as usual, in mean requests over the envelope
             at every step; it rises with the square of the wait. 0 = nothing.
         headroom: where KV memory limits: what is kept free on every worker, in mean outputs so far, more where outputs
