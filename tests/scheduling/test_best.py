@@ -83,6 +83,17 @@ def test_prefills_below_the_knee_cost_no_time():
     assert paced.summary["e2e_mean_s"] < 0.7 * free.summary["e2e_mean_s"]
 
 
+def test_both_doors_agree_at_the_knee():
+    engine = Engine(kv_tokens=8_000, token_budget=512, block_tokens=16)
+    law = TokenBudget(c_s=0.03, a_s=0.0003, b0=96)
+    plain, fast = (
+        simulate_engine(crowded(400), Best(), engine=engine, batch_time=law, door=door)
+        for door in ("plain", "compiled")
+    )
+    assert plain.totals.evictions > 0
+    assert plain.digest == fast.digest
+
+
 def test_where_no_token_is_free_nothing_is_held_back():
     law = TokenBudget(c_s=0.03, a_s=0.0003, b0=0)
     paced, free = paced_and_not(law)

@@ -84,13 +84,14 @@ class Best:
         pace.learned(memory, view.now_s)
         if self.target_s > 0:
             filling.budget = pace.budget(memory, self.target_s, len(decodes), view.token_budget)
-        most, reserve = filling.budget, self.reserve(view, memory)
+        most = filling.budget
         for request in decodes:
             run_or_evict_least(filling, request)
         if self.paced:
             ran = int((filling.tokens > 0).sum())
             tokens = knee.budget(memory, ran, behind(filling, chunks), most)
             filling.budget = min(filling.budget, max(tokens - ran, knee.LEAST))
+        reserve = self.reserve(view, memory)
         if chunks and not filling.evicted.any():
             shortest = min(int(view.left[k]) for k in chunks)
             self.admit(filling, chunks, reserve, memory, shortest - 1, filling.budget // AHEAD)

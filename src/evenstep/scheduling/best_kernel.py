@@ -206,13 +206,12 @@ def admit(
         runs += 1 if picked[0, p] >= R else 0
     if left[FREE] <= promised:
         return given
-    reserve = room_for(limits, rows, running, R, W, arrived, memory, parameters)
+    reserve = (
+        -1
+    )  # not known yet: it takes a walk over all who run, and most of the time memory is full without it
     count, patience = min(W, int(parameters[WINDOW])), parameters[PATIENCE]
     while left[SEATS] > 0 and left[BUDGET_LEFT] > 0:
-        free = left[FREE] - promised - (reserve if runs > 0 else 0)
-        if free <= 0:
-            break
-        sizes = kept(memory, SIZES)
+        free, sizes = left[FREE] - promised, kept(memory, SIZES)
         mean_s = kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0
         i = next_of(now_s, rows, arrival_s, waiting, first, count, R, patience, mean_s, picked, start, given)
         if i < 0:
@@ -222,6 +221,11 @@ def admit(
         whole = grows(limits, rows, row, tokens_left)
         if tokens < 1 or tokens_left > min(longest, spend) or whole > free:
             break
+        if runs > 0:
+            if reserve < 0:
+                reserve = room_for(limits, rows, running, R, W, arrived, memory, parameters)
+            if whole > free - reserve:
+                break
         promised += whole - grows(limits, rows, row, tokens)
         given = give(limits, left, rows, row, tokens, R + i, picked, given)
         spend -= tokens_left
