@@ -100,6 +100,8 @@ def test_every_part_of_the_fleet_matters(capsys):
     for words in (
         ["--law", "piecewise:knots=0:0/4000:0.003/11000:0.012"],
         ["--law", "per-worker:speed=1/0.5"],
+        ["--law", "unequal"],
+        ["--law", "unequal:share=0.1"],
         ["--worker-speeds", "1,2,0.7"],
         ["--worker-speeds", "uniform:1:2"],
         ["--sync-s", "0.001"],
@@ -112,9 +114,10 @@ def test_every_part_of_the_fleet_matters(capsys):
         ["--slots", "8,8,4,2"],
     ):
         seen.add(compare(capsys, *asked, *words)["policies"][0]["digest"])
-    assert len(seen) == 13
+    assert len(seen) == 15
     assert compare(capsys, *asked, "--worker-speeds", "1,0.5")["policies"][0]["digest"] in seen
     assert compare(capsys, *asked, "--law", "linear")["policies"][0]["digest"] == plain
+    assert compare(capsys, *asked, "--law", "unequal:share=0")["policies"][0]["digest"] == plain
     assert compare(capsys, *asked, "--slots", "8,8,8,8")["policies"][0]["digest"] == plain
 
 
@@ -217,6 +220,8 @@ def test_report_and_records_are_written_and_said(capsys, tmp_path):
         (["--config", "nowhere.yaml"], "expected a readable file"),
         (["--format-name", "azuer"], "Did you mean azure"),
         (["--law", "piecewis"], "Did you mean piecewise?"),
+        (["--law", "unequal:share=2"], "unequal: share is 2.0; expected a share in 0..1"),
+        (["--law", "unequal", "--load", "0.9"], "a linear step-time law to scale to a load"),
         (["--drift", "grow=1"], "Did you mean growth?"),
         (["--outage", "5"], "expected STEP:WORKER"),
         (["--outage", "5:16"], "a worker in 0..15"),

@@ -18,6 +18,14 @@ def test_rows_are_workers_and_are_repeated_over_the_fleet():
     assert lines.local_seconds(np.array([2.0, 2.0, 4.0])).tolist() == [2.0, 6.0, 4.0]
 
 
+def test_a_share_of_the_longest_is_added_to_the_load_and_never_taken_off():
+    plain = PiecewiseLinear(np.array([0.0, 1.0]), np.array([[0.0, 1.0]]))
+    shared = PiecewiseLinear(plain.load, plain.seconds, longest_share=0.5)
+    workers = np.array([6.0, 6.0, 0.0]), np.array([2, 1, 0]), np.array([4.0, 4.0, 0.0])
+    assert plain.effective_load(*workers).tolist() == [6.0, 6.0, 0.0]
+    assert shared.effective_load(*workers).tolist() == [7.0, 6.0, 0.0]
+
+
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=9))
 def test_inside_the_knots_it_is_numpys_interpolation(load):
     knots, seconds = np.array([0.0, 10, 40, 100]), np.array([0.0, 1, 2, 9])

@@ -10,6 +10,7 @@ from tests.strategies import emulator_storms
 from evenstep import names
 from evenstep.cost.linear import Linear
 from evenstep.cost.per_worker import PerWorker
+from evenstep.cost.unequal import Unequal
 from evenstep.emulator import tokens
 from evenstep.emulator.group import (
     Arrived,
@@ -292,8 +293,8 @@ def test_in_any_storm_no_token_is_lost_or_doubled_and_nothing_is_left_behind(sto
             state = tokens.after(state, token)
 
 
-@given(st.integers(0, 1000), st.sampled_from([(4,), (2, 2)]))
-def test_its_steps_are_those_of_the_simulator_for_the_same_requests_and_the_same_law(seed, sizes):
+@given(st.integers(0, 1000), st.sampled_from([(4,), (2, 2)]), st.sampled_from([None, 0.5]))
+def test_its_steps_are_those_of_the_simulator_for_the_same_requests_and_the_same_law(seed, sizes, share):
     rng = np.random.default_rng(seed)
     count = 20
     trace = Trace(
@@ -303,6 +304,8 @@ def test_its_steps_are_those_of_the_simulator_for_the_same_requests_and_the_same
         arrival_s=np.sort(rng.integers(0, 60, count)).astype(np.float64),
     )
     law = Linear(overhead_s=0.75, per_token_s=0.125)
+    if share is not None:
+        law = Unequal(share=share, overhead_s=0.75, per_token_s=0.125)
     cluster = Cluster(workers=4, slots=2, groups=sizes, arrivals="timed", dispatch="instant", queue_depth=-1)
     run = simulate_reference(trace, names.build("routing", {"name": "jsq"}), cluster=cluster, step_time=law)
     placed = dict(zip(run.requests.request_id.tolist(), run.requests.worker.tolist(), strict=True))

@@ -5,12 +5,17 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.measure.small_cluster import small_run
 
 from evenstep.cost.linear import Linear
+from evenstep.cost.unequal import Unequal
 from evenstep.errors import InputError
 from evenstep.report.chrome_trace import write_chrome_trace
+from evenstep.request import Trace
+from evenstep.routing.fcfs import FCFS
+from evenstep.sim.cluster import Cluster, simulate
 
 LAW = Linear(overhead_s=1.0, per_token_s=1.0)
 
@@ -40,6 +45,18 @@ def test_the_first_step_by_hand(tmp_path):
     counters = {e["name"]: e["args"][e["name"]] for e in events if e["ph"] == "C"}
     assert counters == {"envelope": 3.0, "imbalance": 2.0, "idle share": pytest.approx(1 / 3)}
     assert [e["args"]["name"] for e in events if e["name"] == "thread_name"] == ["worker 0", "worker 1"]
+
+
+def test_a_law_of_the_longest_is_drawn_from_its_samples(tmp_path):
+    law = Unequal(share=0.5, overhead_s=1.0, per_token_s=1.0)
+    trace = Trace(np.array([9, 1, 5]), np.array([1, 1, 1]))
+    run = simulate(trace, FCFS(), cluster=Cluster(1, 3, pool=3), step_time=law, workers=4)
+    path = tmp_path / "t.json"
+    write_chrome_trace(path, run.workers, law, run.conditions)
+    slices = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert [(e["name"], e["dur"]) for e in slices] == [("decode", 22e6)]  # 1 + 15 + 0.5 * (27 - 15)
+    with pytest.raises(InputError, match="chrome trace: longest is 'missing'"):
+        write_chrome_trace(path, dataclasses.replace(run.workers, longest=None), law, run.conditions)
 
 
 def test_a_part_of_a_run_can_be_asked_for(tmp_path):

@@ -33,7 +33,7 @@ def test_who_is_admitted_fits_whole(view):
 @given(engine_runs())
 def test_both_doors_agree_with_a_target_for_the_time_between_tokens(run):
     trace, engine, seed = run
-    for policy in (Best(target_s=0.03), Best(room=0.0, patience=0.0), Best(window=3)):
+    for policy in (Best(target_s=0.03), Best(room=0.0, patience=0.0), Best(window=3), Best(paced=False)):
         plain = simulate_engine(trace, policy, engine=engine, seed=seed, door="plain")
         fast = simulate_engine(trace, policy, engine=engine, seed=seed, door="compiled")
         assert plain.digest == fast.digest
@@ -59,10 +59,56 @@ def test_a_target_holds_the_time_between_tokens():
     engine = Engine(kv_tokens=40_000, token_budget=2048)
     law = TokenBudget()
     free, held = (
-        simulate_engine(crowded(), Best(target_s=t), engine=engine, batch_time=law) for t in (0.0, 0.05)
+        simulate_engine(crowded(), Best(target_s=t, paced=False), engine=engine, batch_time=law)
+        for t in (0.0, 0.05)
     )
     assert held.summary["tbt_p999_s"] < 0.055
     assert free.summary["tbt_p999_s"] > 0.1
+
+
+def paced_and_not(law, trace=None, budget=512):
+    engine = Engine(kv_tokens=12_000, token_budget=budget)
+    return [
+        simulate_engine(trace or crowded(), Best(paced=p), engine=engine, batch_time=law)
+        for p in (True, False)
+    ]
+
+
+def test_prefills_below_the_knee_cost_no_time():
+    law = TokenBudget(c_s=0.03, a_s=0.0003, b0=96)
+    paced, free = paced_and_not(law)
+    assert paced.totals.prefill_tokens > 1e5
+    assert paced.totals.busy_s < 0.85 * free.totals.busy_s
+    assert paced.summary["tbt_p99_s"] < 0.5 * free.summary["tbt_p99_s"]
+    assert paced.summary["e2e_mean_s"] < 0.7 * free.summary["e2e_mean_s"]
+
+
+def test_both_doors_agree_at_the_knee():
+    engine = Engine(kv_tokens=8_000, token_budget=512, block_tokens=16)
+    law = TokenBudget(c_s=0.03, a_s=0.0003, b0=96)
+    plain, fast = (
+        simulate_engine(crowded(400), Best(), engine=engine, batch_time=law, door=door)
+        for door in ("plain", "compiled")
+    )
+    assert plain.totals.evictions > 0
+    assert plain.digest == fast.digest
+
+
+def test_where_no_token_is_free_nothing_is_held_back():
+    law = TokenBudget(c_s=0.03, a_s=0.0003, b0=0)
+    paced, free = paced_and_not(law)
+    assert paced.digest == free.digest
+
+
+def test_long_prompts_and_short_outputs_are_never_held_back_in_the_long_run():
+    rng = np.random.default_rng(5)
+    trace = Trace(
+        prompt_tokens=rng.integers(500, 3000, 500), output_tokens=rng.integers(2, 20, 500),
+        arrival_s=np.sort(rng.uniform(0, 300, 500)),
+    )  # fmt: skip
+    paced, free = paced_and_not(TokenBudget(c_s=0.03, a_s=0.0003, b0=96), trace, 2048)
+    assert paced.totals.makespan_s < 1.02 * free.totals.makespan_s
+    assert paced.summary["e2e_mean_s"] < 1.05 * free.summary["e2e_mean_s"]
 
 
 @pytest.mark.parametrize(

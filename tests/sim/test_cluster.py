@@ -15,12 +15,14 @@ from tests.strategies import clusters, small_traces
 
 from evenstep import compiled, names
 from evenstep.cost.linear import Linear
+from evenstep.cost.unequal import Unequal
 from evenstep.errors import InputError, PolicyError
 from evenstep.predict.oracle import Oracle
 from evenstep.request import Trace
 from evenstep.routing.fcfs import FCFS
 from evenstep.routing.view import RoutingDecision, horizon_of
 from evenstep.sim.cluster import Cluster, Outage, simulate
+from evenstep.sim.drift import Drift
 
 ONE = Linear(overhead_s=1.0, per_token_s=1.0)
 PREDICTORS = {
@@ -29,7 +31,18 @@ PREDICTORS = {
     "often": lambda: Keyed(2),
     "literal": lambda: Keyed(5, refresh="literal"),
 }
+UNEQUAL = [
+    Unequal(share=0.25, overhead_s=0.25, per_token_s=0.01),
+    Unequal(share=1.0, overhead_s=0.25, knots="0:0/20:0.1/60:0.9"),
+]
 quick = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+class Pairs:
+    """The first two requests to worker 0, the next two to worker 1."""
+
+    def route(self, view):
+        return RoutingDecision(np.arange(view.waiting_id.size) // 2)
 
 
 def small(policy):
@@ -71,6 +84,76 @@ def test_both_doors_and_the_reference_decide_alike(policy, data, seed):
         differences(trace, policy, cluster=cluster, predictor=make, seed=seed, doors=("compiled", "plain"))
         == []
     )
+
+
+@quick
+@given(st.data(), st.sampled_from([0, 3]), st.sampled_from([0.0, 0.3]), st.sampled_from(UNEQUAL))
+def test_a_law_that_sees_the_longest_is_the_same_law_in_reference_and_kernel(data, horizon, hold, law):
+    trace = data.draw(small_traces())
+    cluster = data.draw(clusters(trace))
+    make = Oracle if horizon else None
+    assert (
+        differences(
+            trace,
+            Fingerprint(horizon=horizon, hold=hold),
+            cluster=cluster,
+            predictor=make,
+            step_time=law,
+            seed=7,
+        )
+        == []
+    )
+    assert (
+        differences(
+            trace,
+            names.build("routing", {"name": "jsq"}),
+            cluster=cluster,
+            step_time=law,
+            doors=("compiled",),
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        Cluster(3, (5, 4, 3), pool=9),
+        Cluster(4, 6, arrivals="timed", kv_tokens=150.0, outages=(Outage(9, 1), Outage(30, 1, back=True))),
+        Cluster(4, 6, arrivals="timed", dispatch="instant", queue_depth=2, groups=(1, 3)),
+        Cluster(2, 8, arrivals="closed", users=9, think_s=0.5, drift=Drift(growth=0.25, tokens_per_step=2)),
+        Cluster(2, 8, pool=9, drift=Drift(sequence=(-9.0, 5.0, 0.0))),
+    ],
+    ids=["saturated", "memory and outages", "instant", "closed", "loads that fall"],
+)
+def test_the_longest_is_right_while_hundreds_of_requests_come_and_go(fleet):
+    random = np.random.default_rng(11)
+    trace = Trace(
+        np.ceil(random.pareto(1.2, 300) * 5).clip(1, 140).astype(np.int64),
+        random.integers(1, 30, 300),
+        arrival_s=np.sort(random.random(300) * 90.0),
+    )
+    for law in UNEQUAL:
+        assert (
+            differences(trace, FCFS(), cluster=fleet, step_time=law, doors=("compiled", "plain"), seed=2)
+            == []
+        )
+
+
+@pytest.mark.parametrize("door", ["plain", "compiled"])
+def test_a_step_takes_a_share_of_the_way_to_the_longest(door):
+    trace = Trace(np.array([3, 5, 2]), np.array([4, 1, 1]))
+    law = Unequal(share=0.5, overhead_s=1.0, per_token_s=1.0)
+    out = simulate(trace, FCFS(), cluster=Cluster(1, 3, pool=3), step_time=law, door=door)
+    assert out.steps is not None
+    # 10 tokens and 3 requests as long as 5: 10 + 0.5 * (15 - 10); then one request alone
+    assert out.steps.duration_s.tolist() == [13.5, 5, 6, 7]
+    assert out.steps.envelope.tolist() == [10, 4, 5, 6]
+    two = Trace(np.array([9, 1, 5, 5]), np.array([1, 1, 1, 1]))
+    spread = simulate(two, Pairs(), cluster=Cluster(2, 2, pool=4), step_time=law, door="plain")
+    assert spread.steps is not None  # both workers hold 10 tokens; one takes 14 seconds, the other 10
+    assert spread.steps.duration_s.tolist() == [15.0] and spread.steps.local_sum_s.tolist() == [24.0]
+    assert spread.summary["idle_share"] == pytest.approx(1 - 12 / 14)
 
 
 @quick

@@ -9,6 +9,7 @@ import pytest
 from tests.sim.policies import Holds, Keyed, Oldest
 
 from evenstep.cost.linear import Linear
+from evenstep.cost.unequal import Unequal
 from evenstep.errors import InputError, PolicyError
 from evenstep.measure.records import columns
 from evenstep.predict.oracle import Oracle
@@ -106,6 +107,20 @@ def test_worker_samples_fill_their_table_at_a_stride():
     assert out.workers.stride == 2
     assert out.workers.step.tolist() == [0, 2]
     assert out.workers.load.tolist() == [[8.0], [5.0]]
+
+
+def test_worker_samples_show_the_longest_request_where_the_law_asks_for_it():
+    trace = Trace(np.array([3, 5, 9]), np.array([4, 1, 2]))
+    fleet = Cluster(2, 2, pool=3)
+    plain, seen = (
+        simulate(trace, FCFS(), cluster=fleet, step_time=law, workers=8) for law in (ONE, Unequal())
+    )
+    assert plain.workers is not None and seen.workers is not None
+    assert plain.workers.longest is None
+    shown = seen.workers
+    assert shown.running.tolist() == [[2, 1], [2, 0], [1, 0], [1, 0]]
+    assert shown.load.tolist() == [[12, 5], [14, 0], [5, 0], [6, 0]]
+    assert shown.longest.tolist() == [[9, 5], [10, 0], [5, 0], [6, 0]]
 
 
 def test_the_loop_of_a_run_depends_on_the_fleet_and_on_the_policy_s_kernel():

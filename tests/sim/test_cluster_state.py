@@ -9,6 +9,7 @@ from tests.sim.policies import Fingerprint, Oldest
 from evenstep.cost.linear import Linear
 from evenstep.cost.piecewise import Piecewise
 from evenstep.cost.power import Power
+from evenstep.cost.unequal import Unequal
 from evenstep.request import Trace
 from evenstep.routing.view import FREE_SLOTS, GROUP, KV_FREE
 from evenstep.sim import cluster_layout as at
@@ -59,7 +60,10 @@ def test_loads_are_whole_tokens_or_grains(drift, scale, delta):
     assert found.floats.window(at.SCALARS_F)[at.UNIT] == 1 / scale
 
 
-@pytest.mark.parametrize(("law", "kind"), [(Linear(1.0, 0.5), 0), (Piecewise("0:0/10:0.1/20:0.4"), 1)])
+@pytest.mark.parametrize(
+    ("law", "kind"),
+    [(Linear(1.0, 0.5), 0), (Piecewise("0:0/10:0.1/20:0.4"), 1), (Unequal(), 2), (Unequal(share=0.0), 0)],
+)
 def test_only_a_law_that_is_one_line_through_zero_takes_the_short_way(law, kind):
     assert state(step_time=law).ints.window(at.SCALARS_I)[at.LAW_KIND] == kind
 

@@ -13,6 +13,7 @@ from tests.sim.policies import Fingerprint, Holds, Oldest
 
 from evenstep import compiled, names
 from evenstep.cost.piecewise import Piecewise
+from evenstep.cost.unequal import Unequal
 from evenstep.errors import PolicyError
 from evenstep.measure.records import columns
 from evenstep.request import Trace
@@ -90,6 +91,7 @@ def test_everything_else_takes_the_long_one(cluster):
 
 def test_laws_decisions_and_policies_that_look_ahead_take_the_long_one():
     assert not is_short(SATURATED, step_time=Piecewise("0:0/10:0.1/20:0.4"))
+    assert not is_short(SATURATED, step_time=Unequal()) and is_short(SATURATED, step_time=Unequal(share=0.0))
     assert not is_short(SATURATED, decisions=True)
     assert not is_short(SATURATED, policy=Fingerprint(horizon=1))
 

@@ -46,6 +46,24 @@ def test_a_request_with_a_profile_runs_as_long_as_its_profile():
     assert [steps_of(sc, row, NOTHING, np.array([3, 5, 6, 40, 41, 50])) for row in range(2)] == [2, 1]
 
 
+def test_the_longest_is_looked_for_only_when_it_is_not_known():
+    sc = scalars(slots_max=3, delta=2, scale=1)
+    slots, worker_i = np.zeros((6, 8), np.int64), np.full((at.WORKER_ROWS, 2), -1)
+    slots[:, at.ROW] = [-1, 7, 8, -1, -1, -1]
+    slots[:, at.LOAD0], slots[:, at.ADMIT] = [90, 10, 13, 0, 0, 0], [0, 1, 4, 0, 0, 0]
+
+    def longest(g, step):
+        return plainly(slots_kernel.longest_units)(sc, worker_i, slots, NOTHING, NOTHING, g, step)
+
+    assert [longest(0, 4), longest(1, 4)] == [16, 0]  # 10 and three steps of 2; nobody
+    assert worker_i[at.LONGEST_SLOT].tolist() == [1, -1]
+    worker_i[at.LONGEST_SLOT, 0] = 2  # what is known is not looked for
+    assert longest(0, 5) == 15
+    sc[at.PROFILE_KIND] = 1  # loads that may fall are
+    prompt, gains = np.array([0] * 7 + [10, 13]), np.array([0, -30, 0, 1, 1, 9])
+    assert plainly(slots_kernel.longest_units)(sc, worker_i, slots, prompt, gains, 0, 5) == 11
+
+
 @pytest.mark.parametrize(
     ("up", "running", "queued", "free"), [(1, 1, 0, 5), (1, 3, 2, 1), (1, 3, 3, 0), (0, 0, 0, 0)]
 )

@@ -76,14 +76,16 @@ def test_a_full_table_of_samples_keeps_every_other_row_and_goes_on_half_as_often
     sc, sf = scalars(workers=2, stride=1), float_scalars()
     wi, load, group_i = np.zeros((4, 2), np.int64), np.zeros(2, np.int64), np.zeros((9, 1), np.int64)
     steps, times = np.zeros((4, 2), np.int64), np.zeros((4, 2))
-    loads, running = np.zeros((4, 2)), np.zeros((4, 2), np.int64)
+    loads, longest, running = np.zeros((4, 2)), np.zeros((4, 2)), np.zeros((4, 2), np.int64)
     for step in range(10):
         group_i[at.STEP, 0], sf[at.NOW] = step, step / 4
         load[:], wi[ON_WORKER] = (step, 10 * step), step
         if step % sc[at.STRIDE] == 0:
-            sample(sc, sf, wi, load, group_i, steps, times, loads, running, 0)
+            sample(sc, sf, wi, load, group_i, steps, times, loads, longest, running, 0)
+            longest[sc[at.SAMPLES] - 1] = step + 100
     assert (sc[at.STRIDE], sc[at.SAMPLES]) == (4, 3)
     assert steps[:3].tolist() == [[0, 0], [4, 0], [8, 0]]
     assert times[:3, 0].tolist() == [0.0, 1.0, 2.0]
     assert loads[:3].tolist() == [[0, 0], [4, 40], [8, 80]]
     assert running[:3].tolist() == [[0, 0], [4, 4], [8, 8]]
+    assert longest[:3, 0].tolist() == [100, 104, 108]

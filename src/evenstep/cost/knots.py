@@ -70,6 +70,22 @@ def check_knots(where: str, field: str, knots: Sequence[tuple[float, float]]) ->
             )
 
 
+def line_knots(where: str, field: str, value: Pairs) -> tuple[tuple[float, float], ...]:
+    """Knots of a line over KV load, read and seen to be a law from load 0 on.
+
+    Raises:
+        InputError: as `pairs_of` and `check_knots`, or a first line below 0 at load 0.
+    """
+    knots = pairs_of(where, field, value)
+    check_knots(where, field, knots)
+    (x0, y0), (x1, y1) = knots[:2]
+    if y0 * (x1 - x0) < x0 * (y1 - y0):
+        raise InputError(
+            where, field, f"{x0:g}:{y0:g}", "a first line not below 0 at load 0", "Begin with 0:0."
+        )
+    return knots
+
+
 def check_sync(where: str, field: str, sync: Sync) -> Sync:
     """The synchronisation term with its text read.
 

@@ -8,14 +8,13 @@ from evenstep.cost.knots import (
     Pairs,
     Sync,
     as_lines,
-    check_knots,
     check_seconds,
     check_sync,
+    line_knots,
     pairs_of,
     sync_seconds,
 )
 from evenstep.cost.view import PiecewiseLinear
-from evenstep.errors import InputError
 from evenstep.request import F8, I8
 
 
@@ -41,19 +40,8 @@ class Piecewise:
     sync_s: Sync = 0.0
 
     def __post_init__(self) -> None:
-        knots = pairs_of("piecewise", "knots", self.knots)
-        check_knots("piecewise", "knots", knots)
-        (x0, y0), (x1, y1) = knots[:2]
-        if y0 * (x1 - x0) < x0 * (y1 - y0):
-            raise InputError(
-                "piecewise",
-                "knots",
-                f"{x0:g}:{y0:g}",
-                "a first line not below 0 at load 0",
-                "Begin with 0:0.",
-            )
+        object.__setattr__(self, "knots", line_knots("piecewise", "knots", self.knots))
         check_seconds("piecewise", "overhead_s", self.overhead_s)
-        object.__setattr__(self, "knots", knots)
         object.__setattr__(self, "sync_s", check_sync("piecewise", "sync_s", self.sync_s))
 
     def local_seconds(self, load: F8, running: I8, longest: F8) -> F8:

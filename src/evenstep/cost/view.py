@@ -17,10 +17,19 @@ class PiecewiseLinear:
     Args:
         load: float64[P], KV tokens at the knots, strictly ascending, P >= 2.
         seconds: float64[1, P] for all workers alike, or float64[G, P]; without the step's overhead.
+        longest_share: where above 0, the lines are read at `effective_load` in place of the load.
     """
 
     load: F8
     seconds: F8
+    longest_share: float = 0.0
+
+    def effective_load(self, load: F8, running: I8, longest: F8) -> F8:
+        """float64[G], KV tokens the lines are read at: the load, and a share of what it lacks to `running` requests all
+        as long as the longest."""
+        if self.longest_share == 0.0:
+            return load
+        return load + self.longest_share * np.maximum(running * longest - load, 0.0)
 
     def local_seconds(self, load: F8) -> F8:
         """float64[G] from float64[G]: the plain reference of what the compiled loop does with the arrays."""
@@ -35,7 +44,8 @@ class PiecewiseLinear:
 class StepTime(Protocol):
     """A step of a barrier group lasts ``overhead(size) + max_g local_seconds[g]``.
 
-    `overhead_seconds` holds C and the synchronisation term; the host takes the maximum: the barrier.
+    `overhead_seconds` holds C and the synchronisation term; the host takes the maximum: the barrier. `running` counts the
+    requests of a worker, `longest` is the KV tokens of its longest, 0 where none runs.
     """
 
     def local_seconds(self, load: F8, running: I8, longest: F8) -> F8: ...

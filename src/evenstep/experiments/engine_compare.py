@@ -47,12 +47,14 @@ def built(spec: str) -> SchedulingPolicy:
 
 
 def capacity(trace: Trace, settings: EngineSettings) -> float:
-    """Requests a second the engine serves when all of them wait from the start, under `best` in their order.
+    """Requests a second the engine serves when all of them wait from the start, under `best:patience=0,paced=false`.
 
     Measured between a fifth and four fifths of the completions: neither filling up nor draining counts.
     """
     engine, law = settings.server(), settings.law()
-    run = simulate_engine(together(trace), Best(patience=0.0), engine=engine, batch_time=law, records=False)
+    run = simulate_engine(
+        together(trace), Best(patience=0.0, paced=False), engine=engine, batch_time=law, records=False
+    )
     ends = np.sort(run.requests.finished_s)
     low, high = ends.size // 5, ends.size * 4 // 5
     if high <= low or ends[high] <= ends[low]:

@@ -94,6 +94,7 @@ class WorkerTable:
         load: float64[S, G], KV tokens.
         running: int64[S, G], requests.
         stride: steps between samples at the end of the run; 1 = every step is here.
+        longest: float64[S, G], KV tokens of the longest request; None where the step-time law does not ask for it.
     """
 
     step: I8
@@ -103,6 +104,7 @@ class WorkerTable:
     load: F8
     running: I8
     stride: int
+    longest: F8 | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

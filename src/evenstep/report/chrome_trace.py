@@ -54,6 +54,9 @@ def write_chrome_trace(
             "samples of every step",
             "Sample fewer steps of a shorter run.",
         )
+    if workers.longest is None and law.table().longest_share > 0:
+        expected = "samples of the longest request of every worker, which this law asks for"
+        raise InputError("chrome trace", "longest", "missing", expected, "Sample a run under this law.")
     if limit < 1:
         raise InputError("chrome trace", "limit", limit, "an integer >= 1")
     if not 0 <= first < workers.step.size:
@@ -107,9 +110,10 @@ def _step_events(
     part = slice(first, first + size)
     load, running = workers.load[row, part], workers.running[row, part]
     start, duration = float(workers.start_s[row]), float(workers.duration_s[row])
-    busy = np.minimum(
-        law.overhead_seconds(size) + law.table().local_seconds(workers.load[row])[part], duration
-    )
+    table, effective = law.table(), workers.load[row]
+    if workers.longest is not None:
+        effective = table.effective_load(effective, workers.running[row], workers.longest[row])
+    busy = np.minimum(law.overhead_seconds(size) + table.local_seconds(effective)[part], duration)
     events: list[dict[str, Any]] = []
     for worker in range(size):
         common = {"ph": "X", "pid": _PROCESS, "tid": first + worker + 1}

@@ -10,18 +10,18 @@ import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.request import I8
-from evenstep.scheduling import pace
+from evenstep.scheduling import knee, pace
 from evenstep.scheduling.filling import Filling
 from evenstep.scheduling.view import UNLIMITED, BatchDecision, EngineView
 
-#: The words that hold how many tokens have been decoded, and the mean wait of late, a float64's bits.
-DECODED, WAIT = pace.MEMORY, pace.MEMORY + 1
+#: Words: float64 sums, fading, over who joined: size times seconds it waited, and size.
+WAITED, SIZES = knee.MEMORY, knee.MEMORY + 1
 #: Requests that have to be finished before their mean length counts.
 KNOWN = 8
 #: Newcomers shorter than every running prefill go ahead of these, with one part in so many of the budget.
 AHEAD = 2
-#: Share an admission has in the mean wait.
-LATEST = 0.05
+#: Share of what is known of waits that an admission leaves; the last twenty count.
+FADES = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,13 @@ class Best:
     those that decode: as long as n of them run, one leaves every n-th part of a mean output, in which all together grow
     by about one mean output, however large the memory is. Less is left where an eviction is cheap beside memory that
     stands empty: prompts that are quick to compute again, outputs that take long. Admitting by the chunk alone fills the
-    memory with prompts that evict each other. *Order*: who was evicted comes first, then whoever has waited longer than
-    `patience` times the mean wait of late, then the shortest of the oldest `window` (prompt, and the middle of its
-    believed output bounds where there are any). Prefills that have fewer tokens left run first, newcomers among them
-    with half of the budget at most. *Eviction*: whoever has computed least goes; that is the least to compute again.
-    *Budget*: with `target_s`, as many tokens as last that long, learned from the iterations before; decodes always run.
+    memory with prompts that evict each other. *Budget*: while requests decode, prefills run at the pace that delays them
+    all least (`knee`), learned from the iterations before; with `target_s`, at most as many tokens as last that long.
+    Decodes always run. *Order*: who was evicted comes first, then whoever has waited longer than `patience` times the
+    mean wait of late, then the shortest of the oldest `window` (prompt, and the middle of its believed output bounds
+    where there are any). The mean is over tokens, not requests: it is about what first come, first served would make of
+    it, whatever the order is. Prefills that have fewer tokens left run first, newcomers among them with half of the
+    budget at most. *Eviction*: whoever has computed least goes; that is the least to compute again.
 
     Args:
         room: mean outputs of KV memory that an admission leaves free while anything runs; the mean is learned from what
@@ -44,6 +46,7 @@ class Best:
         watermark: share of the memory, 0..1, that it leaves instead while fewer than `KNOWN` have finished.
         patience: mean waits after which a request is overtaken no more; 0 = first come, first served.
         window: oldest waiting requests among which the shortest is looked for.
+        paced: whether prefills are spread over iterations; else each runs as many tokens as the engine takes.
         target_s: seconds an iteration may last, the time between two tokens; 0 = the engine's token budget alone.
 
     Raises:
@@ -57,8 +60,9 @@ class Best:
     patience: float = 1.2
     window: int = 512
     target_s: float = 0.0
+    paced: bool = True
 
-    memory_size: ClassVar[int] = pace.MEMORY + 2
+    memory_size: ClassVar[int] = knee.MEMORY + 2
 
     def __post_init__(self) -> None:
         if not 0 <= self.watermark < 1:
@@ -76,12 +80,18 @@ class Best:
         decodes = [k for k in running if view.decoding[k]]
         chunks = [k for k in running if not view.decoding[k]]
         filling = Filling(view)
+        knee.learned(memory, view.now_s, filling.running)
         pace.learned(memory, view.now_s)
         if self.target_s > 0:
             filling.budget = pace.budget(memory, self.target_s, len(decodes), view.token_budget)
-        reserve = self.reserve(view, memory)
+        most = filling.budget
         for request in decodes:
             run_or_evict_least(filling, request)
+        if self.paced:
+            ran = int((filling.tokens > 0).sum())
+            tokens = knee.budget(memory, ran, behind(filling, chunks), most)
+            filling.budget = min(filling.budget, max(tokens - ran, knee.LEAST))
+        reserve = self.reserve(view, memory)
         if chunks and not filling.evicted.any():
             shortest = min(int(view.left[k]) for k in chunks)
             self.admit(filling, chunks, reserve, memory, shortest - 1, filling.budget // AHEAD)
@@ -89,21 +99,28 @@ class Best:
             run_or_evict_least(filling, request)
         if not filling.evicted.any():
             self.admit(filling, chunks, reserve, memory, UNLIMITED, UNLIMITED)
-        memory[DECODED] += int((filling.tokens[decodes] > 0).sum())
-        pace.note(memory, view.now_s, int(filling.tokens.sum()))
+        tokens, decoded = int(filling.tokens.sum()), int((filling.tokens[decodes] > 0).sum())
+        knee.note(memory, tokens - decoded, decoded)
+        pace.note(memory, view.now_s, tokens)
         return filling.decision(memory)
 
     def reserve(self, view: EngineView, memory: I8) -> int:
         """KV tokens an admission leaves free: mean outputs, as far as evictions cost more than empty memory."""
-        finished, decoded = int(view.arrived.sum()) - view.left.size, int(view.memory[DECODED])
+        finished, decoded = int(view.arrived.sum()) - view.left.size, int(memory[knee.DECODED])
         if finished < KNOWN:
             return int(self.watermark * view.kv_capacity)
         output, share = decoded / finished, 1.0
-        slope, _, iteration_s = pace.line(memory)
-        if slope > 0.0 and output > 0.0:
+        price_s, _, iteration_s = pace.line(memory)
+        if memory[knee.PRICE] != 0:
+            kept = memory.view(np.float64)
+            price_s, iteration_s = (
+                float(kept[knee.PRICE]),
+                float(kept[pace.SECONDS]) / float(kept[pace.COUNT]),
+            )
+        if price_s > 0.0 and output > 0.0:
             held = float(view.kv_capacity - view.kv_free)
             prompts = float(view.prompt_tokens[view.running].sum())
-            dear = held * prompts * slope / (output * output * iteration_s)
+            dear = held * prompts * price_s / (output * output * iteration_s)
             share = dear / (1.0 + dear)
         return int(self.room * output * share)
 
@@ -122,7 +139,7 @@ class Best:
             free = filling.free - promised(filling, chunks) - (reserve if runs else 0)
             if free <= 0:
                 return
-            mean_s = float(kept[WAIT])
+            mean_s = float(kept[WAITED]) / float(kept[SIZES]) if kept[SIZES] > 0.0 else 0.0
             request = self.next_of(view, queue, mean_s)
             tokens, left = filling.most(request), int(view.left[request])
             if tokens < 1 or left > min(longest, spend) or filling.grows(request, left) > free:
@@ -133,7 +150,9 @@ class Best:
             if tokens < left:
                 chunks.append(request)
             if view.evictions[request] == 0:
-                kept[WAIT] = mean_s + LATEST * (view.now_s - float(view.arrival_s[request]) - mean_s)
+                size, waited_s = size_of(view, request), view.now_s - float(view.arrival_s[request])
+                kept[WAITED] = FADES * float(kept[WAITED]) + size * waited_s
+                kept[SIZES] = FADES * float(kept[SIZES]) + size
 
     def next_of(self, view: EngineView, queue: list[int], mean_s: float) -> int:
         """Who joins next: the first that was evicted or is overdue, else the shortest, the oldest of equals."""
@@ -162,6 +181,16 @@ def promised(filling: Filling, chunks: list[int]) -> int:
         now = filling.grows(request, given) if given else 0
         total += filling.grows(request, int(view.left[request])) - now
     return total
+
+
+def behind(filling: Filling, chunks: list[int]) -> int:
+    """Requests that could prefill as well as the first: running ones, and as many that wait as might fit."""
+    view, others = filling.view, max(len(chunks) - 1, 0)
+    waiting = view.left.size - filling.running
+    if waiting == 0 or filling.evicted.any():
+        return others
+    free = max(filling.free - promised(filling, chunks), 0)
+    return others + min(waiting, free // int(view.left[filling.running]))
 
 
 def run_or_evict_least(filling: Filling, request: int) -> None:

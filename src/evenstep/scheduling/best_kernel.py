@@ -6,9 +6,12 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import batch_kernel, borrowing
-from evenstep.scheduling.best import AHEAD, DECODED, KNOWN, LATEST, WAIT
+from evenstep.scheduling import knee_kernel
+from evenstep.scheduling.best import AHEAD, FADES, KNOWN, SIZES, WAITED
 from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, ROOM, SEATS, give, grows, most, open_batch
-from evenstep.scheduling.pace_kernel import budget, learn, line, note
+from evenstep.scheduling.knee import DECODED, LEAST, PRICE
+from evenstep.scheduling.pace import COUNT, SECONDS
+from evenstep.scheduling.pace_kernel import budget, kept, learn, line, note
 from evenstep.scheduling.view import (
     DECODING,
     EVICTED,
@@ -28,7 +31,7 @@ from evenstep.scheduling.view import (
     WAITING,
 )
 
-ROOM_LEFT, WATERMARK, PATIENCE, WINDOW, TARGET_S = range(5)
+ROOM_LEFT, WATERMARK, PATIENCE, WINDOW, TARGET_S, PACED = range(6)
 
 
 def scratch(running, waiting, parameters):
@@ -152,14 +155,16 @@ def room_for(limits, rows, running, R, W, arrived, memory, parameters):
     if finished < KNOWN:
         return np.int64(parameters[WATERMARK] * limits[KV_CAPACITY])
     output, share = memory[DECODED] / finished, 1.0
-    slope, _, iteration_s = line(memory)
-    if slope > 0.0 and output > 0.0:
+    price_s, _, iteration_s = line(memory)
+    if memory[PRICE] != 0:
+        price_s, iteration_s = kept(memory, PRICE), kept(memory, SECONDS) / kept(memory, COUNT)
+    if price_s > 0.0 and output > 0.0:
         for position in range(R):
             prompts += rows[PROMPT, running[position]]
         dear = (
             float(limits[KV_CAPACITY] - limits[KV_FREE])
             * float(prompts)
-            * slope
+            * price_s
             / (output * output * iteration_s)
         )
         share = dear / (1.0 + dear)
@@ -201,13 +206,13 @@ def admit(
         runs += 1 if picked[0, p] >= R else 0
     if left[FREE] <= promised:
         return given
-    reserve = room_for(limits, rows, running, R, W, arrived, memory, parameters)
+    reserve = (
+        -1
+    )  # not known yet: it takes a walk over all who run, and most of the time memory is full without it
     count, patience = min(W, int(parameters[WINDOW])), parameters[PATIENCE]
     while left[SEATS] > 0 and left[BUDGET_LEFT] > 0:
-        free = left[FREE] - promised - (reserve if runs > 0 else 0)
-        if free <= 0:
-            break
-        mean_s = np.int64(memory[WAIT]).view(np.float64)
+        free, sizes = left[FREE] - promised, kept(memory, SIZES)
+        mean_s = kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0
         i = next_of(now_s, rows, arrival_s, waiting, first, count, R, patience, mean_s, picked, start, given)
         if i < 0:
             break
@@ -216,13 +221,31 @@ def admit(
         whole = grows(limits, rows, row, tokens_left)
         if tokens < 1 or tokens_left > min(longest, spend) or whole > free:
             break
+        if runs > 0:
+            if reserve < 0:
+                reserve = room_for(limits, rows, running, R, W, arrived, memory, parameters)
+            if whole > free - reserve:
+                break
         promised += whole - grows(limits, rows, row, tokens)
         given = give(limits, left, rows, row, tokens, R + i, picked, given)
         spend -= tokens_left
         runs += 1
         if rows[EVICTIONS, row] == 0:
-            memory[WAIT] = np.float64(mean_s + LATEST * (now_s - arrival_s[row] - mean_s)).view(np.int64)
+            size = float(rows[PROMPT, row]) + 0.5 * float(rows[LOW, row] + rows[HIGH, row])
+            waited = FADES * kept(memory, WAITED) + size * (now_s - arrival_s[row])
+            memory[WAITED] = np.float64(waited).view(np.int64)
+            memory[SIZES] = np.float64(FADES * sizes + size).view(np.int64)
     return given
+
+
+@borrowing
+def behind(limits, left, rows, running, waiting, first, R, W, chunks, picked, given, gone):
+    """Requests that could prefill as well as the first: running ones, and as many that wait as might fit."""
+    others = max(chunks - 1, 0)
+    if W == 0 or gone > 0:
+        return others
+    free = left[FREE] - promise(limits, left, rows, running, waiting, first, R, chunks, picked, given, given)
+    return others + min(W, max(free, 0) // rows[LEFT, waiting[first]])
 
 
 @borrowing
@@ -260,6 +283,7 @@ def form_batch_into(
 ):  # fmt: skip
     left, R, W = scratch_i, counts[RUNNING], counts[WAITING]
     open_batch(limits, left)
+    knee_kernel.learn(memory, now_s, R)
     learn(memory, now_s)
     if parameters[TARGET_S] > 0.0:
         decodes = 0
@@ -268,7 +292,15 @@ def form_batch_into(
         left[BUDGET_LEFT] = budget(memory, parameters[TARGET_S], decodes, limits[TOKEN_BUDGET])
     whole_budget = left[BUDGET_LEFT]
     given, gone, chunks = run_decodes(limits, left, rows, running, R, picked)
-    start, decoded = given, 0
+    start, decoded, ran = given, 0, 0
+    if parameters[PACED] > 0.0:
+        for p in range(given):
+            ran += picked[1, p]
+        others = behind(limits, left, rows, running, waiting, first, R, W, chunks, picked, given, gone)
+        tokens = knee_kernel.budget(memory, ran, others, whole_budget)
+        held_back = max(left[BUDGET_LEFT] - max(tokens - ran, LEAST), 0)
+        left[BUDGET_LEFT] -= held_back
+        whole_budget -= held_back
     if chunks > 0:
         shortest_first(left, rows, running, R, chunks)
         if gone == 0:
@@ -284,9 +316,10 @@ def form_batch_into(
             UNLIMITED, UNLIMITED, picked, start, given,
         )  # fmt: skip
     in_order(picked, start, given)
-    note(memory, now_s, whole_budget - left[BUDGET_LEFT])
+    tokens = whole_budget - left[BUDGET_LEFT]
     for p in range(start):  # decodes stand first, and have one token if they were not evicted
         decoded += picked[1, p]
-    memory[DECODED] += decoded
+    knee_kernel.note(memory, tokens - decoded, decoded)
+    note(memory, now_s, tokens)
     answer(counts, left, R, picked, evicted, given, gone)
     return np.inf

@@ -20,7 +20,7 @@ sec. 2.2; several groups, instant dispatch, outages and KV limits are ours):
 5. *Start*, every group that is not inside a step, ascending: queues move up into free slots; a worker whose load exceeds
    `kv_tokens` sends its newest requests (largest admission step, then row) back to the pool until it fits or has one left;
    then the loads are measured, newcomers at their prompt, and the step lasts
-   ``overhead(group size) + max_g local_seconds(load_g)``. A group with nothing running stays idle.
+   ``overhead(group size) + max_g local_seconds(load_g, running_g, longest_g)``. A group with nothing running stays idle.
 
 A lost worker counts in its group with load 0. When nothing is running, nothing can become visible and outages are
 still pending, those of the earliest step are applied at once; when

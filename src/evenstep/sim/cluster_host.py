@@ -439,4 +439,7 @@ def _samples(state: State) -> WorkerTable:
         load=state.floats.window(at.SAMPLE_LOAD)[:rows].copy(),
         running=state.ints.window(at.SAMPLE_RUNNING)[:rows].copy(),
         stride=int(sc[at.STRIDE]),
+        longest=state.floats.window(at.SAMPLE_LONGEST)[:rows].copy()
+        if sc[at.LAW_KIND] == at.LINES_OF_LONGEST
+        else None,
     )

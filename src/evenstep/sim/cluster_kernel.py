@@ -22,15 +22,15 @@ from evenstep.sim.events_kernel import (
     refill_slots,
 )
 from evenstep.sim.lookahead_kernel import build_view, due_predictions, overloaded, take_predictions
-from evenstep.sim.step_kernel import sample, start_step
+from evenstep.sim.step_kernel import sample, sample_longest_of, start_step
 
 
 @jit
 def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f, free_stack, buckets,
          waiting_i, waiting_f, worker, heap_i, heap_f, carry_i, carry_f, queue_i, queue_f, outages, leaves, memory,
          scratch_i, scratch_f, due, due_f, curves, projections, growth, parameters, count_power, table, local, look,
-         step_times, ended, step_i, step_f, decision_i, decision_f, sample_i, sample_f, sample_load, sample_running,
-         prompt, output, arrival, columns, links, think, profile, law, cached, done_i, done_f):  # fmt: skip
+         step_times, ended, step_i, step_f, decision_i, decision_f, sample_i, sample_f, sample_load, sample_longest,
+         sample_running, prompt, output, arrival, columns, links, think, profile, law, cached, done_i, done_f):  # fmt: skip
     """Go on until the run is done or the host is needed; answers why."""
     while True:
         phase = sc[PHASE]
@@ -131,9 +131,23 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
             if sc[STEP_ROWS] == step_i.shape[1]:
                 return FLUSH
             if sc[STRIDE] > 0 and group_i[STEP, q] % sc[STRIDE] == 0:
-                sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_running, q)
-            start_step(sc, sf, wi, load, group_i, group_f, step_times, slot_i, buckets, output, profile, local,
-                       count_power, table, law, step_i, step_f, q)  # fmt: skip
+                sample(
+                    sc,
+                    sf,
+                    wi,
+                    load,
+                    group_i,
+                    sample_i,
+                    sample_f,
+                    sample_load,
+                    sample_longest,
+                    sample_running,
+                    q,
+                )
+                if sc[LAW_KIND] == LINES_OF_LONGEST:
+                    sample_longest_of(sc, sf, wi, worker_i, group_i, slot_i, prompt, profile, sample_longest)
+            start_step(sc, sf, wi, worker_i, load, group_i, group_f, step_times, slot_i, buckets, prompt, output, profile,
+                       local, count_power, table, law, step_i, step_f, q)  # fmt: skip
             newest = sc[SAMPLES] - 1
             if newest >= 0 and sample_i[newest, 0] == group_i[STEP, q] and sample_i[newest, 1] == q:
                 sample_f[newest, 1] = group_f[END, q] - sf[NOW]
@@ -160,6 +174,7 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
     )
     curved = S if sc[PREDICTION] == EXPECTED else 0
     rows, decisions, samples = sc[RECORD_ROOM], sc[DECISION_ROOM], sc[SAMPLE_ROOM]
+    asked = samples if sc[LAW_KIND] == LINES_OF_LONGEST else 0
     return loop(
         route,
         sc,
@@ -167,7 +182,7 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
         ints[at_i[WORKERS_I] : at_i[WORKERS_I] + 4 * G].reshape((4, G)),
         floats[at_f[WORKERS_F] : at_f[WORKERS_F] + 4 * G].reshape((4, G)),
         ints[at_i[LOADS] : at_i[LOADS] + G],
-        ints[at_i[WORKER_INTS] : at_i[WORKER_INTS] + 4 * G].reshape((4, G)),
+        ints[at_i[WORKER_INTS] : at_i[WORKER_INTS] + WORKER_ROWS * G].reshape((WORKER_ROWS, G)),
         ints[at_i[GROUP_INTS] : at_i[GROUP_INTS] + 9 * NG].reshape((9, NG)),
         floats[at_f[GROUP_FLOATS] : at_f[GROUP_FLOATS] + 3 * NG].reshape((3, NG)),
         ints[at_i[SLOT_INTS] : at_i[SLOT_INTS] + 8 * S].reshape((S, 8)),
@@ -207,6 +222,7 @@ def continued(route, at_i, at_f, ints, floats, prompt, output, arrival, columns,
         ints[at_i[SAMPLE_I] : at_i[SAMPLE_I] + 2 * samples].reshape((samples, 2)),
         floats[at_f[SAMPLE_F] : at_f[SAMPLE_F] + 2 * samples].reshape((samples, 2)),
         floats[at_f[SAMPLE_LOAD] : at_f[SAMPLE_LOAD] + samples * G].reshape((samples, G)),
+        floats[at_f[SAMPLE_LONGEST] : at_f[SAMPLE_LONGEST] + asked * G].reshape((asked, G)),
         ints[at_i[SAMPLE_RUNNING] : at_i[SAMPLE_RUNNING] + samples * G].reshape((samples, G)),
         prompt,
         output,

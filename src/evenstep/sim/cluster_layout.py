@@ -25,8 +25,8 @@ from evenstep.request import F8, I8
 (
     SCALARS_F, WORKERS_F, GROUP_FLOATS, SLOT_FLOATS, WAITING_F, HEAP_F, CARRY_F, QUEUE_F, PROJECTIONS, GROWTH,
     PARAMETERS, SCRATCH_F, DUE_F, COUNT_POWER, ROOT_TABLE, STEP_OUT_F, DECISION_OUT_F, SAMPLE_F,
-    SAMPLE_LOAD, LOCAL_S, STEP_TIMES, CURVES,
-) = range(22)  # fmt: skip
+    SAMPLE_LOAD, LOCAL_S, STEP_TIMES, CURVES, SAMPLE_LONGEST,
+) = range(23)  # fmt: skip
 
 # Scalars, int.
 (
@@ -44,8 +44,8 @@ OFFSETS_I, OFFSETS_F, SCALARS = 72, 100, 128
 # Scalars, float.
 (
     NOW, MEAN_WAIT, WAIT_SUM, UNIT, SLOPE, PREFILL_BASE, PREFILL_TOKEN, KV_TOKENS, KV_RESERVE, THINK, IDLE_W, SPAN_W, BOUND,
-    FULL_POWER_S,
-) = range(14)  # fmt: skip
+    FULL_POWER_S, LONGEST_SHARE,
+) = range(15)  # fmt: skip
 
 # Phases.
 NEXT, COMPLETE, REVEAL, DECIDE, APPLY, START = range(6)
@@ -53,6 +53,8 @@ NEXT, COMPLETE, REVEAL, DECIDE, APPLY, START = range(6)
 SATURATED, TIMED, USERS, SESSIONS = range(4)
 # Why the loop came back.
 RUNNING, DONE, DECISION, FLUSH, GROW, PREDICT, STUCK, BROKEN = range(8)
+# What a step-time law is read from: one line through zero of the load, lines of the load, lines of load and longest.
+ONE_LINE, LINES, LINES_OF_LONGEST = range(3)
 # What is known of the coming steps: nothing, the truth, when a request leaves, or the chance that it is still there.
 NO_PREDICTION, ORACLE, DEPARTURES, EXPECTED = range(4)
 # What a broken decision broke.
@@ -62,7 +64,10 @@ UNKNOWN_WORKER, OVER_SLOTS, OVER_KV = 1, 2, 3
 STEP, BUSY, BOUNDARY, GROWN, GROUP_RUNNING, GROUP_FIRST, GROUP_SIZE, GROUP_QUEUED, GROUP_ADMITTED = range(9)
 END, OVERHEAD, STARTED = range(3)
 # Rows of WORKER_INTS.
-SLOTS_OF, UP, QUEUE_HEAD, QUEUE_TAIL = range(4)
+SLOTS_OF, UP, QUEUE_HEAD, QUEUE_TAIL, LONGEST_SLOT = range(
+    5
+)  # the last -1 where the next step has to look for it
+WORKER_ROWS = 5
 # Columns of SLOT_INTS; SLOT_FLOATS.
 ROW, FOLLOWER, FINISH, ADMIT, LOAD0, DONE0, SLOT_RESTARTS, ON = range(8)  # one cache line
 VISIBLE, ADMITTED, FIRST_TOKEN = range(3)  # the latter two only of a request that restarted, else -1

@@ -347,8 +347,12 @@ class _Simulation:
         """Measure the loads and begin the step."""
         jobs = [job for w in group.workers for job in w.running]
         loads = {w.index: sum(map(self.load_of, w.running), 0.0) for w in group.workers}
-        everywhere = floats([loads.get(w.index, 0.0) for w in self.workers])
-        local_s = [float(self.table.local_seconds(everywhere)[w.index]) for w in group.workers]
+        effective = self.table.effective_load(
+            floats([loads.get(w.index, 0.0) for w in self.workers]),
+            ints([len(w.running) for w in self.workers]),
+            floats([max(map(self.load_of, w.running), default=0.0) for w in self.workers]),
+        )
+        local_s = [float(self.table.local_seconds(effective)[w.index]) for w in group.workers]
         duration_s = self.step_time.overhead_seconds(len(group.workers)) + max(local_s)
         group.end_s = self.now_s + duration_s
         for job in jobs:

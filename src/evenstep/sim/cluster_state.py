@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evenstep import compiled
 from evenstep.cost.power import Power
-from evenstep.cost.view import StepTime
+from evenstep.cost.view import PiecewiseLinear, StepTime
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import (
     FREE_SLOTS,
@@ -31,7 +31,7 @@ ANY_DEPTH = 1 << 40  # queue depth "any number"
 # Rows of a record buffer between two visits of the host; a visit costs as much as a thousand steps.
 KEPT_ROWS, PASSING_ROWS = 1 << 16, 1 << 14
 INT_RECORDS = (at.ENDED, at.STEP_OUT_I, at.DECISION_OUT_I, at.SAMPLE_I, at.SAMPLE_RUNNING)
-FLOAT_RECORDS = (at.STEP_OUT_F, at.DECISION_OUT_F, at.SAMPLE_F, at.SAMPLE_LOAD)
+FLOAT_RECORDS = (at.STEP_OUT_F, at.DECISION_OUT_F, at.SAMPLE_F, at.SAMPLE_LOAD, at.SAMPLE_LONGEST)
 # Sections the short loop does without.
 _BY_SLOT_I = (at.FREE_STACK, at.HEAP_I, at.CARRY_I, at.QUEUE_I, at.LEAVES, at.LOOK)
 _BY_SLOT_F = (at.SLOT_FLOATS, at.HEAP_F, at.CARRY_F, at.QUEUE_F, at.STEP_TIMES)
@@ -141,7 +141,7 @@ def _shapes(
         at.SCALARS_I: (at.SCALARS,),
         at.WORKERS_I: (4, G),
         at.LOADS: (G,),
-        at.WORKER_INTS: (4, G),
+        at.WORKER_INTS: (at.WORKER_ROWS, G),
         at.GROUP_INTS: (9, NG),
         at.SLOT_INTS: (S, 8),
         at.FREE_STACK: (G, B),
@@ -185,6 +185,7 @@ def _shapes(
         at.SAMPLE_LOAD: (samples, G),
         at.LOCAL_S: (G,),
         at.STEP_TIMES: (2, NG, ring),
+        at.SAMPLE_LONGEST: (samples if sc[at.LAW_KIND] == at.LINES_OF_LONGEST else 0, G),
         at.CURVES: (S if sc[at.PREDICTION] == at.EXPECTED else 0, int(sc[at.CURVE_STEPS])),
     }
     if sc[at.SHORT]:
@@ -251,7 +252,7 @@ def prepared(
     sc[[at.SLOTS_ALL, at.SLOTS_MAX, at.STRIDE]] = sum(slots), B, int(samples > 0)
     sc[[at.OUTAGES_LEFT, at.OUTAGE_ROWS]] = len(cluster.outages)
     law = step_time.table()
-    sc[at.LAW_KIND] = not is_linear(law)
+    sc[at.LAW_KIND] = _law_kind(law)
     sc[at.SHORT] = not decisions and fits(cluster, law, horizon)
     rows = KEPT_ROWS if records else PASSING_ROWS
     if sc[at.SHORT] and not records:  # one decision's requests must find room
@@ -299,6 +300,12 @@ def prepared(
     return state
 
 
+def _law_kind(law: PiecewiseLinear) -> int:
+    if law.longest_share > 0:
+        return at.LINES_OF_LONGEST
+    return at.ONE_LINE if is_linear(law) else at.LINES
+
+
 def _fill_floats(
     state: State, policy: object, cluster: Any, step_time: StepTime, law: Any, drift: Drift, power: Power | None,
     scale: int, horizon: int,
@@ -306,7 +313,7 @@ def _fill_floats(
     sf = state.floats.window(at.SCALARS_F)
     sf[at.UNIT] = 1.0 / scale
     slopes = (law.seconds[:, 1] - law.seconds[:, 0]) / (law.load[1] - law.load[0])
-    sf[at.SLOPE] = slopes[0]
+    sf[at.SLOPE], sf[at.LONGEST_SHARE] = slopes[0], law.longest_share
     sf[at.PREFILL_BASE], sf[at.PREFILL_TOKEN] = cluster.prefill_base_s, cluster.prefill_per_token_s
     sf[at.KV_TOKENS], sf[at.KV_RESERVE] = cluster.kv_tokens, cluster.kv_reserve
     sf[at.THINK] = cluster.think_s or 0.0
@@ -336,7 +343,7 @@ def _fill_fleet(state: State, cluster: Any, sizes: tuple[int, ...], slots: tuple
     ints.window(at.SCALARS_I)[at.FREE_TOTAL] = workers[FREE_SLOTS].sum()
     more = ints.window(at.WORKER_INTS)
     more[at.SLOTS_OF], more[at.UP] = slots, 1
-    more[at.QUEUE_HEAD], more[at.QUEUE_TAIL] = -1, -1
+    more[at.QUEUE_HEAD], more[at.QUEUE_TAIL], more[at.LONGEST_SLOT] = -1, -1, -1
     groups = ints.window(at.GROUP_INTS)
     groups[at.GROUP_SIZE] = sizes
     groups[at.BOUNDARY] = 2

@@ -49,8 +49,14 @@ def fits(cluster: Any, law: PiecewiseLinear, horizon: int) -> bool:
 
 
 def is_linear(law: PiecewiseLinear) -> bool:
-    """Whether a law is one line through zero, the same for all workers."""
-    return law.load.size == 2 and law.seconds.shape[0] == 1 and law.load[0] == 0 and law.seconds[0, 0] == 0
+    """Whether a law is one line of the load through zero, the same for all workers."""
+    return (
+        law.longest_share == 0
+        and law.load.size == 2
+        and law.seconds.shape[0] == 1
+        and law.load[0] == 0
+        and law.seconds[0, 0] == 0
+    )
 
 
 def step_rows(state: State, rows: int) -> StepTable:

@@ -273,7 +273,9 @@ def continued(route, ints, floats, prompt, output, arrival, columns, done_i, don
         end = now + duration
         if sc[STRIDE] > 0 and step % sc[STRIDE] == 0:
             sf[NOW], group_i[STEP, 0] = now, step
-            sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_running, 0)
+            sample(
+                sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_load[:0], sample_running, 0
+            )
             newest = sc[SAMPLES] - 1
             if newest >= 0 and sample_i[newest, 0] == step:
                 sample_f[newest, 1] = end - now

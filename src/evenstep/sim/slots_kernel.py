@@ -56,6 +56,36 @@ def window_add(sc, slot_i, look, leaves, slot, delta, sign):
 
 
 @inlined
+def units_of(sc, slot_i, slot, step, prompt, profile):
+    """Load units of the request in a slot at a step of its group."""
+    mine = slot_i[slot]
+    if sc[PROFILE_KIND] == 0:
+        return mine[LOAD0] + (step - mine[ADMIT]) * sc[DELTA]
+    row, age = mine[ROW], mine[DONE0] + step - mine[ADMIT]
+    return weight(sc[PROFILE_KIND], row, age, prompt[row] * sc[SCALE], sc[DELTA], profile)
+
+
+@jit
+def longest_units(sc, worker_i, slot_i, prompt, profile, g, step):
+    """Load units of the longest request on worker g at its group's coming step; 0 where none runs.
+
+    Requests that grow alike keep their order, so the slot of the longest is looked for only when that request has left; a
+    newcomer is compared when it starts (`seat`). Others are looked at every step.
+    """
+    known = worker_i[LONGEST_SLOT, g]
+    if known >= 0 and sc[PROFILE_KIND] == 0:
+        return units_of(sc, slot_i, known, step, prompt, profile)
+    most, found = np.int64(0), np.int64(-1)
+    for slot in range(g * sc[SLOTS_MAX], (g + 1) * sc[SLOTS_MAX]):
+        if slot_i[slot, ROW] >= 0:
+            units = units_of(sc, slot_i, slot, step, prompt, profile)
+            if found < 0 or units > most:
+                most, found = units, slot
+    worker_i[LONGEST_SLOT, g] = found
+    return most
+
+
+@inlined
 def seat(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i, carry_f,
          row, g, units, since, output, profile):  # fmt: skip
     """A request starts on worker g at its group's coming step."""
@@ -84,6 +114,10 @@ def seat(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_sta
     group_i[GROUP_RUNNING, q] += 1
     group_i[GROUP_ADMITTED, q] += 1
     sc[RUNNING_ALL] += 1
+    if sc[LAW_KIND] == LINES_OF_LONGEST and worker_i[LONGEST_SLOT, w] >= 0:
+        known = slot_i[worker_i[LONGEST_SLOT, w]]
+        if units > known[LOAD0] + (step - known[ADMIT]) * sc[DELTA]:
+            worker_i[LONGEST_SLOT, w] = slot
     if sc[HORIZON] > 0:
         look[slot, PREDICTED], look[slot, IN_WINDOW], look[slot, LEAVE] = -1, 0, NEVER
         if sc[PREDICTION] == 1:
@@ -103,6 +137,8 @@ def unseat(sc, sf, wi, wf, load, step, slot_i, look, free_stack, worker_i, leave
     wi[ON_WORKER, g] = running
     free_stack[g, np.uintp(worker_i[SLOTS_OF, g] - running - 1)] = slot
     mine[ROW] = -1
+    if sc[LAW_KIND] == LINES_OF_LONGEST and worker_i[LONGEST_SLOT, g] == slot:
+        worker_i[LONGEST_SLOT, g] = -1
     if sc[HORIZON] > 0 and look[slot, IN_WINDOW] == 1 and look[slot, LEAVE] > step:
         window_add(sc, slot_i, look, leaves, slot, sc[DELTA], -1)
 

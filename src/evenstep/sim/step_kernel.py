@@ -7,9 +7,10 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import inlined, jit
+from evenstep.routing.view import GROUP
 from evenstep.routing.view import RUNNING as ON_WORKER
 from evenstep.sim.cluster_layout import *
-from evenstep.sim.slots_kernel import steps_of
+from evenstep.sim.slots_kernel import longest_units, steps_of
 
 
 @inlined
@@ -42,31 +43,34 @@ def energy(
     if most == fewest:
         power = count_power[np.uintp(most)]
         for g in range(load.size):
-            x = overhead + (slope * load[g] if law_kind == 0 else local[g])
+            x = overhead + (slope * load[g] if law_kind == ONE_LINE else local[g])
             worked += np.int64(min(x, power * root(x, table)) * grain)
         return worked / grain, running.size * min(duration, power * whole)
     for g in range(load.size):
-        x = overhead + (slope * load[g] if law_kind == 0 else local[g])
+        x = overhead + (slope * load[g] if law_kind == ONE_LINE else local[g])
         power = count_power[np.uintp(running[g])]
         worked += np.int64(min(x, power * root(x, table)) * grain)
         average += np.int64(min(duration, power * whole) * grain)
     return worked / grain, average / grain
 
 
+@inlined
+def line_seconds(law, g, tokens):
+    """Seconds at so many KV tokens on the lines of worker g."""
+    cell = 0
+    while cell < law.shape[1] - 2 and tokens >= law[0, cell + 1]:
+        cell += 1
+    row = 1 + g % (law.shape[0] - 1)
+    slope = (law[row, cell + 1] - law[row, cell]) / (law[0, cell + 1] - law[0, cell])
+    return law[row, cell] + slope * (tokens - law[0, cell])
+
+
 @jit
 def local_times(load, unit, law, local, low, high):
     """Local seconds of workers low..high-1 under a piecewise-linear law; returns (largest, sum)."""
-    P = law.shape[1]
-    rows = law.shape[0] - 1
     largest, total = 0.0, 0.0
     for g in range(low, high):
-        tokens = load[g] * unit
-        cell = 0
-        while cell < P - 2 and tokens >= law[0, cell + 1]:
-            cell += 1
-        row = 1 + g % rows
-        slope = (law[row, cell + 1] - law[row, cell]) / (law[0, cell + 1] - law[0, cell])
-        seconds = law[row, cell] + slope * (tokens - law[0, cell])
+        seconds = line_seconds(law, g, load[g] * unit)
         local[g] = seconds
         total += seconds
         if g == low or seconds > largest:
@@ -75,7 +79,24 @@ def local_times(load, unit, law, local, low, high):
 
 
 @jit
-def sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_running, q):
+def local_times_of_longest(
+    sc, wi, worker_i, load, slot_i, prompt, profile, share, unit, law, local, step, low, high
+):
+    """As `local_times`, the lines being read at `PiecewiseLinear.effective_load`, `share` its share of the longest."""
+    largest, total = 0.0, 0.0
+    for g in range(low, high):
+        tokens = load[g] * unit
+        longest = longest_units(sc, worker_i, slot_i, prompt, profile, g, step) * unit
+        seconds = line_seconds(law, g, tokens + share * max(wi[ON_WORKER, g] * longest - tokens, 0.0))
+        local[g] = seconds
+        total += seconds
+        if g == low or seconds > largest:
+            largest = seconds
+    return largest, total
+
+
+@jit
+def sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_longest, sample_running, q):
     """Keep every worker's load at each stride-th step of a group; a full table drops every other row."""
     at = sc[SAMPLES]
     if at == sample_i.shape[0]:
@@ -86,6 +107,8 @@ def sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_ru
             for g in range(sc[WORKERS]):
                 sample_load[i, g] = sample_load[2 * i, g]
                 sample_running[i, g] = sample_running[2 * i, g]
+                if sample_longest.shape[0] > 0:
+                    sample_longest[i, g] = sample_longest[2 * i, g]
         sc[STRIDE] *= 2
         sc[SAMPLES] = half
         at = half
@@ -98,6 +121,15 @@ def sample(sc, sf, wi, load, group_i, sample_i, sample_f, sample_load, sample_ru
         sample_load[at, g] = load[g] * sf[UNIT]
         sample_running[at, g] = wi[ON_WORKER, g]
     sc[SAMPLES] = at + 1
+
+
+@jit
+def sample_longest_of(sc, sf, wi, worker_i, group_i, slot_i, prompt, profile, sample_longest):
+    """Keep the longest request of every worker beside the newest sample."""
+    for g in range(sc[WORKERS]):
+        step = group_i[STEP, wi[GROUP, g]]
+        units = longest_units(sc, worker_i, slot_i, prompt, profile, g, step)
+        sample_longest[sc[SAMPLES] - 1, g] = units * sf[UNIT]
 
 
 @jit
@@ -123,8 +155,8 @@ def tokens_made(sc, group_i, slot_i, buckets, output, profile, q, low, high):
 
 
 @inlined
-def start_step(sc, sf, wi, load, group_i, group_f, step_times, slot_i, buckets, output, profile, local, count_power,
-               table, law, out_i, out_f, q):  # fmt: skip
+def start_step(sc, sf, wi, worker_i, load, group_i, group_f, step_times, slot_i, buckets, prompt, output, profile, local,
+               count_power, table, law, out_i, out_f, q):  # fmt: skip
     """Measure a group that has running requests and start its step. The caller has seen to a free row in the records."""
     low = group_i[GROUP_FIRST, q]
     high = low + group_i[GROUP_SIZE, q]
@@ -136,11 +168,14 @@ def start_step(sc, sf, wi, load, group_i, group_f, step_times, slot_i, buckets, 
         bottom = min(bottom, loads[g])
         total += loads[g]
     overhead = group_f[OVERHEAD, q]
-    if sc[LAW_KIND] == 0:
+    if sc[LAW_KIND] == ONE_LINE:
         largest = sf[SLOPE] * (top * unit)
         summed = sf[SLOPE] * (total * unit)
-    else:
+    elif sc[LAW_KIND] == LINES:
         largest, summed = local_times(load, unit, law, local, low, high)
+    else:
+        largest, summed = local_times_of_longest(sc, wi, worker_i, load, slot_i, prompt, profile, sf[LONGEST_SHARE], unit,
+                                                 law, local, group_i[STEP, q], low, high)  # fmt: skip
     duration = overhead + largest
     at = sc[STEP_ROWS]
     sc[STEP_ROWS] = at + 1

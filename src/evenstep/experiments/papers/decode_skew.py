@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,27 @@ COLUMNS = (
 )  # fmt: skip
 #: A step that takes at most so much longer is one that the sum of KV explains.
 CLOSE = 0.05
+#: Decodes of a served batch: what a worker of the default fleet, of 72 slots, holds.
+SERVED = (32, 128)
+SLOTS = 72
+#: Contexts a line through the steps of equal ones goes through.
+CONTEXTS = (256, 4096)
 
 Table = dict[str, F8]
+
+
+def _above_mean(rows: Table) -> F8:
+    """KV tokens the longest decode has above the mean of its batch."""
+    held = rows["n_long"] * rows["kv_long"] + (rows["n_decode"] - rows["n_long"]) * rows["kv_short"]
+    return rows["kv_long"] - held / rows["n_decode"]
+
+
+#: Forms of a correction: what one number, fitted by least squares, is multiplied with.
+FORMS: dict[str, Callable[[Table], F8]] = {
+    "a share of the longest": lambda rows: rows["longest_us"] - rows["equal_us"],
+    "longest less mean": _above_mean,
+    "that by the root of the decodes": lambda rows: np.sqrt(rows["n_decode"]) * _above_mean(rows),
+}
 
 
 def table(name: str) -> Table:
@@ -32,10 +52,21 @@ def table(name: str) -> Table:
     return rows_of(BUNDLED / profiles.PROFILES[name] / "skew.csv.gz", COLUMNS)
 
 
+def fitted(rows: Table, form: str) -> float:
+    """The number of a form that is nearest to what unequal batches take longer, by least squares."""
+    way, gone = FORMS[form](rows), rows["unequal_us"] - rows["equal_us"]
+    return float((way * gone).sum() / (way * way).sum())
+
+
 def share(rows: Table) -> float:
     """Share of the way to `longest` that unequal batches take, by least squares."""
-    way, gone = rows["longest_us"] - rows["equal_us"], rows["unequal_us"] - rows["equal_us"]
-    return float((way * gone).sum() / (way * way).sum())
+    return fitted(rows, "a share of the longest")
+
+
+def served(rows: Table) -> Table:
+    """The batches of as many decodes as served ones have."""
+    chosen = (rows["n_decode"] >= SERVED[0]) & (rows["n_decode"] <= SERVED[1])
+    return {name: column[chosen] for name, column in rows.items()}
 
 
 def beyond(rows: Table, corrected: float = 0.0) -> F8:
@@ -44,9 +75,10 @@ def beyond(rows: Table, corrected: float = 0.0) -> F8:
     return rows["unequal_us"] / said - 1.0
 
 
-def of_step(name: str, rows: Table) -> F8:
-    """How much longer the whole iteration takes than equal contexts say, as a share of it."""
+def of_step(name: str, rows: Table, form: str = "") -> F8:
+    """How much longer the whole iteration takes than equal contexts, with a form of correction, say, as a share of it."""
     law = profiles.law(name)
+    said = fitted(rows, form) * FORMS[form](rows) if form else 0.0
     whole = np.array([
         law.seconds(Batch(
             tokens=int(n + chunk), requests=int(n + (chunk > 0)), decodes=int(n), prefill_tokens=int(chunk),
@@ -54,7 +86,19 @@ def of_step(name: str, rows: Table) -> F8:
         ))
         for chunk, n, long, kv_short, kv_long in zip(*(rows[c] for c in COLUMNS[:5]), strict=True)
     ])  # fmt: skip
-    return law.layers * (rows["unequal_us"] - rows["equal_us"]) * 1e-6 / whole
+    return law.layers * (rows["unequal_us"] - rows["equal_us"] - said) * 1e-6 / whole
+
+
+def line(name: str) -> tuple[float, float]:
+    """C and t_l: seconds of a step of `SLOTS` decodes of equal context without KV, and those a KV token adds."""
+    low, high = (
+        profiles.law(name).seconds(
+            Batch(tokens=SLOTS, requests=SLOTS, decodes=SLOTS, decode_context=SLOTS * c, longest=c)
+        )
+        for c in CONTEXTS
+    )
+    per_token = (high - low) / (SLOTS * (CONTEXTS[1] - CONTEXTS[0]))
+    return low - SLOTS * CONTEXTS[0] * per_token, per_token
 
 
 def parted(rows: Table) -> dict[str, Table]:
@@ -74,13 +118,14 @@ def run(setting: Setting) -> Findings:
     for name, kinds in found.items():
         for kind, own in kinds.items():
             rows += _rows(name, kind, own)
+            rows += [] if kind == "with a chunk" else _law_rows(name, kind, own)
             claims.append(_claim(name, kind, of_step(name, own)))
     return Findings(
         rows=rows,
         claims=claims,
         constants=[
-            Constant("batches", "2 to 256 decodes, 0.4 to 90 % of them 1.5 to 16 times as long as the rest", "the grid "
-                     "that was measured: far more uneven than served batches usually are"),
+            Constant("batches", "2 to 256 decodes, 0.4 to 90 % of them 1.5 to 16 times as long as the rest, up to 16,384 "
+                     "tokens", "the grid that was measured: far more uneven than served batches usually are"),
             Constant("with a chunk", "of 64 or 512 tokens without context", "a part of the measured grid is bundled"),
             Constant("one call", "a third of the table's time", "equal contexts take three times there what they do in "
                      "the attention table"),
@@ -113,6 +158,25 @@ def _rows(name: str, kind: str, own: Table) -> list[Row]:
         "attention, p95 off with the share": ("%", 100 * float(np.percentile(better, 95))),
         "step, median": ("% longer", 100 * float(np.median(step))),
         "step, p95": ("% longer", 100 * float(np.percentile(step, 95))),
+    }
+    return [
+        Row(f"{name}: {kind}", quantity, unit, None, Interval(value, None, None))
+        for quantity, (unit, value) in figures.items()
+    ]
+
+
+def _law_rows(name: str, kind: str, own: Table) -> list[Row]:
+    """What the step-time law `unequal` is made of: forms of the correction over the grid, and its numbers."""
+    overhead_s, per_token_s = line(name)
+    figures = {"step off, mean": ("%", 100 * float(np.abs(of_step(name, own)).mean()))}
+    for form in FORMS:
+        off = 100 * np.abs(of_step(name, own, form))
+        figures[f"step off, mean, with {form}"] = ("%", float(off.mean()))
+        figures[f"step off, p95, with {form}"] = ("%", float(np.percentile(off, 95)))
+    figures |= {
+        f"share of the longest, {SERVED[0]} to {SERVED[1]} decodes": ("", share(served(own))),
+        f"C, {SLOTS} decodes": ("ms", 1e3 * overhead_s),
+        f"t_l, {SLOTS} decodes": ("ns", 1e9 * per_token_s),
     }
     return [
         Row(f"{name}: {kind}", quantity, unit, None, Interval(value, None, None))

@@ -1,0 +1,91 @@
+"""The pace of prefills: it finds the knee of an engine it knows nothing of, and holds nothing back where there is none."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstep.scheduling import knee, knee_kernel, pace, pace_kernel
+
+
+def flat_then_rising(tokens):
+    return 0.03 + 0.0003 * max(0, tokens - 96)
+
+
+def lived(batches, seconds_of=flat_then_rising):
+    """What is known after batches of (prefill tokens, decodes)."""
+    memory, now = np.zeros(knee.MEMORY, np.int64), 0.0
+    for prefill, decodes in [*batches, (0, 0)]:
+        knee.learned(memory, now, running=1)
+        knee.note(memory, prefill, decodes)
+        pace.note(memory, now, prefill + decodes)
+        now += seconds_of(prefill + decodes)
+    return memory
+
+
+#: Mostly decodes, and chunks of several sizes.
+USUAL = [(0, 10)] * 200 + [(500, 10), (300, 10), (0, 10)] * 8
+
+
+def test_the_knee_is_found():
+    memory = lived(USUAL)
+    assert knee.budget(memory, 10, 0, 512) == pytest.approx(96, abs=1)
+    assert memory[knee.KNEE] == pytest.approx(96, abs=1)
+
+
+def test_what_has_to_be_prefilled_in_the_long_run_is_not_held_back():
+    memory = lived([(0, 10)] * 20 + [(500, 10), (300, 10)] * 12)
+    needed = 10 * (1 + 24 * 400 / (44 * 10))
+    assert knee.budget(memory, 10, 0, 512) == pytest.approx(needed, abs=1) != 96
+
+
+def test_a_prefill_hurries_for_those_behind_it_and_where_nobody_decodes():
+    memory = lived(USUAL)
+    assert knee.budget(memory, 10, 200, 512) == 512
+    assert knee.budget(memory, 0, 0, 512) == 512
+
+
+@pytest.mark.parametrize("law", [lambda t: 0.02 + 1e-4 * t, lambda _: 0.02])
+def test_without_a_knee_nothing_is_held_back(law):
+    memory = lived(USUAL, law)
+    assert knee.budget(memory, 10, 0, 512) == 512
+    assert memory[knee.PRICE] == 0
+
+
+def test_a_knee_whose_tokens_turn_out_to_cost_time_is_left_again():
+    def rising(tokens):
+        return 0.03 + 0.0001 * max(0, tokens - 96)
+
+    def any_prefill_costs(tokens):
+        return 0.03 if tokens <= 10 else 0.007 + rising(tokens)
+
+    seen = [*USUAL, *[(86, 10)] * 30]
+    assert knee.budget(lived(seen, rising), 10, 0, 512) < 512
+    assert knee.budget(lived(seen, any_prefill_costs), 10, 0, 512) == 512
+
+
+def test_time_without_requests_is_no_iteration():
+    memory = lived(USUAL)
+    before = memory.copy()
+    knee.learned(memory, 1e6, running=0)
+    assert np.array_equal(memory, before)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 600), st.integers(0, 30), st.integers(0, 3)), max_size=80),
+    st.integers(0, 100), st.integers(0, 50), st.sampled_from([1, 64, 512, 1 << 40]),
+)  # fmt: skip
+def test_the_compiled_pace_equals_the_plain_one(batches, decodes, behind, most):
+    memory, twin, now = np.zeros(knee.MEMORY, np.int64), np.zeros(knee.MEMORY, np.int64), 0.0
+    for prefill, ran, running in batches:
+        knee.learned(memory, now, running)
+        knee_kernel.learn(twin, now, running)
+        knee.note(memory, prefill, ran)
+        knee_kernel.note(twin, prefill, ran)
+        pace.note(memory, now, prefill + ran)
+        pace_kernel.note(twin, now, prefill + ran)
+        now += flat_then_rising(prefill + ran) * (1 + 0.1 * running)
+        asked = knee.budget(memory, ran, behind, 512), knee_kernel.budget(twin, ran, behind, 512)
+        assert asked[0] == asked[1]
+    assert knee.budget(memory, decodes, behind, most) == knee_kernel.budget(twin, decodes, behind, most)
+    assert np.array_equal(memory, twin)
