@@ -14,8 +14,9 @@ from evenstep.scheduling import knee, pace
 from evenstep.scheduling.filling import Filling
 from evenstep.scheduling.view import UNLIMITED, BatchDecision, EngineView
 
-#: Words: float64 sums, fading, over who joined: size times seconds it waited, and size.
-WAITED, SIZES = knee.MEMORY, knee.MEMORY + 1
+#: Words: float64 sums, fading, over who joined: size times seconds it waited, and size; who would join next by size: its
+#: place in the queue, from 1 on, 0 = not known; its id; how many waited when it was found, and how many had arrived.
+WAITED, SIZES, PLACE, NEXT, QUEUED, SEEN = range(knee.MEMORY, knee.MEMORY + 6)
 #: Requests that have to be finished before their mean length counts.
 KNOWN = 8
 #: Newcomers shorter than every running prefill go ahead of these, with one part in so many of the budget.
@@ -62,7 +63,7 @@ class Best:
     target_s: float = 0.0
     paced: bool = True
 
-    memory_size: ClassVar[int] = knee.MEMORY + 2
+    memory_size: ClassVar[int] = knee.MEMORY + 6
 
     def __post_init__(self) -> None:
         if not 0 <= self.watermark < 1:
@@ -134,17 +135,23 @@ class Best:
         view, kept = filling.view, memory.view(np.float64)
         oldest = range(filling.running, view.left.size)[: self.window]
         queue = [k for k in oldest if not filling.tokens[k]]
+        if filling.free <= promised(filling, chunks):
+            return
         while queue and filling.seats > 0 and filling.budget > 0:
             runs = filling.running + int((filling.tokens[filling.running :] > 0).sum())
             free = filling.free - promised(filling, chunks) - (reserve if runs else 0)
-            if free <= 0:
-                return
             mean_s = float(kept[WAITED]) / float(kept[SIZES]) if kept[SIZES] > 0.0 else 0.0
-            request = self.next_of(view, queue, mean_s)
+            overdue = self.is_overdue(view, queue[0], mean_s)
+            request = queue[0] if overdue else next_of(view, queue)
+            if not overdue and runs == filling.running:
+                # nobody has joined yet: the kernel need not look at the whole queue again next time
+                memory[PLACE], memory[NEXT] = request - filling.running + 1, view.request_id[request]
+                memory[QUEUED], memory[SEEN] = view.left.size - filling.running, view.arrived.sum()
             tokens, left = filling.most(request), int(view.left[request])
             if tokens < 1 or left > min(longest, spend) or filling.grows(request, left) > free:
                 return
             filling.give(request, tokens)
+            memory[PLACE] = 0
             spend -= left
             queue.remove(request)
             if tokens < left:
@@ -154,16 +161,18 @@ class Best:
                 kept[WAITED] = FADES * float(kept[WAITED]) + size * waited_s
                 kept[SIZES] = FADES * float(kept[SIZES]) + size
 
-    def next_of(self, view: EngineView, queue: list[int], mean_s: float) -> int:
-        """Who joins next: the first that was evicted or is overdue, else the shortest, the oldest of equals."""
-        shortest = queue[0]
-        for request in queue:
-            waited_s = view.now_s - float(view.arrival_s[request])
-            if view.evictions[request] > 0 or 0.0 < self.patience * mean_s < waited_s or self.patience == 0:
-                return request
-            if size_of(view, request) < size_of(view, shortest):
-                shortest = request
-        return shortest
+    def is_overdue(self, view: EngineView, request: int, mean_s: float) -> bool:
+        """Whether a request, the oldest, has waited for so long that nobody overtakes it any more."""
+        waited_s = view.now_s - float(view.arrival_s[request])
+        return self.patience == 0 or 0.0 < self.patience * mean_s < waited_s
+
+
+def next_of(view: EngineView, queue: list[int]) -> int:
+    """Who joins next, if the oldest is not overdue: the first that was evicted, else the shortest, the oldest of equals."""
+    for request in queue:
+        if view.evictions[request] > 0:
+            return request
+    return min(queue, key=lambda k: size_of(view, k))
 
 
 def size_of(view: EngineView, request: int) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 
 from evenstep.compiled import batch_kernel, borrowing
 from evenstep.scheduling import knee_kernel
-from evenstep.scheduling.best import AHEAD, FADES, KNOWN, SIZES, WAITED
+from evenstep.scheduling.best import AHEAD, FADES, KNOWN, NEXT, PLACE, QUEUED, SEEN, SIZES, WAITED
 from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, ROOM, SEATS, give, grows, most, open_batch
 from evenstep.scheduling.knee import DECODED, LEAST, PRICE
 from evenstep.scheduling.pace import COUNT, SECONDS
@@ -17,6 +17,7 @@ from evenstep.scheduling.view import (
     EVICTED,
     EVICTIONS,
     HIGH,
+    ID,
     KV_CAPACITY,
     KV_FREE,
     LEFT,
@@ -172,9 +173,9 @@ def room_for(limits, rows, running, R, W, arrived, memory, parameters):
 
 
 @borrowing
-def next_of(now_s, rows, arrival_s, waiting, first, count, R, patience, mean_s, picked, start, given):
-    """Who joins next: the first that was evicted or is overdue, else the shortest; -1 where all have joined."""
-    shortest, least, patience_s = -1, 0, patience * mean_s
+def found_by_size(rows, waiting, first, count, R, picked, start, given):
+    """The first that was evicted, else the shortest, the oldest of equals; -1 where all have joined."""
+    shortest, least = -1, 0
     for i in range(count):
         row, joined = waiting[first + i], False
         for p in range(start, given):
@@ -184,13 +185,58 @@ def next_of(now_s, rows, arrival_s, waiting, first, count, R, patience, mean_s, 
         if rows[EVICTIONS, row] > 0:
             return i
         doubled = 2 * rows[PROMPT, row] + rows[LOW, row] + rows[HIGH, row]
-        if shortest < 0:  # the oldest: if it is not overdue, nobody is
-            if patience == 0.0 or (patience_s > 0.0 and now_s - arrival_s[row] > patience_s):
-                return i
-            shortest, least = i, doubled
-        elif doubled < least:
+        if shortest < 0 or doubled < least:
             shortest, least = i, doubled
     return shortest
+
+
+@borrowing
+def found_again(rows, waiting, first, count, W, seen, memory):
+    """Who was found by size last time, or one shorter that has arrived since; -1 where the queue has changed otherwise.
+
+    Who joins makes the place unknown, and whoever is evicted makes the queue longer than by arrivals.
+    """
+    i, older = memory[PLACE] - 1, memory[QUEUED]
+    if i < 0 or i >= count or older < 0 or older > W or W - older != seen - memory[SEEN]:
+        return -1
+    row = waiting[first + i]
+    if rows[ID, row] != memory[NEXT] or rows[EVICTIONS, row] > 0:
+        return i if rows[ID, row] == memory[NEXT] else -1
+    least = 2 * rows[PROMPT, row] + rows[LOW, row] + rows[HIGH, row]
+    for k in range(older, count):
+        row = waiting[first + k]
+        doubled = 2 * rows[PROMPT, row] + rows[LOW, row] + rows[HIGH, row]
+        if doubled < least:
+            i, least = k, doubled
+    return i
+
+
+@borrowing
+def next_of(
+    now_s, rows, arrival_s, arrived, waiting, first, count, R, W, memory, patience, picked, start, given, nobody_yet
+):  # fmt: skip
+    """Who joins next: the oldest if it is overdue, else the first that was evicted, else the shortest."""
+    oldest, sizes, joined = 0, kept(memory, SIZES), True
+    while oldest < count and joined:
+        joined = False
+        for p in range(start, given):
+            joined = joined or picked[0, p] == R + oldest
+        oldest += 1 if joined else 0
+    if oldest == count:
+        return -1
+    patience_s = patience * (kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0)
+    if patience == 0.0 or 0.0 < patience_s < now_s - arrival_s[waiting[first + oldest]]:
+        return oldest
+    if not nobody_yet:
+        return found_by_size(rows, waiting, first, count, R, picked, start, given)
+    seen = 0
+    for k in range(arrived.size):
+        seen += arrived[k]
+    i = found_again(rows, waiting, first, count, W, seen, memory)
+    if i < 0:
+        i = found_by_size(rows, waiting, first, count, R, picked, start, given)
+    memory[PLACE], memory[NEXT], memory[QUEUED], memory[SEEN] = i + 1, rows[ID, waiting[first + i]], W, seen
+    return i
 
 
 @borrowing
@@ -211,9 +257,10 @@ def admit(
     )  # not known yet: it takes a walk over all who run, and most of the time memory is full without it
     count, patience = min(W, int(parameters[WINDOW])), parameters[PATIENCE]
     while left[SEATS] > 0 and left[BUDGET_LEFT] > 0:
-        free, sizes = left[FREE] - promised, kept(memory, SIZES)
-        mean_s = kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0
-        i = next_of(now_s, rows, arrival_s, waiting, first, count, R, patience, mean_s, picked, start, given)
+        free = left[FREE] - promised
+        i = next_of(
+            now_s, rows, arrival_s, arrived, waiting, first, count, R, W, memory, patience, picked, start, given, runs == R,
+        )  # fmt: skip
         if i < 0:
             break
         row = waiting[first + i]
@@ -228,13 +275,14 @@ def admit(
                 break
         promised += whole - grows(limits, rows, row, tokens)
         given = give(limits, left, rows, row, tokens, R + i, picked, given)
+        memory[PLACE] = 0
         spend -= tokens_left
         runs += 1
         if rows[EVICTIONS, row] == 0:
             size = float(rows[PROMPT, row]) + 0.5 * float(rows[LOW, row] + rows[HIGH, row])
             waited = FADES * kept(memory, WAITED) + size * (now_s - arrival_s[row])
             memory[WAITED] = np.float64(waited).view(np.int64)
-            memory[SIZES] = np.float64(FADES * sizes + size).view(np.int64)
+            memory[SIZES] = np.float64(FADES * kept(memory, SIZES) + size).view(np.int64)
     return given
 
 
