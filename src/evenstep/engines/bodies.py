@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenstep.engines import splice
-from evenstep.engines.requests import ROUTING_FIELDS, GenerationRequest
+from evenstep.engines.requests import ROUTING_FIELDS, Frame, GenerationRequest
 from evenstep.engines.view import Asked, Dialect
 from evenstep.errors import EngineError
 
@@ -34,6 +34,28 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
     if not changes:
         return request.body, asked
     return splice.replaced(request.body, changes, spans=request.fields), asked
+
+
+class Upstream:
+    """`upstream` of request after request, most of which differ from the last one in their prompts alone."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Frame, Dialect, bool] | None = None  # what the last one was about
+        self._front = self._back = b""
+        self._asked = Asked()
+
+    def body(
+        self, request: GenerationRequest, dialect: Dialect, *, token_ids: bool = False
+    ) -> tuple[bytes, Asked]:
+        """See `upstream`."""
+        frame, of, prompt = request.frame, self._of, request.prompt
+        if of is not None and of[0] is frame and of[1] is dialect and of[2] == token_ids:
+            return self._front + prompt + self._back, self._asked
+        body, asked = upstream(request, dialect, token_ids=token_ids)
+        front, _, back = body.partition(prompt)
+        if frame.prompt_bytes and prompt not in back:  # where it lies is plain
+            self._of, self._front, self._back, self._asked = (frame, dialect, token_ids), front, back, asked
+        return body, asked
 
 
 def prefill_leg(body: bytes) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from evenstep.engines.ends import Ends
 from evenstep.engines.quick import Quick
 from evenstep.engines.quick_kernel import PIECES, PROMPT, REST_0, TAIL
 
@@ -22,6 +23,16 @@ class Habits:
 
     def __init__(self) -> None:
         self._found: dict[Hashable, tuple[bytes, bytes, Quick, list[bytes]]] = {}
+        self._ends: dict[Hashable, Ends] = {}
+
+    def ends(self, kind: Hashable) -> Ends:
+        """How streams of this kind end."""
+        found = self._ends.get(kind)
+        if found is None:
+            if len(self._ends) >= _MOST:
+                self._ends.clear()
+            found = self._ends[kind] = Ends()
+        return found
 
     def keep(self, kind: Hashable, request_id: bytes, created: bytes, quick: Quick) -> None:
         """A stream of this kind looks so.

@@ -74,6 +74,10 @@ class Quick:
             kept += _BYTES[_HALF:stop]
         return at, count, bytes(_BYTES[begin:end])
 
+    def read_all(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
+        """As `read`, of events that are read only if all of them fit."""
+        return self.read_chunks(b"%x\r\n%b\r\n" % (len(data), data), count, kept, is_framed=False)
+
     def read(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
         """The events at the start of these bytes, as long as they fit.
 

@@ -22,9 +22,10 @@ from evenstep.engines.chunks import (
     read_chunk,
     read_head,
 )
+from evenstep.engines.ends import told
 from evenstep.engines.habits import Habits
 from evenstep.engines.quick import Quick, learned
-from evenstep.engines.sse import EventReader
+from evenstep.engines.sse import Event, EventReader
 from evenstep.engines.usage import SoFar, rewritten
 from evenstep.engines.view import Asked, Dialect, Off
 from evenstep.errors import EngineError, InputError
@@ -109,6 +110,7 @@ class ReplyStream:
         self._later: list[tuple[bytes | list[int], str, int]] = []
         self._lessons = _LESSONS if before is None and choices * prompts == 1 else 0
         self._habits, self._kind, self._has_guessed = habits, (dialect, chat, client, engine), False
+        self._repeats = habits is not None and self._lessons > 0
 
     def feed(self, data: bytes) -> bytes:
         """Bytes from the engine; what the client gets for them, whole events only."""
@@ -119,6 +121,9 @@ class ReplyStream:
             return self._read(data)
         at, count, out = quick.read(data, self._counted[0], self._kept)
         self.passed(count, b"")
+        if at < len(data) and self._repeats:
+            at, more = self._read_end(quick, data, at)
+            out += more
         return out if at == len(data) else out + self._read(data[at:])
 
     def feed_chunks(self, data: bytes, is_framed: bool) -> tuple[int, bytes]:
@@ -145,6 +150,11 @@ class ReplyStream:
         return self._quick if self._is_between else None
 
     @property
+    def is_known(self) -> bool:
+        """Whether earlier streams have shown how the next event looks."""
+        return self.usual is not None and self._lessons == _LESSONS
+
+    @property
     def counted(self) -> int:
         """Output tokens of its first choice."""
         return self._counted[0]
@@ -166,17 +176,68 @@ class ReplyStream:
         if self._kept is not None:
             self._kept += kept
 
+    def _read_end(self, quick: Quick, data: bytes, at: int) -> tuple[int, bytes]:
+        """The last events of the stream, from `at` on, as far as they are like those of earlier streams.
+
+        Returns:
+            Where they end, and what the client gets.
+        """
+        assert self._habits is not None
+        ends, out = self._habits.ends(self._kind), b""
+        if not self.finished:
+            size, out = ends.last(quick, data[at:], self._counted[0], self._kept)
+            if not size:
+                return at, b""
+            at += size
+            self.passed(self._counted[0] + 1, b"")
+            self._open.clear()
+            self.finished = self._is_whole = True
+            self._final = out[6:-2]
+            if self._drop_final:
+                out = self._stamped(out)
+        if not self._is_told and at < len(data):
+            raw, fingerprint = ends.usage(self._what_differs())
+            if raw and data.startswith(raw, at):
+                at += len(raw)
+                self._is_told = True
+                if self._drop_final:
+                    self.fingerprint = fingerprint or self.fingerprint
+                out += self._release() if self._drop_final else self._release() + raw
+        if data[at:] == _DONE_EVENT:
+            at, out = len(data), out + self._ended(_DONE_EVENT)
+        return at, out
+
+    def _what_differs(self) -> tuple[bytes, ...]:
+        return told(self._request_id, self._created, self.prompt_tokens, self.produced)
+
     def _read(self, data: bytes) -> bytes:
         """As `feed`, every event in full."""
         events = self._reader.feed(data)
         if len(events) == 1:
             out = self._next(*events[0])
         else:
-            out = b"".join([self._next(raw, payload) for raw, payload in events])
+            out = self._each(events)
         if self._reader.fault is not None and not self._over:
             out += self._fail(self._reader.fault)
         self._is_between = self._reader.is_between and not self._over
         return out
+
+    def _each(self, events: list[Event]) -> bytes:
+        """What the client gets for events: those behind one that was read in full may all be usual ones."""
+        out: list[bytes] = []
+        known, last = self._quick, len(events) - 1
+        for place, (raw, payload) in enumerate(events):
+            out.append(self._next(raw, payload))
+            quick = self._quick
+            if quick is not None and quick is not known and place < last and not self._over:
+                known = quick
+                rest = b"".join([raw for raw, _ in events[place + 1 :]])
+                read, count, more = quick.read_all(rest, self._counted[0], self._kept)
+                if read:
+                    self.passed(count, b"")
+                    out.append(more)
+                    break
+        return b"".join(out)
 
     def end(self) -> bytes:
         """The engine's body has ended, in order or not; what the client still gets. Afterwards `done` or `failure`."""
@@ -246,6 +307,8 @@ class ReplyStream:
             return b""
         if choices[0].finish_reason is not None:
             self._final, self._is_whole = new, self.finished
+            if self._repeats:
+                self._keep_last(raw, out, choices[0])
             return self._stamped(out) if self._drop_final else out
         if self._lessons and out:
             self._learn(raw, out, choices[0])
@@ -265,6 +328,13 @@ class ReplyStream:
             self._quick = learned(raw, out, content, self._chat)
             if self._quick is not None and self._habits is not None:
                 self._habits.keep(self._kind, request_id, created, self._quick)
+
+    def _keep_last(self, raw: bytes, out: bytes, choice: Choice) -> None:
+        """From a last chunk that was read in full, how those of later streams probably look."""
+        if choice.stop_reason is None and not (choice.delta and choice.delta.others):
+            assert self._habits is not None
+            last = learned(raw, out, choice.content, self._chat)
+            self._habits.ends(self._kind).keep_last(self._quick, last)
 
     def _settle(self) -> None:
         """Reads what was put off: a stream that ends as it should never needs it."""
@@ -382,12 +452,22 @@ class ReplyStream:
         if usage is None:
             return raw
         self._told(usage)
+        if self._repeats:
+            self._keep_usage(raw, data, usage)
         if self._drop_final:
             self.fingerprint = bytes(read_head(data).system_fingerprint) or self.fingerprint
             return self._release()
         if self._before is not None:
             return self._release() + cleaning.framed(raw, data, rewritten(data, self._before))
         return self._release() + raw
+
+    def _keep_usage(self, raw: bytes, data: bytes, usage: Usage) -> None:
+        """From an event with the usage that was read in full, how those of later streams probably look."""
+        counts = usage.prompt_tokens, usage.completion_tokens
+        if usage.prompt_tokens_details is None and counts == (self.prompt_tokens, self.produced):
+            assert self._habits is not None
+            fingerprint = bytes(read_head(data).system_fingerprint)
+            self._habits.ends(self._kind).keep_usage(raw, self._what_differs(), fingerprint)
 
     def _missing_usage(self) -> bytes:
         """The usage event that the client asked for, where the stream broke off between the last token and it."""

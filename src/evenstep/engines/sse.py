@@ -52,12 +52,15 @@ class EventReader:
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that end in these bytes, oldest first."""
+        is_first = not (self._begun or self._rest) and data[:6] == b"data: "
         if (
-            self.is_between and 13 not in data and len(data) <= self._limit
+            (is_first or self.is_between) and 13 not in data and len(data) <= self._limit
         ):  # the common case: nothing in pieces
             if data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == 10:
+                self._begun = True
                 return [(data, data[6:-2])]
             pieces = data.split(b"\n\n")
+            self._begun = self._begun or len(pieces) > 1
             self._rest += pieces.pop()
             self._searched = max(0, len(self._rest) - 3)
             return [_plain(piece) for piece in pieces]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from evenstep import names
+from evenstep.engines.bodies import Upstream
 from evenstep.engines.habits import Habits
 from evenstep.engines.view import Dialect, EngineAdapter
 from evenstep.gateway.endpoint import Endpoint
@@ -31,6 +32,7 @@ class Attached:
     Attributes:
         fingerprint: ``system_fingerprint`` of its chunks, once told.
         habits: what its streams look like.
+        upstream: bodies as it gets them.
         passing: requests under way that are no generations.
 
     Raises:
@@ -42,7 +44,7 @@ class Attached:
         self.name = worker.name
         self.adapter: EngineAdapter = names.build("engines", names.parse(worker.engine))
         self.dialect: Dialect = self.adapter.dialect
-        self.fingerprint, self.habits = b"", Habits()
+        self.fingerprint, self.habits, self.upstream = b"", Habits(), Upstream()
         self.passing = 0
         self.has_key = bool(api_key)
         fields = f"Host: {endpoint.authority}\r\n"

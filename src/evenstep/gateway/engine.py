@@ -118,6 +118,11 @@ class EngineConnection(asyncio.Protocol):
         """Whose it is."""
         return self._endpoint
 
+    @property
+    def is_between(self) -> bool:
+        """Whether what comes next begins an HTTP chunk of a body."""
+        return self._state == _IN_BODY and self._chunked is not None and self._chunked.is_between
+
     # --- what a leg calls ----------------------------------------------------------------------------------------
 
     def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:

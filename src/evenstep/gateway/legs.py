@@ -211,21 +211,22 @@ class Stream(Collecting):
         news, self.counted = reply.produced - self.counted, reply.produced
         if news > 0:
             exchange.model.produced(self.row, news, now_s)
-        if (
-            at == len(data)
-            and self._takes
-            and exchange.model.relay is not None
-            and self.connection is not None
-        ):
-            self._takes -= 1
-            self.flow = exchange.model.relay.take(self)
+        if at == len(data):
+            self._pass_on()
         return data[at:]
+
+    def _pass_on(self) -> None:
+        """Usual events may be what comes next: the relay takes them, if it can."""
+        relay = self.exchange.model.relay
+        if self._takes and relay is not None and self.connection is not None:
+            self._takes -= 1
+            self.flow = relay.take(self)
 
     def body(self, data: bytes) -> None:
         if self._refused:
             super().body(data)
             return
-        reply, exchange = self.reply, self.exchange
+        reply, exchange, begins = self.reply, self.exchange, False
         out = reply.feed(data)
         now_s = time.monotonic()
         if reply.done:
@@ -241,6 +242,7 @@ class Stream(Collecting):
         elif produced > self.counted:
             self.connection.deadline.set(now_s + self.silence_s)  # type: ignore[union-attr]
             exchange.start(out)
+            begins = True
         elif out:
             exchange.held += out
         news = produced - self.counted
@@ -255,6 +257,8 @@ class Stream(Collecting):
             if reply.error_body:
                 exchange.refusal = of_engine(reply.error_body, 200)
             self._lose("stream", str(reply.failure))
+        elif begins and reply.is_known and self.connection is not None and self.connection.is_between:
+            self._pass_on()
 
     def ended(self) -> None:
         if self._refused:

@@ -1,0 +1,93 @@
+"""How streams of one kind ended before: the last chunk, and the event with the usage, each known again where it repeats.
+
+Both say what earlier ones said but for id, time, text, token and counts, and all of these but text and token are known when
+they come. So how they look is known beforehand, and they are compared, not parsed; reading them in full would find the same
+values, since all else is the same bytes. One that does not fit is read in full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from evenstep.engines.quick import Quick
+
+_MOST = 8  # ways in which streams of one kind end that are known at once
+
+
+class Ends:
+    """How streams of an engine end that are of one kind."""
+
+    def __init__(self) -> None:
+        self._lasts: dict[bytes, Quick] = {}
+        self._usage, self._told, self._fingerprint = b"", (b"",), b""
+
+    def keep_last(self, usual: Quick | None, last: Quick | None) -> None:
+        """The last chunk of a stream looked so.
+
+        Args:
+            usual: the events before it; what is in front of their texts has to be in front of its text.
+            last: it; None = nobody can tell.
+        """
+        if usual is not None and last is not None and usual.prefix == last.prefix:
+            if len(self._lasts) >= _MOST:
+                self._lasts.clear()
+            self._lasts[last.lead or last.rest] = replace(last, prefix=b"")
+
+    def last(self, usual: Quick, data: bytes, count: int, kept: bytearray | None) -> tuple[int, bytes]:
+        """The last chunk of a stream, where these bytes begin with one that looks like an earlier one.
+
+        Args:
+            usual: the events before it.
+            count: tokens of the answer so far.
+            kept: gets its text and its token id, as of `Quick.read`.
+
+        Returns:
+            How many bytes it has, 0 = none is known that looks so; and what the client gets.
+        """
+        prefix = usual.prefix
+        if data.startswith(prefix):
+            stop = data.find(b"\n\n", len(prefix)) + 2
+            event = data[len(prefix) : stop]
+            for last in self._lasts.values():
+                at, _, out = _of(last, usual).read(event, count, kept)
+                if at:
+                    return stop, prefix + out
+        return 0, b""
+
+    def keep_usage(self, raw: bytes, told: tuple[bytes, ...], fingerprint: bytes) -> None:
+        """The usage of a stream was told so.
+
+        Args:
+            told: see `told`; each has to be there once.
+            fingerprint: what it said, as JSON.
+        """
+        if raw.startswith(b"data: {") and raw.endswith(b"}\n\n") and all(raw.count(one) == 1 for one in told):
+            self._usage, self._told, self._fingerprint = raw, told, fingerprint
+
+    def usage(self, told: tuple[bytes, ...]) -> tuple[bytes, bytes]:
+        """How the usage of a stream is probably told, and the fingerprint there; empty = nobody knows."""
+        raw = self._usage
+        if raw:
+            for before, now in zip(self._told, told, strict=True):
+                raw = raw.replace(before, now)
+        return raw, self._fingerprint
+
+
+def _of(last: Quick, usual: Quick) -> Quick:
+    """A last chunk as a stream would have it whose other events look so."""
+    if not last.counts or last.prompt_tokens == usual.prompt_tokens:
+        return last
+    before, now = (b'"prompt_tokens":%d,' % tokens for tokens in (last.prompt_tokens, usual.prompt_tokens))
+    return replace(last, rest=last.rest.replace(before, now), prompt_tokens=usual.prompt_tokens)
+
+
+def told(request_id: bytes, created: bytes, prompt_tokens: int, produced: int) -> tuple[bytes, ...]:
+    """What differs from stream to stream, as an event with the usage says it.
+
+    Args:
+        request_id, created: as JSON.
+    """
+    return (
+        b'"id":%b,' % request_id, b'"created":%b,' % created, b'"prompt_tokens":%d,' % prompt_tokens,
+        b'"total_tokens":%d' % (prompt_tokens + produced), b'"completion_tokens":%d' % produced,
+    )  # fmt: skip

@@ -1,0 +1,115 @@
+"""Ends of streams that are like earlier ones: never anything but what reading in full finds."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.strategies import EngineStream, examples
+
+from evenstep.engines import reply as replies
+from evenstep.engines.ends import Ends, told
+from evenstep.engines.habits import Habits
+from evenstep.engines.quick import learned
+from evenstep.engines.reply import ReplyStream
+from evenstep.engines.view import Asked, Dialect
+
+ALL = Asked(usage=True, continuous=True, token_ids=True)
+LAST = (
+    b'data: {"id":"a","choices":[{"index":0,"delta":{"content":" x"},"finish_reason":"%b","token_ids":[7]}],'
+    b'"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}}\n\n'
+)
+USAGE = (
+    b'data: {"id":"%b","created":%d,"choices":[],"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}}'
+    b"\n\n"
+)
+
+
+def quick(reason=b"stop", prompt=40, count=5):
+    raw = LAST % (reason, prompt, prompt + count, count)
+    found = learned(raw, raw, " x", chat=True)
+    assert found is not None
+    return found
+
+
+def test_a_last_chunk_is_known_with_another_text_and_other_counts():
+    ends, usual = Ends(), quick(b"")
+    ends.keep_last(usual, quick())
+    event = LAST % (b"stop", 40, 49, 9)
+    kept = bytearray()
+    assert ends.last(usual, event + b"data: more", 8, kept) == (len(event), event)
+    assert kept == b' x"7"'
+    assert ends.last(quick(b"", 3), LAST % (b"stop", 3, 12, 9), 8, None)[0] > 0
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        LAST % (b"stop", 40, 48, 9),  # the counts do not agree
+        LAST % (b"stop", 40, 50, 10),  # a token is missing
+        LAST % (b"length", 40, 49, 9),
+        (LAST % (b"stop", 40, 49, 9))[:-1],
+        b"data: [DONE]\n\n",
+        b"",
+    ],
+)
+def test_one_that_does_not_fit_is_not_known(event):
+    ends = Ends()
+    ends.keep_last(quick(b""), quick())
+    kept = bytearray()
+    assert ends.last(quick(b""), event, 8, kept) == (0, b"")
+    assert not kept
+
+
+def test_a_usage_is_expected_with_what_differs_put_in():
+    ends = Ends()
+    assert ends.usage(told(b'"b"', b"9", 4, 2))[0] == b""
+    ends.keep_usage(USAGE % (b"a", 7, 3, 8, 5), told(b'"a"', b"7", 3, 5), b'"fp"')
+    assert ends.usage(told(b'"b"', b"9", 41, 2)) == (USAGE % (b"b", 9, 41, 43, 2), b'"fp"')
+    ends.keep_usage(USAGE % (b"a", 7, 3, 8, 5) * 2, told(b'"a"', b"7", 3, 5), b"")  # each twice: nothing is learned
+    assert ends.usage(told(b'"b"', b"9", 41, 2))[1] == b'"fp"'
+
+
+def stream_of(texts, reason, prompt, number):
+    """Events of a stream of that prompt, under an id of its own."""
+    steps = [(0, (100 + i,), text, None) for i, text in enumerate(texts)]
+    last = (0, (7,), " end" if reason == "length" else "", reason)
+    events = EngineStream(True, tuple(range(1, 1 + prompt)), (*steps, last), 1, "fp-1").events(ALL)
+    return [re.sub(rb'"id":"[^"]*"', b'"id":"chatcmpl-%d"' % number, event) for event in events]
+
+
+def read(parts, client, habits):
+    reply = ReplyStream(Dialect(), chat=True, client=client, engine=ALL, keep=True, habits=habits)
+    out = b"".join([reply.feed(part) for part in parts]) + reply.end()
+    return out, reply.produced, reply.prompt_tokens, reply.done, reply.fingerprint, str(reply.failure), reply.so_far()
+
+
+@examples(60)
+@given(st.sampled_from([Asked(), ALL, Asked(usage=True)]), st.data())
+def test_streams_in_any_writes_end_as_if_each_were_read_in_full(client, data):
+    habits = Habits()
+    for number in range(3):
+        texts = data.draw(st.lists(st.sampled_from([" a", "é", ""]), min_size=2, max_size=5))
+        prompt, reason = data.draw(st.integers(1, 12)), data.draw(st.sampled_from(["stop", "length"]))
+        events = stream_of(texts, reason, prompt, number)
+        if data.draw(st.booleans()):  # it breaks off
+            del events[data.draw(st.integers(1, len(events) - 1)) :]
+        whole, cuts = b"".join(events), st.lists(st.integers(1, 4000), max_size=4)
+        places = sorted({place % len(whole) for place in data.draw(cuts)})
+        parts = [whole[a:b] for a, b in zip([0, *places], [*places, len(whole)], strict=True)]
+        assert read(parts, client, habits) == read(events, client, None)
+
+
+def test_the_end_of_a_stream_like_the_last_one_is_not_parsed(monkeypatch):
+    habits = Habits()
+    first = stream_of([" a", " b", " c"], "length", 3, 0)
+    read(first, Asked(), habits)
+    second = stream_of([" a", " b", " c", " d"], "length", 11, 1)
+    reply = ReplyStream(Dialect(), chat=True, client=Asked(), engine=ALL, keep=True, habits=habits)
+    for event in second[:3]:
+        reply.feed(event)
+    monkeypatch.setattr(replies, "read_chunk", lambda data: pytest.fail("it was parsed"))
+    out = reply.feed(b"".join(second[3:]))
+    assert reply.done and out.endswith(b"data: [DONE]\n\n") and b'"system_fingerprint"' in out
