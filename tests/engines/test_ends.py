@@ -68,7 +68,9 @@ def test_a_usage_is_expected_with_what_differs_put_in():
     assert ends.usage(told(b'"b"', b"9", 4, 2))[0] == b""
     ends.keep_usage(USAGE % (b"a", 7, 3, 8, 5), told(b'"a"', b"7", 3, 5), b'"fp"')
     assert ends.usage(told(b'"b"', b"9", 41, 2)) == (USAGE % (b"b", 9, 41, 43, 2), b'"fp"')
-    ends.keep_usage(USAGE % (b"a", 7, 3, 8, 5) * 2, told(b'"a"', b"7", 3, 5), b"")  # each twice: nothing is learned
+    ends.keep_usage(
+        USAGE % (b"a", 7, 3, 8, 5) * 2, told(b'"a"', b"7", 3, 5), b""
+    )  # each twice: nothing is learned
     assert ends.usage(told(b'"b"', b"9", 41, 2))[1] == b'"fp"'
 
 
@@ -83,7 +85,15 @@ def stream_of(texts, reason, prompt, number):
 def read(parts, client, habits):
     reply = ReplyStream(Dialect(), chat=True, client=client, engine=ALL, keep=True, habits=habits)
     out = b"".join([reply.feed(part) for part in parts]) + reply.end()
-    return out, reply.produced, reply.prompt_tokens, reply.done, reply.fingerprint, str(reply.failure), reply.so_far()
+    return (
+        out,
+        reply.produced,
+        reply.prompt_tokens,
+        reply.done,
+        reply.fingerprint,
+        str(reply.failure),
+        reply.so_far(),
+    )
 
 
 @examples(60)

@@ -63,4 +63,6 @@ def test_of_the_second_stream_of_an_engine_only_the_first_event_is_read_in_full(
         full.clear()
         stream = EngineStream(chat, prompt, (*steps, (0, (7,), " end", "stop")), 1, "")
         read(stream, other(stream.events(ALL), b"chatcmpl-%d" % number, b"99"), Asked(), ALL, habits)
-        assert len(full) == (1 if number else 4)  # before there was a habit one usual event, the last, and usage
+        assert len(full) == (
+            1 if number else 4
+        )  # before there was a habit one usual event, the last, and usage

@@ -94,7 +94,7 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
 
 def can_break(request: GenerationRequest) -> bool:
     """Whether a broken answer could be continued at all, as far as the request alone tells: then ids are worth asking."""
-    if request.slots == 1 and request.fields.keys().isdisjoint(_HINDERING):
+    if request.slots == 1 and request.frame.fields.keys().isdisjoint(_HINDERING):
         return True
     nothing = SoFar(b"", b"", -1, 0, b"", (), "", True)
     return not _hindrance(request, nothing)
