@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import EngineStream, examples
 
-from evenstep.engines import reply as replies
+from evenstep.engines import full_reply as replies
 from evenstep.engines.ends import Ends, told
 from evenstep.engines.habits import Habits
 from evenstep.engines.quick import learned

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import EngineStream, examples, usual_streams
 
-from evenstep.engines import reply as replies
+from evenstep.engines import full_reply as replies
 from evenstep.engines.habits import Habits
 from evenstep.engines.reply import ReplyStream
 from evenstep.engines.view import Asked, Dialect

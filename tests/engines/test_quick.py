@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import EngineStream, examples, pieces, usual_streams
 
+from evenstep.engines import full_reply as replies
 from evenstep.engines import quick as quicks
-from evenstep.engines import reply as replies
 from evenstep.engines.quick import learned, spoken
 from evenstep.engines.reply import ReplyStream
 from evenstep.engines.view import Asked, Dialect

@@ -1,116 +1,20 @@
-"""A streamed answer on its way from an engine to a client: counted, cleaned of what only we asked for, and judged.
+"""A streamed answer on its way from an engine to a client, read the shortest way that finds what reading in full would find.
 
-Tokens are counted by ``usage.completion_tokens``, which is of the chunk's choice and so far, else by ``token_ids``;
-one event can carry several. Where an engine tells neither, events with text are counted and `ReplyStream.estimated`
-says so. A stream is complete when every choice has its finish_reason; one that ends before is a failure, and so are an
-error object inside it, a chunk that is no JSON, and a finish_reason that says the engine gave up.
+Usual events are compared with those before them (`quick`), the last ones with those of earlier streams (`ends`); all others
+are read in full (`full_reply`).
 """
 
 from __future__ import annotations
 
-import msgspec
-
-from evenstep.engines import cleaning
-from evenstep.engines.chunks import (
-    DONE,
-    Choice,
-    Chunk,
-    Usage,
-    is_given,
-    is_role,
-    is_silent,
-    read_chunk,
-    read_head,
-)
+from evenstep.engines.chunks import Choice, Usage, read_head
 from evenstep.engines.ends import told
-from evenstep.engines.habits import Habits
+from evenstep.engines.full_reply import DONE_EVENT, LESSONS, FullReply
 from evenstep.engines.quick import Quick, learned
-from evenstep.engines.sse import Event, EventReader
-from evenstep.engines.usage import SoFar, rewritten
-from evenstep.engines.view import Asked, Dialect, Off
-from evenstep.errors import EngineError, InputError
-
-_GAVE_UP = {"abort", "error"}
-_DONE_EVENT = b"data: [DONE]\n\n"
-_LESSONS = 4  # usual chunks that may be learned from; a stream that changes more often is read in full
+from evenstep.engines.sse import Event
 
 
-class ReplyStream:
-    """One stream from one engine.
-
-    Args:
-        dialect: how the engine speaks.
-        chat: chat completions, else completions.
-        client: what the client asked for.
-        engine: what the engine was asked for.
-        choices, prompts: how many the request has; every choice of every prompt has an index of its own.
-        before: what other engines had brought of this answer (`so_far`), if only its first chunk; None for a fresh one.
-        keep: keep id, ids and text, so that another engine can go on, before or after the first token (`so_far`).
-        fingerprint: the engine's ``system_fingerprint`` as JSON where an earlier stream of it told (`fingerprint`).
-        bytes_per_token: for estimates; 0 counts one token an event.
-        limit: bytes of the largest event.
-        habits: what earlier streams of this engine looked like.
-    """
-
-    def __init__(
-        self,
-        dialect: Dialect,
-        *,
-        chat: bool,
-        client: Asked,
-        engine: Asked,
-        choices: int = 1,
-        prompts: int = 1,
-        before: SoFar | None = None,
-        keep: bool = False,
-        fingerprint: bytes = b"",
-        bytes_per_token: float = 0.0,
-        limit: int = 1 << 20,
-        habits: Habits | None = None,
-    ) -> None:
-        self.produced = before.produced if before else 0  #: output tokens, of all choices and engines
-        self.prompt_tokens = before.prompt_tokens if before else -1  #: of the client's prompt; -1 until told
-        self.cached_tokens = -1  #: prompt tokens that were in the engine's cache; -1 where it does not say
-        self.finished = False  #: every choice has its finish_reason
-        self.done = False  #: the stream has ended as it should
-        self.recomputed = False  #: the engine hands the request back: continue it elsewhere
-        self.estimated = False  #: tokens were counted by events
-        self.failure: EngineError | None = None  #: why it cannot go on
-        self.error_body = b""  #: the error object the engine sent inside the stream
-        self.fingerprint = fingerprint
-        self._reader = EventReader(limit)
-        self._chat, self._dialect, self._before = chat, dialect, before
-        self._drop_final = engine.usage and not client.usage
-        self._drop_usage = engine.continuous and not client.continuous
-        self._drop_ids = engine.token_ids and not client.token_ids
-        self._changes = self._drop_usage or self._drop_ids or before is not None or keep
-        self._ids_seen = client.token_ids
-        self._usage_off: Off = dialect.chat_usage_off if chat else dialect.completion_usage_off
-        self._counted = [0] * (choices * prompts)
-        self._open = set(range(choices * prompts))
-        self._prompts, self._keep = prompts, keep
-        self._plain = before.plain if before else True
-        self._ids = list(before.ids) if before else []
-        self._prompt_ids = before.prompt_ids if before else b""
-        self._texts = [before.text] if before else []
-        self._settled = len(self._ids)
-        self._settled_tokens = self.produced
-        self._request_id, self._created = (before.request_id, before.created) if before else (b"", b"")
-        self._wants_usage, self._is_told = client.usage, False
-        self._final = b""  # what the client got as the last chunk
-        self._is_whole = False  # every choice has ended, and what said so is on its way to the client
-        self._held = b""  # the last chunk of the only choice, until the fingerprint is known
-        self._bytes_per_token = bytes_per_token
-        self._events = self._bytes = 0
-        self._over = self._is_between = False  # between two events, where the next one may be a usual one
-        self._limit = limit
-        self._quick: Quick | None = None
-        self._kept = bytearray() if keep else None  # text and id of events that were not read in full
-        #: what waits to be read: such texts and ids, or ids and text of an event; tokens of the answer behind each
-        self._later: list[tuple[bytes | list[int], str, int]] = []
-        self._lessons = _LESSONS if before is None and choices * prompts == 1 else 0
-        self._habits, self._kind, self._has_guessed = habits, (dialect, chat, client, engine), False
-        self._repeats = habits is not None and self._lessons > 0
+class ReplyStream(FullReply):
+    """One stream from one engine; see `FullReply`."""
 
     def feed(self, data: bytes) -> bytes:
         """Bytes from the engine; what the client gets for them, whole events only."""
@@ -152,7 +56,7 @@ class ReplyStream:
     @property
     def is_known(self) -> bool:
         """Whether earlier streams have shown how the next event looks."""
-        return self.usual is not None and self._lessons == _LESSONS
+        return self.usual is not None and self._lessons == LESSONS
 
     @property
     def counted(self) -> int:
@@ -203,24 +107,12 @@ class ReplyStream:
                 if self._drop_final:
                     self.fingerprint = fingerprint or self.fingerprint
                 out += self._release() if self._drop_final else self._release() + raw
-        if data[at:] == _DONE_EVENT:
-            at, out = len(data), out + self._ended(_DONE_EVENT)
+        if data[at:] == DONE_EVENT:
+            at, out = len(data), out + self._ended(DONE_EVENT)
         return at, out
 
     def _what_differs(self) -> tuple[bytes, ...]:
         return told(self._request_id, self._created, self.prompt_tokens, self.produced)
-
-    def _read(self, data: bytes) -> bytes:
-        """As `feed`, every event in full."""
-        events = self._reader.feed(data)
-        if len(events) == 1:
-            out = self._next(*events[0])
-        else:
-            out = self._each(events)
-        if self._reader.fault is not None and not self._over:
-            out += self._fail(self._reader.fault)
-        self._is_between = self._reader.is_between and not self._over
-        return out
 
     def _each(self, events: list[Event]) -> bytes:
         """What the client gets for events: those behind one that was read in full may all be usual ones."""
@@ -239,31 +131,6 @@ class ReplyStream:
                     break
         return b"".join(out)
 
-    def end(self) -> bytes:
-        """The engine's body has ended, in order or not; what the client still gets. Afterwards `done` or `failure`."""
-        out = b""
-        if not self._over:
-            out = b"".join([self._take(raw, payload) for raw, payload in self._reader.end()])
-        if self._over:
-            return out
-        return out + self._fail(EngineError("engine: its stream ended before the answer was complete."))
-
-    def so_far(self) -> SoFar:
-        """What the client has of the answer. Only with `keep`, and for one choice."""
-        self._settle()
-        by_text = not self._ids_seen and bool(self._ids)
-        ids = self._ids[: self._settled] if by_text else self._ids
-        return SoFar(
-            request_id=self._request_id,
-            created=self._created,
-            prompt_tokens=self.prompt_tokens,
-            produced=self._settled_tokens if by_text else self.produced,
-            prompt_ids=self._prompt_ids,
-            ids=tuple(ids),
-            text="".join(self._texts),
-            plain=self._plain,
-        )
-
     def _next(self, raw: bytes, data: bytes | None) -> bytes:
         """An event: a usual one needs not be read in full."""
         quick = self._quick
@@ -273,45 +140,6 @@ class ReplyStream:
         if not at:
             return self._take(raw, data)
         self.passed(count, b"")
-        return out
-
-    def _take(self, raw: bytes, data: bytes | None) -> bytes:
-        if self._over:
-            return b""
-        if data is None:
-            return (
-                raw if raw[:1] == b":" else b""
-            )  # a comment keeps a connection alive; what is no event is not passed on
-        if data == DONE:
-            return self._ended(raw)
-        try:
-            return self._take_chunk(raw, data)
-        except (EngineError, InputError) as error:
-            return self._fail(EngineError(str(error)))
-
-    def _take_chunk(self, raw: bytes, data: bytes) -> bytes:
-        self._put_off()
-        chunk = read_chunk(data)
-        if chunk.error is not None or chunk.object == "error":
-            self.error_body = data
-            return self._fail(EngineError("engine: it reported an error inside its stream."))
-        choices = chunk.choices
-        if not choices:
-            return self._without_choices(raw, data, chunk)
-        out, new = raw, data
-        if self._changes:  # first: a chunk that cannot be cleaned brought nothing
-            new = self._cleaned(data, chunk, choices)
-            if new is not data:
-                out = cleaning.framed(raw, data, new) if new else b""
-        if not self._count(chunk, choices):
-            return b""
-        if choices[0].finish_reason is not None:
-            self._final, self._is_whole = new, self.finished
-            if self._repeats:
-                self._keep_last(raw, out, choices[0])
-            return self._stamped(out) if self._drop_final else out
-        if self._lessons and out:
-            self._learn(raw, out, choices[0])
         return out
 
     def _learn(self, raw: bytes, out: bytes, choice: Choice) -> None:
@@ -336,131 +164,6 @@ class ReplyStream:
             last = learned(raw, out, choice.content, self._chat)
             self._habits.ends(self._kind).keep_last(self._quick, last)
 
-    def _settle(self) -> None:
-        """Reads what was put off: a stream that ends as it should never needs it."""
-        self._put_off()
-        for kept, content, produced in self._later:
-            if isinstance(kept, list):
-                self._note(kept, content, produced)
-                continue
-            texts = kept.split(b'"')
-            produced -= len(texts) // 2
-            for text, number in zip(texts[:-1:2], texts[1::2], strict=True):
-                produced += 1
-                self._note([int(number)] if number else [], text.decode(), produced)
-        self._later.clear()
-
-    def _put_off(self) -> None:
-        """What was kept so far comes before what follows."""
-        if self._kept:
-            self._later.append((bytes(self._kept), "", self.produced))
-            self._kept.clear()
-
-    def _note(self, ids: list[int], content: str, produced: int) -> None:
-        self._ids += ids
-        if content:
-            self._texts.append(content)
-            self._settled, self._settled_tokens = len(self._ids), produced
-
-    def _count(self, chunk: Chunk, choices: list[Choice]) -> bool:
-        """Counts a chunk; False where it must not go on."""
-        usage, counted = chunk.usage, self._counted
-        if self.prompt_tokens < 0 and usage is not None and self._prompts == 1:
-            self.prompt_tokens = usage.prompt_tokens - (self._before.produced if self._before else 0)
-        for choice in choices:
-            index = choice.index
-            if not 0 <= index < len(counted):
-                self._fail(
-                    EngineError(f"engine: a chunk is of choice {index}; expected one that was asked for.")
-                )
-                return False
-            ends = choice.finish_reason is not None or choice.stop_reason is not None
-            if ends and not self._judge(choice):
-                return False
-            if usage is not None and len(choices) == 1:
-                news = (usage.completion_tokens or 0) - counted[index]
-            elif choice.token_ids is not None:
-                news = len(choice.token_ids)
-            else:
-                news = self._estimate(choice)
-            if news > 0:
-                counted[index] += news
-                self.produced += news
-            if self._keep and index == 0:
-                self._remember(chunk, choice)
-        return True
-
-    def _judge(self, choice: Choice) -> bool:
-        """A choice has ended: whether as it should."""
-        reason = choice.finish_reason
-        if "recomputed" in (choice.stop_reason, reason):
-            self.recomputed = self._over = True
-            return False
-        if reason in _GAVE_UP:
-            self._fail(EngineError(f"engine: a choice ended with finish_reason {reason!r}."))
-            return False
-        if reason is not None:
-            self._open.discard(choice.index)
-            self.finished = not self._open
-        return True
-
-    def _estimate(self, choice: Choice) -> int:
-        content = choice.content
-        if not content and not (choice.delta and choice.delta.others):
-            return 0
-        self.estimated = True
-        self._events += 1
-        self._bytes += len(content.encode("utf-8", "surrogatepass"))
-        known = int(self._bytes / self._bytes_per_token) if self._bytes_per_token else 0
-        return max(self._events, known) - sum(self._counted)
-
-    def _remember(self, chunk: Chunk, choice: Choice) -> None:
-        if not self._prompt_ids:
-            told = chunk.prompt_token_ids if self._chat else choice.prompt_token_ids
-            self._prompt_ids = bytes(told) if is_given(told) else b""
-        if choice.delta is not None and choice.delta.others:
-            self._plain = False
-        if self._later:
-            self._later.append((choice.token_ids or [], choice.content, self.produced))
-        else:
-            self._note(choice.token_ids or [], choice.content, self.produced)
-
-    def _cleaned(self, data: bytes, chunk: Chunk, choices: list[Choice]) -> bytes:
-        """The chunk as the client would have got it; empty where it would have got none."""
-        if self._keep and not self._request_id:
-            head = read_head(data)
-            self._request_id, self._created = bytes(head.id), bytes(head.created)
-        new = data
-        if self._drop_usage and chunk.usage is not None:
-            new = cleaning.without_usage(new, self._usage_off)
-        if self._drop_ids:
-            if self._chat and b'"delta":{}' in data and is_silent(choices):
-                return b""
-            new = cleaning.without_ids(new, self._dialect.token_ids_off)
-        if self._before is not None and self._before.request_id:
-            if self._chat and all(is_role(choice) for choice in choices):
-                return b""
-            new = rewritten(new, self._before)
-            if not self._drop_ids:
-                new = cleaning.without_prompt_ids(new)
-        return new
-
-    def _without_choices(self, raw: bytes, data: bytes, chunk: Chunk) -> bytes:
-        usage = chunk.usage
-        if chunk.choices is None and usage is None:
-            return self._fail(EngineError("engine: an event of its stream is no chunk; it has no choices."))
-        if usage is None:
-            return raw
-        self._told(usage)
-        if self._repeats:
-            self._keep_usage(raw, data, usage)
-        if self._drop_final:
-            self.fingerprint = bytes(read_head(data).system_fingerprint) or self.fingerprint
-            return self._release()
-        if self._before is not None:
-            return self._release() + cleaning.framed(raw, data, rewritten(data, self._before))
-        return self._release() + raw
-
     def _keep_usage(self, raw: bytes, data: bytes, usage: Usage) -> None:
         """From an event with the usage that was read in full, how those of later streams probably look."""
         counts = usage.prompt_tokens, usage.completion_tokens
@@ -468,62 +171,3 @@ class ReplyStream:
             assert self._habits is not None
             fingerprint = bytes(read_head(data).system_fingerprint)
             self._habits.ends(self._kind).keep_usage(raw, self._what_differs(), fingerprint)
-
-    def _missing_usage(self) -> bytes:
-        """The usage event that the client asked for, where the stream broke off between the last token and it."""
-        if not self._wants_usage or self._is_told or self.estimated or self.prompt_tokens < 0:
-            return b""
-        head, counts = read_head(self._final), (self.prompt_tokens, self.produced)
-        usage = {"prompt_tokens": counts[0], "total_tokens": sum(counts), "completion_tokens": counts[1]}
-        kind = "chat.completion.chunk" if self._chat else "text_completion"
-        told = {
-            name: msgspec.Raw(bytes(getattr(head, name)) or b"null") for name in ("id", "created", "model")
-        }
-        event = {"id": told["id"], "object": kind, "created": told["created"], "model": told["model"]}
-        return b"data: " + msgspec.json.encode(event | {"choices": [], "usage": usage}) + b"\n\n"
-
-    def _told(self, usage: Usage) -> None:
-        """The usage at the end is of all choices and prompts."""
-        self._is_told = True
-        before = self._before
-        if before is None:
-            self.prompt_tokens = usage.prompt_tokens
-        elif self.prompt_tokens < 0:
-            self.prompt_tokens = usage.prompt_tokens - before.produced
-        produced = (before.produced if before else 0) + (usage.completion_tokens or 0)
-        if self.estimated or produced > self.produced:
-            self.produced = produced
-        if usage.prompt_tokens_details is not None and usage.prompt_tokens_details.cached_tokens is not None:
-            self.cached_tokens = usage.prompt_tokens_details.cached_tokens
-
-    def _stamped(self, out: bytes) -> bytes:
-        """The last chunk carries the fingerprint where no usage follows it; where we made one follow, it is put back."""
-        if len(self._counted) > 1 or self.fingerprint:
-            return cleaning.with_fingerprint(out, self.fingerprint)
-        self._held = out
-        return b""
-
-    def _release(self) -> bytes:
-        held, self._held = self._held, b""
-        return cleaning.with_fingerprint(held, self.fingerprint) if held else b""
-
-    def _ended(self, raw: bytes) -> bytes:
-        if self.finished or not self._dialect.finish_reasons:
-            return self._finish(raw)
-        return self._fail(EngineError("engine: its stream ended without a finish_reason."))
-
-    def _finish(self, raw: bytes) -> bytes:
-        self.done = self._over = self.finished = True
-        return self._release() + raw
-
-    def _fail(self, error: EngineError) -> bytes:
-        """It cannot go on. Where every choice has ended only usage and ``[DONE]`` were missing, and the client gets them."""
-        if self._is_whole and not self._over:
-            out = self._release()
-            try:
-                return out + self._missing_usage() + self._finish(_DONE_EVENT)
-            except EngineError as fault:
-                self.failure, self._over = fault, True
-                return out
-        self.failure, self._over = error, True
-        return b""
