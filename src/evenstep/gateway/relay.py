@@ -252,7 +252,7 @@ def _acknowledge_late(file: int) -> None:
     """Have the system acknowledge two chunks of an engine at a time, as far as they come within 40 ms.
 
     To acknowledge each as it is read is most of what reading it costs. Where the next one is later than that, the system
-    goes back to it by itself: an engine that waits for it before it writes on (Nagle) has waited once then.
+    goes back to it by itself: an engine that waits for it before it writes on (Nagle) has waited for some by then.
     """
     if _AT_ONCE is not None:
         own = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, file)  # asks the system nothing
