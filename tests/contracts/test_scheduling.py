@@ -55,3 +55,12 @@ def test_every_token_is_run_and_memory_is_kept(name, run):
     assert totals.gaps == int(steps.produced.sum()) - len(trace)
     if engine.overflow != "restart":
         assert int(steps.produced.sum()) == trace.output_tokens.sum()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_kernel_of_the_house_is_kept_on_disk(name):
+    kernel = compiled.kernel_of(names.build("scheduling", {"name": name}))
+    if kernel is None or compiled.numba is None:
+        return
+    (only,) = kernel.form_batch_into.overloads.values()
+    assert not only.library.has_dynamic_globals, "numba compiles it anew in every process, and warns"

@@ -1,5 +1,6 @@
 """The engine simulator by hand: examples worked out on paper, and bad input."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -92,6 +93,34 @@ def test_lengths_that_cannot_be_served_are_named(requests, engine, said):
         simulate_engine(trace(*requests), Sarathi(), engine=Engine(**engine))
 
 
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"arrival_s": [0.0, math.nan]}, "arrival_s of request 1 is nan"),
+        ({"arrival_s": [-1.0, 0.0]}, r"arrival_s of request 0 is -1\.0"),
+        ({"arrival_s": [0.0]}, "arrival_s is '1 numbers'"),
+        ({"output_tokens": [3]}, "output_tokens is '1 numbers'"),
+        ({"prompt_tokens": [4, 1.5]}, r"prompt_tokens of request 1 is 1\.5"),
+    ],
+)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_columns_that_are_no_trace_are_named(columns, said, ranks):
+    bad = dataclasses.replace(trace((4, 3), (4, 3)), **{name: np.array(v) for name, v in columns.items()})
+    with pytest.raises(InputError, match=said):
+        simulate_engine(bad, Sarathi(), engine=Engine(data_parallel=ranks))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("policy", "sarathi"), ("policy", Sarathi), ("batch_time", "unit"), ("door", "back"), ("until_s", math.nan), ("until_s", -1),
+     ("bounds", 5), ("bounds", (None, None)), ("bounds", (np.array([1.5]), np.array([2.5])))],
+)  # fmt: skip
+def test_an_argument_that_is_none_of_its_kind_is_named(field, value):
+    arguments = {"policy": Sarathi(), field: value}
+    with pytest.raises(InputError, match="low" if field == "bounds" and value != 5 else field):
+        simulate_engine(trace((4, 3)), **arguments)
+
+
 def test_bounds_must_be_in_order_and_those_that_miss_the_truth_are_counted():
     one = trace((4, 5), (4, 50))
     with pytest.raises(InputError, match=r"\[9, 3\]"):
@@ -104,7 +133,8 @@ def test_bounds_must_be_in_order_and_those_that_miss_the_truth_are_counted():
     "options",
     [
         {"token_budget": -1}, {"batch_limit": 1.5}, {"block_tokens": 0}, {"kv_tokens": 8, "block_tokens": 16},
-        {"swap_s": (1.0, -1.0)}, {"overhead_s": math.inf},
+        {"swap_s": (1.0, -1.0)}, {"swap_s": 3.0}, {"overhead_s": math.inf}, {"overhead_s": "a"}, {"token_budget": math.nan},
+        {"token_budget": "many"}, {"kv_tokens": None}, {"overflow": "spill"}, {"first_token": "never"}, {"hold_produced": "yes"},
     ],
 )  # fmt: skip
 def test_a_bad_engine_names_its_field(options):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from evenstep.compiled import borrowing
 from evenstep.scheduling.filling_kernel import admit, grows
 from evenstep.scheduling.preempting_kernel import run_or_evict
-from evenstep.scheduling.view import DECODING, LEFT
+from evenstep.scheduling.view import DECODING, HIGH, LEFT, LOW, PRODUCED
 
 
 @borrowing
@@ -26,12 +26,20 @@ def list_phase(rows, running, R, decoding, cap, order, first):
 
 
 @borrowing
-def sort_by(key, rows, running, order, first, end):
-    """Sort a list by `key(rows, row)`, the smallest first, equal ones as they stand."""
+def left_of_phase(rows, row):
+    """Tokens left of its prefill, or of a request that decodes, twice what is believed to be left of its output."""
+    if rows[DECODING, row] == 1:
+        return rows[LOW, row] + rows[HIGH, row] - 2 * rows[PRODUCED, row]
+    return rows[LEFT, row]
+
+
+@borrowing
+def sort_by_left(rows, running, order, first, end):
+    """Sort the list of a phase by what is left of it, the smallest first, equal ones as they stand."""
     for i in range(first + 1, end):
         position = order[i]
-        value, at = key(rows, running[position]), i
-        while at > first and key(rows, running[order[at - 1]]) > value:
+        value, at = left_of_phase(rows, running[position]), i
+        while at > first and left_of_phase(rows, running[order[at - 1]]) > value:
             order[at] = order[at - 1]
             at -= 1
         order[at] = position

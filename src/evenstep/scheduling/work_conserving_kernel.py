@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import batch_kernel, borrowing
+from evenstep.compiled import batch_kernel
 from evenstep.scheduling.filling_kernel import ROOM, open_batch
 from evenstep.scheduling.phases_kernel import (
     admit_first,
@@ -14,10 +14,10 @@ from evenstep.scheduling.phases_kernel import (
     list_phase,
     needed_by,
     run_list,
-    sort_by,
+    sort_by_left,
 )
 from evenstep.scheduling.preempting_kernel import answer
-from evenstep.scheduling.view import HIGH, LEFT, LOW, PRODUCED, RUNNING, UNLIMITED, WAITING
+from evenstep.scheduling.view import RUNNING, UNLIMITED, WAITING
 
 #: Fields of the policy.
 PREFILL_CAP, DECODE_CAP, PREFILL_FIRST, FEWEST_LEFT = range(4)
@@ -26,17 +26,6 @@ PREFILL_CAP, DECODE_CAP, PREFILL_FIRST, FEWEST_LEFT = range(4)
 def scratch(running, waiting, parameters):
     """Working space: (int64, float64) words for R running and W waiting requests."""
     return ROOM + 2 * running, 0
-
-
-@borrowing
-def prefill_left(rows, row):
-    return rows[LEFT, row]
-
-
-@borrowing
-def output_left(rows, row):
-    """Twice what is believed to be left of an output."""
-    return rows[LOW, row] + rows[HIGH, row] - 2 * rows[PRODUCED, row]
 
 
 @batch_kernel
@@ -53,8 +42,8 @@ def form_batch_into(
     end = list_phase(rows, running, R, 1, decodes, scratch_i, chunks)
     W = min(W, prefills - (chunks - ROOM))
     if shortest:
-        sort_by(prefill_left, rows, running, scratch_i, ROOM, chunks)
-        sort_by(output_left, rows, running, scratch_i, chunks, end)
+        sort_by_left(rows, running, scratch_i, ROOM, chunks)
+        sort_by_left(rows, running, scratch_i, chunks, end)
     given, kept, reserve = 0, R, 0
     if parameters[PREFILL_FIRST] == 1.0:
         reserve = needed_by(limits, rows, running, kept, scratch_i, chunks, end)

@@ -27,7 +27,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from numbers import Real
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from evenstep.cost.batch import BatchTime
 from evenstep.errors import InputError
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from evenstep.predict.intervals import Quantiles
 
 Overflow = Literal["recompute", "restart", "swap", "never"]
+FirstToken = Literal["prefill", "decode"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Engine:
     overflow: Overflow = "recompute"
     keeps_evicted: bool = False
     schedules_ahead: bool = False
-    first_token: Literal["prefill", "decode"] = "prefill"
+    first_token: FirstToken = "prefill"
     hold_produced: bool = False
     swap_s: tuple[float, float] = (0.0, 0.0)
     recompute_s: tuple[float, float] = (0.0, 0.0)
@@ -96,10 +98,16 @@ class Engine:
         lowest = {"token_budget": 0, "batch_limit": 0, "kv_tokens": 0, "block_tokens": 1, "data_parallel": 1}
         for name, low in lowest.items():
             value = getattr(self, name)
-            if value != int(value) or value < low:
+            if not (_is_number(value) and float(value).is_integer() and value >= low):
                 raise InputError(
                     "engine", name, value, f"an integer >= {low}", "0 is no limit." if not low else ""
                 )
+        for name, words in (("overflow", get_args(Overflow)), ("first_token", get_args(FirstToken))):
+            if getattr(self, name) not in words:
+                raise InputError("engine", name, getattr(self, name), f"one of {', '.join(words)}")
+        for name in ("keeps_evicted", "schedules_ahead", "hold_produced"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError("engine", name, getattr(self, name), "true or false")
         if 0 < self.kv_tokens < self.block_tokens:
             raise InputError(
                 "engine", "kv_tokens", self.kv_tokens, f"at least one block of {self.block_tokens}"
@@ -110,12 +118,19 @@ class Engine:
             )
         for name in ("swap_s", "recompute_s"):
             pair = getattr(self, name)
-            if len(pair) != 2 or not all(math.isfinite(x) and x >= 0 for x in pair):
+            if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_time, pair))):
                 raise InputError("engine", name, pair, "two finite numbers >= 0")
         for name in ("overhead_s", "news_s"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise InputError("engine", name, value, "a finite number of seconds >= 0")
+            if not _is_time(getattr(self, name)):
+                raise InputError("engine", name, getattr(self, name), "a finite number of seconds >= 0")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_time(value: object) -> bool:
+    return _is_number(value) and 0 <= float(cast("float", value)) < math.inf
 
 
 def simulate_engine(
@@ -159,10 +174,20 @@ def simulate_engine(
     from evenstep.cost.token_budget import TokenBudget
     from evenstep.sim.engine_host import run
 
+    label = name or type(policy).__name__
+    if isinstance(policy, type) or not callable(getattr(policy, "form_batch", None)):
+        raise InputError(label, "policy", policy, "an object with a method form_batch(view)")
+    law = batch_time or TokenBudget()
+    if not callable(getattr(law, "table", None)):
+        raise InputError("simulate_engine", "batch_time", law, "a batch-time law, e.g. TokenBudget()")
+    if door not in ("auto", "plain", "compiled"):
+        raise InputError("simulate_engine", "door", door, "one of auto, plain, compiled")
+    if not until_s > 0:
+        raise InputError("simulate_engine", "until_s", until_s, "a number of seconds > 0")
     server = engine or Engine()
     if server.data_parallel > 1:
         from evenstep.sim.ranks import run
     return run(
-        trace, policy, server, batch_time or TokenBudget(), bounds, seed=seed, records=records, door=door,
-        until_s=until_s, name=name,
+        trace, policy, server, law, bounds, seed=seed, records=records, door=door,
+        until_s=until_s, name=label,
     )  # fmt: skip

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Sized
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -51,9 +52,9 @@ def run(
 ) -> EngineRun:  # fmt: skip
     """One run; arguments and errors as in `sim.engine.simulate_engine`."""
     label = name or type(policy).__name__
+    check_trace(trace, engine)
     asked = bounds if isinstance(bounds, Quantiles) else None
     low, high = bounds_of(trace, None if isinstance(bounds, Quantiles) else bounds, asked is not None)
-    check_trace(trace, engine)
     state = started(trace, policy, engine, low, high, seed, until_s)
     state.numbers_i[at.ASKS] = int(asked is not None)
     learned = 0
@@ -109,11 +110,20 @@ def believe(asked: Quantiles, trace: Trace, state: EngineState, learned: int) ->
 
 
 def bounds_of(trace: Trace, bounds: tuple[I8, I8] | None, none: bool) -> tuple[I8, I8]:
-    """Believed bounds of the output lengths: given, or the trace's columns, or none (0 and 0)."""
+    """Believed bounds of the output lengths: given, or the trace's columns, or none (0 and 0).
+
+    Raises:
+        InputError: not two columns of whole numbers, or a lower bound that is negative or above the upper.
+    """
     nothing = np.zeros(len(trace), np.int64)
-    low, high = (
-        (nothing, nothing) if none else bounds or (trace.column("output_low"), trace.column("output_high"))
-    )
+    pair: Any = bounds
+    if none:
+        pair = nothing, nothing
+    elif bounds is None:
+        pair = trace.column("output_low"), trace.column("output_high")
+    elif not (isinstance(pair, tuple | list) and len(cast("Sized", pair)) == 2):
+        raise InputError("bounds", "bounds", pair, "a pair of columns, lowest and highest output tokens")
+    low, high = (_whole("bounds", name, one) for name, one in zip(("low", "high"), pair, strict=True))
     for which, column in (("low", low), ("high", high)):
         if column.shape != (len(trace),):
             raise InputError("bounds", which, f"{column.size} numbers", f"{len(trace)}, one a request")
@@ -127,22 +137,45 @@ def bounds_of(trace: Trace, bounds: tuple[I8, I8] | None, none: bool) -> tuple[I
             "0 <= low <= high tokens",
             "0 and 0 is unknown.",
         )
-    return np.ascontiguousarray(low, np.int64), np.ascontiguousarray(high, np.int64)
+    return low, high
+
+
+def _whole(where: str, field: str, column: Any) -> I8:
+    """A column of whole numbers, int64[*].
+
+    Raises:
+        InputError: one of them is none; it is named.
+    """
+    numbers = np.asarray(column)
+    if numbers.dtype.kind not in "iuf":
+        raise InputError(where, field, column, "a column of integers")
+    if numbers.dtype.kind == "f" and not (is_whole := numbers == np.floor(numbers)).all():
+        row = int(np.argmin(is_whole))
+        raise InputError(where, f"{field} of request {row}", float(numbers.flat[row]), "an integer")
+    return np.ascontiguousarray(numbers, np.int64)
 
 
 def check_trace(trace: Trace, engine: Engine) -> None:
-    """Refuse lengths below 1 and requests the memory cannot hold.
+    """Refuse lengths below 1, arrivals that are no times, and requests the memory cannot hold.
 
     Raises:
-        InputError: naming the request and the length.
+        InputError: naming the request and the value.
     """
+    where = trace.name or "trace"
     for name in ("prompt_tokens", "output_tokens"):
-        column = getattr(trace, name)
+        column = _whole(where, name, getattr(trace, name))
+        if column.shape != (len(trace),):
+            raise InputError(where, name, f"{column.size} numbers", f"{len(trace)}, one a request")
         if column.size and column.min() < 1:
             row = int(np.argmax(column < 1))
-            raise InputError(
-                trace.name or "trace", f"{name} of request {row}", int(column[row]), "an integer >= 1"
-            )
+            raise InputError(where, f"{name} of request {row}", int(column[row]), "an integer >= 1")
+    arrival_s = trace.column("arrival_s")
+    if arrival_s.shape != (len(trace),):
+        raise InputError(where, "arrival_s", f"{arrival_s.size} numbers", f"{len(trace)}, one a request")
+    is_time = (arrival_s >= 0) & (arrival_s < math.inf)
+    if not is_time.all():
+        row = int(np.argmin(is_time))
+        raise InputError(where, f"arrival_s of request {row}", float(arrival_s[row]), "finite seconds >= 0")
     if not engine.kv_tokens or not len(trace):
         return
     last = 0 if engine.hold_produced or engine.first_token == "decode" else 1
@@ -152,7 +185,7 @@ def check_trace(trace: Trace, engine: Engine) -> None:
     if whole_blocks(int(needed[row]), engine.block_tokens) > capacity:
         text = f"{trace.prompt_tokens[row]} + {trace.output_tokens[row]} tokens"
         raise InputError(
-            trace.name or "trace", f"prompt and output of request {row}", text,
+            where, f"prompt and output of request {row}", text,
             f"at most the {capacity} KV tokens of the engine", "Leave it out, or give the engine more memory.",
         )  # fmt: skip
 

@@ -55,9 +55,9 @@ def run(
 ) -> EngineRun:  # fmt: skip
     """One run; arguments and errors as in `sim.engine.simulate_engine`."""
     label = name or type(policy).__name__
+    check_trace(trace, engine)
     asked = bounds if isinstance(bounds, Quantiles) else None
     low, high = bounds_of(trace, None if isinstance(bounds, Quantiles) else bounds, asked is not None)
-    check_trace(trace, engine)
     front = started(trace, policy, engine, low, high, seed, until_s)
     group = Ranks(front, trace, policy, engine, batch_time, asked, door=door, label=label, records=records)
     group.go_on()
