@@ -78,3 +78,31 @@ def test_bad_input_is_one_line_that_names_it(more, said, capsys):
 def test_an_unknown_key_of_the_engine_offers_the_nearest(capsys):
     assert main(["compare", "sample:azure-conv", "--engine", "kv-token=9"]) == 2
     assert "Did you mean kv_tokens" in capsys.readouterr().err
+
+
+def test_who_is_shown_the_truth_or_nothing_is_said_and_what_was_counted(capsys):
+    asked = [
+        "compare",
+        "sample:azure-conv",
+        "--engine",
+        "kv-tokens=9000",
+        "--limit",
+        "40",
+        "--seeds",
+        "1",
+        "--rate",
+        "5",
+    ]
+    assert main([*asked, "--policy", "h-sf", "--policy", "a-max", "--policy", "nested-wait"]) == 0
+    out = capsys.readouterr().out
+    assert "note: h-sf is shown the true output lengths" in out and "note: a-max plans with bounds" in out
+    assert "counted in nested-wait: gates broken " in out and "counted in h-sf" not in out
+    bounds = ["--bounds", "constant:1/2", "--format", "json"]
+    assert main([*asked, *bounds, "--policy", "h-sf", "--policy", "a-min"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (
+        found["conditions"]["bounds"] == "constant:1/2"
+        and len([n for n in found["notes"] if "--bounds" in n]) == 0
+    )
+    counted = [one["counted"]["bounds_not_holding"] for one in found["policies"]]
+    assert counted[0] == 0 and counted[1] > 0

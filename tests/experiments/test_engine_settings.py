@@ -48,3 +48,14 @@ def test_an_engine_and_a_law_come_from_text():
 def test_numbers_out_of_range_are_named(field, value):
     with pytest.raises(InputError, match=field.replace("_", "-")):
         check(EngineSettings(**{field: value}))
+
+
+@pytest.mark.parametrize("text", ["kv-tokens", "kv-tokens,token-budget=5"])
+def test_an_engine_option_without_a_value_is_named(text):
+    with pytest.raises(InputError, match="option is 'kv-tokens'; expected key=value"):
+        EngineSettings(engine=text).server()
+
+
+def test_chances_that_are_no_numbers_are_named():
+    with pytest.raises(InputError, match="--bounds: low, high is 'survival:low=abc'"):
+        bounds_of("survival:low=abc", TRACE)

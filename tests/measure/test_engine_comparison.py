@@ -47,3 +47,15 @@ def test_copies_are_refused():
     one = runs(20, "a")[0]
     with pytest.raises(InputError, match="differ"):
         compare_engine_runs([[one, one]])
+
+
+def test_counts_are_means_over_the_replicates():
+    found = []
+    for seed, misses in ((1, 3), (2, 4)):
+        rng = np.random.default_rng(seed)
+        trace = Trace(prompt_tokens=rng.integers(1, 60, 50), output_tokens=np.full(50, 4 + seed))
+        low = np.where(np.arange(50) < misses, 9, 1)
+        found.append(simulate_engine(trace, Sarathi(), batch_time=Unit(), bounds=(low, low + 8), seed=seed))
+    (one,) = to_json_object(compare_engine_runs([found]))["policies"]
+    assert one["counted"] == {"bounds_not_holding": 3.5}
+    assert [of["counted"]["bounds_not_holding"] for of in one["per_seed"]] == [3, 4]

@@ -19,3 +19,15 @@ def test_the_papers_examples_take_five_and_twelve(output, memory, total, door):
         batch_time=Unit(), bounds=(tokens, tokens), door=door,
     )  # fmt: skip
     assert done.summary["tel_s"] == total
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_it_knows_the_truth_where_nobody_says_what_to_believe(ranks):
+    trace = Trace(prompt_tokens=np.array([2, 2, 2, 2]), output_tokens=np.array([9, 3, 5, 1]))
+    engine = Engine(kv_tokens=12, data_parallel=ranks)
+    truth = trace.output_tokens, trace.output_tokens
+    runs = [
+        simulate_engine(trace, HindsightShortestFirst(), engine=engine, bounds=b, name="h")
+        for b in (None, truth)
+    ]
+    assert runs[0].digest == runs[1].digest

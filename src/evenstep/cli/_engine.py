@@ -82,12 +82,15 @@ def compare(args: argparse.Namespace) -> int:
 
 def _foot(comparison: EngineComparison) -> list[str]:
     """What the figures are."""
+    from evenstep.report.engine_table import count_lines
+
     seeds = len(comparison.policies[0].seeds)
     lines = [
         f"Means over {seeds} replicate{'s' if seeds > 1 else ''} of {comparison.trace['requests']:,} requests"
         f" ({comparison.trace['requests_per_s']:.4g} a second), run to completion; TBT is the gap between two tokens."
     ]
     lines += [f"note: {note}" for note in comparison.notes]
+    lines += [f"counted in {line}" for line in count_lines(comparison)]
     lines += [f"digest {result.policy}: {result.digest[:16]}" for result in comparison.policies]
     return lines
 

@@ -18,7 +18,8 @@ from evenstep.experiments.jobs import fingerprint
 from evenstep.experiments.progress import Progress, Silent
 from evenstep.measure.engine_comparison import EngineComparison, compare_engine_runs
 from evenstep.measure.engine_records import EngineRun
-from evenstep.request import Trace
+from evenstep.predict.intervals import Quantiles
+from evenstep.request import I8, Trace
 from evenstep.scheduling.best import Best
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine import simulate_engine
@@ -135,7 +136,7 @@ def run_engine_comparison(
         for index, trace in enumerate(traces):
             own.append(
                 simulate_engine(
-                    trace, policy, engine=engine, batch_time=law, bounds=bounds_of(settings.bounds, trace),
+                    trace, policy, engine=engine, batch_time=law, bounds=bounds_for(policy, settings, trace),
                     seed=settings.seed + index, name=spec,
                     until_s=settings.until_s or math.inf,
                 )
@@ -150,9 +151,38 @@ def run_engine_comparison(
     baseline = settings.policies.index(settings.baseline) if settings.baseline is not None else 0
     comparison = compare_engine_runs(runs, baseline)
     comparison.trace["requests_per_s"] = rate(traces[0])
+    if settings.bounds != "trace":
+        conditions = replace(comparison.conditions, bounds=settings.bounds)
+        comparison = replace(comparison, conditions=conditions)
     notes = (
         f"{spec}: the thresholds break what the theory asks (WAIT): {'; '.join(doubts)}."
         for spec, policy in policies
         if (doubts := gate_doubts(policy, traces[0], engine, law))
     )
-    return EngineOutcome(replace(comparison, notes=(*comparison.notes, *notes)), runs, traces)
+    beliefs = (
+        note
+        for (spec, policy), own in zip(policies, runs, strict=True)
+        if (note := belief_note(spec, policy, own[0]))
+    )
+    return EngineOutcome(replace(comparison, notes=(*comparison.notes, *notes, *beliefs)), runs, traces)
+
+
+def bounds_for(
+    policy: SchedulingPolicy, settings: EngineSettings, trace: Trace
+) -> tuple[I8, I8] | Quantiles | None:
+    """The bounds asked for; the truth for a policy of hindsight, whatever others believe."""
+    is_hindsight = getattr(policy, "believes", "") == "truth"
+    return bounds_of("exact" if is_hindsight else settings.bounds, trace)
+
+
+def belief_note(spec: str, policy: SchedulingPolicy, run: EngineRun) -> str:
+    """What to know of a policy that plans with output lengths: that it is shown the truth, or that it is shown nothing."""
+    believes = getattr(policy, "believes", "")
+    if believes == "truth":
+        return f"{spec} is shown the true output lengths: a yardstick, no policy to run."
+    if believes == "bounds" and "bounds_not_holding" not in run.totals.counted:
+        return (
+            f"{spec} plans with bounds of the output lengths and nothing is believed of them here;"
+            " give them with --bounds, e.g. --bounds survival:low=0.1,high=0.9."
+        )
+    return ""

@@ -75,6 +75,9 @@ class EngineSettings:
         Raises:
             InputError: an unknown key or a value that does not fit.
         """
+        if self.engine and "=" not in self.engine.partition(",")[0]:
+            hint = "For instance kv-tokens=20000,token-budget=512."
+            raise InputError("--engine", "option", self.engine.partition(",")[0], "key=value", hint)
         spec = names.parse(f"engine:{self.engine}" if self.engine else "engine")
         spec.pop("name")
         return cast("Engine", names.make(Engine, spec, where="--engine"))
@@ -128,7 +131,11 @@ def bounds_of(text: str, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
     except ValueError:
         raise InputError("evenstep compare", "--bounds", text, f"one of {', '.join(BOUNDS)}") from None
     spec: dict[str, Any] = dict(cast("Mapping[str, str]", names.parse(text)))
-    chances = {key: float(spec.pop(key)) for key in ("low", "high") if key in spec}
+    try:
+        chances = {key: float(spec.pop(key)) for key in ("low", "high") if key in spec}
+    except ValueError:
+        hint = f"For instance {name}:low=0.1,high=0.9."
+        raise InputError("--bounds", "low, high", text, "chances above 0, at most 1", hint) from None
     predictor = names.build("predict", spec)
     return Quantiles(predictor, **chances)
 

@@ -44,8 +44,10 @@ class EngineResult:
         return combined(self.digests)
 
     def mean(self, name: str) -> Any:
-        """The field over all replicates; None where one has no value, or for words that differ."""
+        """The field over all replicates; None where one has no value, ``mixed`` for words that differ."""
         values = [known(summary[name]) for summary in self.summaries]
+        if name == "counted":
+            return {which: mean_over(which, [value.get(which, 0) for value in values]) for which in values[0]}
         if any(isinstance(value, str) for value in values):
             return values[0] if len(set(values)) == 1 else "mixed"
         return mean_over(name, values)

@@ -10,7 +10,7 @@ from evenstep.measure.engine_comparison import EngineComparison
 from evenstep.measure.engine_records import EngineRun
 from evenstep.measure.output_file import replacing
 from evenstep.report import engine_plots as plots
-from evenstep.report.engine_table import COLUMNS, cell, share
+from evenstep.report.engine_table import COLUMNS, cell, count_lines, share
 from evenstep.report.html import document, facts, framed
 from evenstep.report.numbers import MISSING
 from evenstep.report.svg import series_class
@@ -116,8 +116,9 @@ def _made_by(comparison: EngineComparison) -> Iterable[str]:
     yield "<h2>How this was made</h2>"
     if comparison.command:
         yield f"<pre>{escape(comparison.command)}</pre>"
-    if comparison.notes:
-        yield f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in comparison.notes)}</ul>"
+    notes = (*comparison.notes, *(f"Counted in {line}" for line in count_lines(comparison)))
+    if notes:
+        yield f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>"
     conditions = {**comparison.conditions.engine, "batch time": comparison.conditions.batch_time}
     yield (
         f'<div class="facts"><div><h3>Workload</h3>{facts(comparison.trace)}</div>'

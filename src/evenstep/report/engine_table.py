@@ -34,6 +34,17 @@ def table_lines(comparison: EngineComparison) -> list[str]:
     return [*aligned(rows), *difference_lines(comparison)]
 
 
+def count_lines(comparison: EngineComparison) -> list[str]:
+    """What policies and beliefs had counted, a line a policy that has any: means over replicates."""
+    lines: list[str] = []
+    for result in comparison.policies:
+        found = {name: value for name, value in result.mean("counted").items() if value}
+        if found:
+            words = ", ".join(f"{name.replace('_', ' ')} {short(value)}" for name, value in found.items())
+            lines.append(f"{result.policy}: {words}")
+    return lines
+
+
 def cell(result: EngineResult, name: str, factor: float) -> str:
     """A mean as text."""
     value = result.mean(name)

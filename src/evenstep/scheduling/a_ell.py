@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.reserving import batch_of_reserved, highest
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.view import BatchDecision, Belief, EngineView
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class AEll:
     """
 
     order: ClassVar[QueueOrder] = QueueOrder(arrival=1.0, reached=1e6)
+    believes: ClassVar[Belief] = "bounds"
 
     def form_batch(self, view: EngineView) -> BatchDecision:
         running = int(view.running.sum())

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.reserving import batch_of_reserved, highest
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.view import BatchDecision, Belief, EngineView
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class AMax:
     """
 
     order: ClassVar[QueueOrder] = QueueOrder(high=1.0, chance=1.0)
+    believes: ClassVar[Belief] = "bounds"
 
     def form_batch(self, view: EngineView) -> BatchDecision:
         return batch_of_reserved(view, highest)

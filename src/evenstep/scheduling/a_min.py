@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from evenstep.errors import InputError
 from evenstep.scheduling.learning import Reading, Victim, batch_of_learned
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.view import BatchDecision, Belief, EngineView
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class AMin:
     reading: Reading = "literal"
     victim: Victim = "bound"
     watermark: float = 0.0
+    believes: ClassVar[Belief] = "bounds"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.watermark) and 0 <= self.watermark < 1):

@@ -9,14 +9,14 @@ from typing import ClassVar
 from evenstep.errors import InputError
 from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.reserving import batch_of_reserved, highest
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.view import BatchDecision, Belief, EngineView
 
 
 @dataclass(frozen=True, slots=True)
 class ARandom:
     """Admits requests in a random order, fixed by the seed, as far as they fit to their ends, knowing every output length.
 
-    For analysis: it wants ``bounds`` that are the truth.
+    For analysis: a simulator shows it the truth unless it is given other ``bounds``.
 
     Args:
         memory_scale: share of the memory it may fill, 0 < memory_scale <= 1: A_random(alpha M) on the same order.
@@ -29,6 +29,7 @@ class ARandom:
 
     memory_scale: float = 1.0
     order: ClassVar[QueueOrder] = QueueOrder(chance=1.0)
+    believes: ClassVar[Belief] = "truth"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.memory_scale) and 0 < self.memory_scale <= 1):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from evenstep.errors import InputError
 from evenstep.scheduling.a_ell import AEll
 from evenstep.scheduling.a_min import AMin
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.view import BatchDecision, Belief, EngineView
 
 #: Below this ratio of the bounds A_ell has the better competitive ratio on outputs of two lengths, above it A_min.
 THRESHOLD: float = (3.0 - math.sqrt(5.0)) / 2.0
@@ -29,6 +30,7 @@ class AlphaSwitch:
     """
 
     alpha: float = 1.0
+    believes: ClassVar[Belief] = "bounds"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.alpha) and 0 < self.alpha <= 1):

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,10 +143,14 @@ class BatchDecision:
     wake_s: float = math.inf
 
 
+#: What a policy plans with: ``bounds`` of the output lengths, or the ``truth``, which only a simulator can show.
+Belief = Literal["bounds", "truth"]
+
+
 @runtime_checkable
 class SchedulingPolicy(Protocol):
-    """A pure rule of one engine. It may also have `order`, a `QueueOrder`; `memory_size`, words it keeps; and `counts`,
-    names of the first of them, which are counts that a run's summary shows.
+    """A pure rule of one engine. It may also have `order`, a `QueueOrder`; `memory_size`, words it keeps; `counts`,
+    names of the first of them, which are counts that a run's summary shows; and `believes`, a `Belief`.
 
     The batch it answers with runs 1..left tokens of each request in it, at most `token_budget` in all and `batch_limit`
     requests, and fits: what is held after it is at most `kv_capacity`.

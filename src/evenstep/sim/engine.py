@@ -126,7 +126,7 @@ class Engine:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return isinstance(value, Real) and value is not True and value is not False
 
 
 def _is_time(value: object) -> bool:
@@ -154,8 +154,8 @@ def simulate_engine(
         engine: the server; default `Engine()`.
         batch_time: seconds of an iteration; default `TokenBudget()`.
         bounds: int64[N] each, believed lowest and highest output length of each request, or quantiles a predictor gives
-            when it arrives; default the trace's columns. Bounds that do not hold the truth are counted, and believed
-            until an output grows beyond them.
+            when it arrives; default the trace's columns, and the truth for a policy of hindsight. Bounds that do not hold
+            the truth are counted, and believed until an output grows beyond them.
         seed: key of every random draw of the policy.
         records: keep the request and iteration tables; without them the summary stays.
         door: ``compiled`` runs the policy's kernel inside the loop, ``plain`` calls its `form_batch`; ``auto`` takes the

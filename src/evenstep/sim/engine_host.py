@@ -53,6 +53,7 @@ def run(
     """One run; arguments and errors as in `sim.engine.simulate_engine`."""
     label = name or type(policy).__name__
     check_trace(trace, engine)
+    bounds = shown(trace, policy, bounds)
     asked = bounds if isinstance(bounds, Quantiles) else None
     low, high = bounds_of(trace, None if isinstance(bounds, Quantiles) else bounds, asked is not None)
     state = started(trace, policy, engine, low, high, seed, until_s)
@@ -107,6 +108,15 @@ def believe(asked: Quantiles, trace: Trace, state: EngineState, learned: int) ->
     state.rows[LOW, rows], state.rows[HIGH, rows] = low, high
     state.state_i[at.ASKED] = end
     return learned + done.size
+
+
+def shown(
+    trace: Trace, policy: Any, bounds: tuple[I8, I8] | Quantiles | None
+) -> tuple[I8, I8] | Quantiles | None:
+    """The bounds given, or the true lengths where none are and the policy is one of hindsight."""
+    if bounds is None and getattr(policy, "believes", "") == "truth":
+        return trace.output_tokens, trace.output_tokens
+    return bounds
 
 
 def bounds_of(trace: Trace, bounds: tuple[I8, I8] | None, none: bool) -> tuple[I8, I8]:

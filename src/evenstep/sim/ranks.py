@@ -40,6 +40,7 @@ from evenstep.sim.engine_host import (
     loop_of,
     made,
     said,
+    shown,
     started,
 )
 from evenstep.sim.engine_layout import EngineState
@@ -56,6 +57,7 @@ def run(
     """One run; arguments and errors as in `sim.engine.simulate_engine`."""
     label = name or type(policy).__name__
     check_trace(trace, engine)
+    bounds = shown(trace, policy, bounds)
     asked = bounds if isinstance(bounds, Quantiles) else None
     low, high = bounds_of(trace, None if isinstance(bounds, Quantiles) else bounds, asked is not None)
     front = started(trace, policy, engine, low, high, seed, until_s)
