@@ -604,7 +604,7 @@ def engine_views(draw: Any, most: int = 12) -> EngineView:
         token_budget=draw(st.sampled_from([1, 7, 64, 1 << 40])), batch_limit=draw(st.sampled_from([1, 3, 1 << 40])),
         kv_capacity=capacity, kv_free=capacity - int(resident.sum()), block_tokens=block, hold_produced=hold,
         arrived=np.array([count]), memory=np.zeros(0, np.int64), request_id=rank, request_class=rank * 0,
-        prompt_tokens=prompt, prefilled=prefilled, produced=produced, reached=produced, left=left, resident=resident,
+        prompt_tokens=prompt, prefilled=prefilled, produced=produced, reached=produced * 0, lost_at=produced * 0, left=left, resident=resident,
         output_low=low, output_high=low + np.array(draw(ints)), evictions=rank * 0, arrival_s=rank.astype(float),
         running=runs, decoding=decoding,
     )  # fmt: skip

@@ -13,7 +13,7 @@ def test_views_are_consistent_and_of_every_kind():
         assert not view.resident[~view.running].any()
         assert view.kv_free == view.kv_capacity - view.resident.sum() >= 0
         assert all(view.held_after(k, int(view.left[k])) <= view.kv_capacity for k in range(view.left.size))
-        assert (view.reached >= view.produced).all() and view.memory.tolist() == [0, 0]
+        assert (view.reached >= view.lost_at).all() and view.memory.tolist() == [0, 0]
         assert (np.diff(view.running.astype(int)) <= 0).all()
     assert any((view.prefilled[~view.running] > 0).any() for view in views)
     assert any(view.left.size == 0 for view in views) and any(view.first_decoded for view in views)

@@ -11,7 +11,8 @@ from evenstep.scheduling.learning import bound, victim_key
 
 @given(engine_views())
 def test_an_eviction_lowers_a_known_bound_only_when_read_literally(view):
-    evicted = replace(view, evictions=np.ones_like(view.evictions), reached=view.output_low // 2)
+    half = view.output_low // 2
+    evicted = replace(view, evictions=np.ones_like(view.evictions), reached=half, lost_at=half)
     for k in range(view.left.size):
         assert bound(view, k, "literal") == view.output_low[k]
         assert bound(evicted, k, "literal") == view.output_low[k] // 2

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from evenstep.errors import InputError
 from evenstep.scheduling import order_kernel
 from evenstep.scheduling.order import ARRIVAL, QueueOrder, level, order_of
-from evenstep.scheduling.view import EVICTIONS, HIGH, ID, LOW, PRODUCED, PROMPT, REACHED
+from evenstep.scheduling.view import EVICTIONS, HIGH, ID, LOST_AT, LOW, PRODUCED, PROMPT, REACHED
 
 WEIGHTS = st.floats(-3, 3)
 TOKENS = st.integers(0, 5000)
@@ -17,21 +17,22 @@ TOKENS = st.integers(0, 5000)
 @given(
     st.lists(WEIGHTS, min_size=10, max_size=10),
     st.floats(1, 99),
-    st.lists(TOKENS, min_size=7, max_size=7),
+    st.lists(TOKENS, min_size=8, max_size=8),
     st.floats(0, 1e4),
 )
 def test_a_compiled_key_equals_the_plain_one(weights, quantum, tokens, arrival_s):
     order = QueueOrder(*weights, quantum=quantum, served=weights[0])
-    prompt, low, high, produced, reached, evictions, attained = tokens
-    rows = np.zeros((12, 1), np.int64)
+    prompt, low, high, produced, reached, lost_at, evictions, attained = tokens
+    rows = np.zeros((13, 1), np.int64)
     for field, value in zip(
-        (ID, PROMPT, LOW, HIGH, PRODUCED, REACHED, EVICTIONS), (7, prompt, low, high, produced, reached, evictions),
+        (ID, PROMPT, LOW, HIGH, PRODUCED, REACHED, LOST_AT, EVICTIONS),
+        (7, prompt, low, high, produced, reached, lost_at, evictions),
         strict=True,
     ):  # fmt: skip
         rows[field, 0] = value
     plain = order.key(
         seed=3, request=7, arrival_s=arrival_s, prompt=prompt, low=low, high=high, produced=produced, reached=reached,
-        evictions=evictions, attained=attained,
+        lost_at=lost_at, evictions=evictions, attained=attained,
     )  # fmt: skip
     assert order_kernel.key_of(order.weights, 3, 0, rows, np.array([arrival_s]), attained) == plain
 
@@ -48,7 +49,7 @@ def test_keys_of_requests_that_have_run_nothing_are_each_one_s_key(weights, requ
     for k, (at, p, lo, hi) in enumerate(requests):
         one = order.key(
             seed=3, request=int(ids[k]), arrival_s=at, prompt=p, low=lo, high=hi, produced=0, reached=0,
-            evictions=0, attained=0,
+            lost_at=0, evictions=0, attained=0,
         )  # fmt: skip
         assert keys[k] == one
 

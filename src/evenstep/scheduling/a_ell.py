@@ -37,7 +37,8 @@ class AEll:
 def lowest_then_highest(view: EngineView, request: int) -> float:
     """A request's lower bound until it has reached it, then its upper bound, tokens."""
     low = int(view.output_low[request])
-    return low if view.reached[request] < low else highest(view, request)
+    ever = max(int(view.reached[request]), int(view.produced[request]))
+    return low if ever < low else highest(view, request)
 
 
 policy = AEll

@@ -21,7 +21,7 @@ class AMin:
     bounds wait.
 
     Args:
-        reading: ``literal``: an eviction makes the bound what the request has reached, even where that lowers it;
+        reading: ``literal``: an eviction makes the bound what the request had produced, even where that lowers it;
             ``repaired``: a known bound is never lowered.
         victim: who gives up its memory first: the lowest ``bound`` (the paper), the one with the ``least-kv``, or the
             ``last`` admitted.
@@ -30,8 +30,7 @@ class AMin:
     Raises:
         InputError: a watermark out of range.
 
-    Source: Interval scheduling, Algorithms 2 and 5. Our reading: what a request "had produced" when evicted is the most it
-        ever had, so that its bound, once learned, only grows and no two requests evict each other for ever.
+    Source: Interval scheduling, Algorithms 2 and 5, eq. 3 with our reading of who has outgrown its bound (`feasible`).
     """
 
     reading: Reading = "literal"

@@ -50,7 +50,8 @@ class _ByKey:
         return self.order.key(
             seed=view.seed, request=int(view.request_id[k]), arrival_s=float(view.arrival_s[k]),
             prompt=int(view.prompt_tokens[k]), low=int(view.output_low[k]), high=int(view.output_high[k]),
-            produced=int(view.produced[k]), reached=int(view.reached[k]), evictions=int(view.evictions[k]), attained=0,
+            produced=int(view.produced[k]), reached=int(view.reached[k]), lost_at=int(view.lost_at[k]),
+            evictions=int(view.evictions[k]), attained=0,
         )  # fmt: skip
 
     def decision(self) -> BatchDecision:

@@ -62,8 +62,9 @@ def _view(rng: np.random.Generator, number: int, order: QueueOrder, memory: int,
     high = low + rng.integers(0, 50, N)
     arrival = np.sort(rng.integers(0, 40, N) / 4)
     evictions = (again | moved).astype(np.int64)
-    reached = np.where(produced > 0, reached, 0)
-    shown = _sorted(order, number % 3, R, arrival, prompt, low, high, produced, reached, evictions)
+    reached = np.where(evictions > 0, reached, 0)
+    lost_at = np.where(moved, produced, reached * share).astype(np.int64)
+    shown = _sorted(order, number % 3, R, arrival, prompt, low, high, produced, reached, lost_at, evictions)
 
     def ints(values: Any) -> I8:
         return window(np.asarray(values)[shown], np.int64, spare)
@@ -74,23 +75,25 @@ def _view(rng: np.random.Generator, number: int, order: QueueOrder, memory: int,
         block_tokens=block, hold_produced=hold, arrived=window(np.array([N, N]), np.int64, spare),
         memory=window(np.zeros(memory), np.int64, spare), request_id=ints(np.arange(N)),
         request_class=ints(np.arange(N) % 2), prompt_tokens=ints(prompt), prefilled=ints(prefilled),
-        produced=ints(produced), reached=ints(reached), left=ints(left), resident=ints(resident), output_low=ints(low),
-        output_high=ints(high), evictions=ints(evictions), arrival_s=window(arrival[shown], np.float64, spare),
-        running=window(is_running[shown], np.bool_, spare), decoding=window(decoding[shown], np.bool_, spare),
+        produced=ints(produced), reached=ints(reached), lost_at=ints(lost_at), left=ints(left),
+        resident=ints(resident), output_low=ints(low), output_high=ints(high), evictions=ints(evictions),
+        arrival_s=window(arrival[shown], np.float64, spare), running=window(is_running[shown], np.bool_, spare),
+        decoding=window(decoding[shown], np.bool_, spare),
         first_decoded=later,
     )  # fmt: skip
 
 
 def _sorted(
     order: QueueOrder, seed: int, R: int, arrival: Any, prompt: Any, low: Any, high: Any, produced: Any, reached: Any,
-    evictions: Any,
+    lost_at: Any, evictions: Any,
 ) -> list[int]:  # fmt: skip
     """Rows as a view shows them: those that run, then the queue by key."""
 
     def key(k: int) -> float:
         return order.key(
             seed=seed, request=k, arrival_s=float(arrival[k]), prompt=int(prompt[k]), low=int(low[k]),
-            high=int(high[k]), produced=int(produced[k]), reached=int(reached[k]), evictions=int(evictions[k]), attained=0,
+            high=int(high[k]), produced=int(produced[k]), reached=int(reached[k]), lost_at=int(lost_at[k]),
+            evictions=int(evictions[k]), attained=0,
         )  # fmt: skip
 
     return [*range(R), *sorted(range(R, prompt.size), key=lambda k: (key(k), k))]

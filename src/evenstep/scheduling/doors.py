@@ -97,10 +97,10 @@ def kernel_call(policy: SchedulingPolicy, view: EngineView) -> KernelCall | None
 
 
 def _rows(view: EngineView) -> I8:
-    """int64[12, N], `ID` .. `DECODING`, in Fortran order, which takes two columns at least to tell."""
+    """int64[13, N], `ID` .. `LOST_AT`, in Fortran order, which takes two columns at least to tell."""
     columns = (
         view.request_id, view.request_class, view.prompt_tokens, view.prefilled, view.produced, view.reached, view.left,
-        view.resident, view.output_low, view.output_high, view.evictions, view.decoding,
+        view.resident, view.output_low, view.output_high, view.evictions, view.decoding, view.lost_at,
     )  # fmt: skip
     rows = np.zeros((len(columns), max(view.left.size, 2)), np.int64, order="F")
     rows[:, : view.left.size] = columns

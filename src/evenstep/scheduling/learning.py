@@ -22,13 +22,13 @@ Victim = Literal["bound", "least-kv", "last"]
 def bound(view: EngineView, request: int, reading: Reading) -> int:
     """The lower bound of a request as A_min knows it, tokens.
 
-    Literally it becomes what the request has reached when it is evicted, even if that is less than was believed before;
-    repaired, a known bound is never lowered.
+    Literally it becomes what the request had produced when it was evicted, even if that is less than was believed before;
+    repaired, a known bound is never lowered. Either changes with evictions alone, not while the request runs.
     """
-    low, reached = int(view.output_low[request]), int(view.reached[request])
+    low = int(view.output_low[request])
     if reading == "repaired":
-        return max(low, reached)
-    return reached if view.evictions[request] else low
+        return max(low, int(view.reached[request]))
+    return int(view.lost_at[request]) if view.evictions[request] else low
 
 
 def victim_key(view: EngineView, request: int, reading: Reading, victim: Victim) -> float:

@@ -26,9 +26,10 @@ class QueueOrder:
         low, high: of the bounds of the output length, tokens.
         produced: of output tokens that are kept, tokens: -1 beside ``low`` 1 is the predicted remainder.
         reached: of the most output tokens it ever had, tokens.
-        learned: of the lower bound as A_min learns it: `output_low` before the first eviction, afterwards `reached`,
-            word for word (003, Alg. 2).
-        raised: of the larger of `output_low` and `reached`: the same, repaired; a known bound is never lowered.
+        learned: of the lower bound as A_min learns it: `output_low` before the first eviction, afterwards the tokens it
+            had at the last one, word for word (003, Alg. 2).
+        raised: of the largest of `output_low` and the tokens it had at each: the same, repaired; a known bound is never
+            lowered.
         chance: of a number in [0, 1) drawn for the request, keyed by the run's seed.
         level: of the level of `attained` service, tokens run so far: 0 below `quantum`, 1 below twice as much, and so on.
         quantum: tokens of the first level.
@@ -63,22 +64,23 @@ class QueueOrder:
 
     def key(
         self, *, seed: int, request: int, arrival_s: float, prompt: int, low: int, high: int, produced: int,
-        reached: int, evictions: int, attained: int,
+        reached: int, lost_at: int, evictions: int, attained: int,
     ) -> float:  # fmt: skip
-        """The key of one request, in float order of the fields; counts in tokens."""
-        learned = reached if evictions > 0 else low
+        """The key of one request, in float order of the fields; counts in tokens, as in `scheduling.view`."""
+        learned = lost_at if evictions > 0 else low
+        ever = max(reached, produced)
         chance = streams.uniform(seed, CHANCE, request) if self.chance != 0.0 else 0.0
         key = self.arrival * arrival_s
         key += self.prompt * prompt
         key += self.low * low
         key += self.high * high
         key += self.produced * produced
-        key += self.reached * reached
+        key += self.reached * ever
         key += self.learned * learned
         key += self.raised * max(low, reached)
         key += self.chance * chance
         key += self.level * level(attained, self.quantum)
-        return key + self.served * level(prompt + reached, self.quantum)
+        return key + self.served * level(prompt + ever, self.quantum)
 
     def keys(self, *, seed: int, request: I8, arrival_s: F8, prompt: I8, low: I8, high: I8) -> F8:
         """`key` of requests that have run nothing yet, equal in bits: float64[N]; int64[N] each, arrivals float64[N]."""

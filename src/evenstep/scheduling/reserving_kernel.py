@@ -25,6 +25,7 @@ from evenstep.scheduling.view import (
     EVICTIONS,
     HIGH,
     KV_CAPACITY,
+    LOST_AT,
     LOW,
     PICKED,
     PRODUCED,
@@ -53,10 +54,10 @@ def believed(rows, row, belief):
     """Output length a request is believed to have."""
     low, reached = rows[LOW, row], rows[REACHED, row]
     if belief == LEARNED:
-        return reached if rows[EVICTIONS, row] > 0 else low
+        return rows[LOST_AT, row] if rows[EVICTIONS, row] > 0 else low
     if belief == RAISED:
         return max(low, reached)
-    if belief == LOWEST_THEN_HIGHEST and reached < low:
+    if belief == LOWEST_THEN_HIGHEST and max(reached, rows[PRODUCED, row]) < low:
         return low
     return rows[HIGH, row] if rows[HIGH, row] > 0 else UNKNOWN
 

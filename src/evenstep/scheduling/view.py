@@ -19,7 +19,7 @@ running      int64[*]       rows of the R requests that hold KV memory, in order
 waiting      int64[*]       rows of the W that wait, from `first` on, in the policy's `order`
 first        int64          where they start
 counts       int64[4]       in: `RUNNING`, `WAITING`; out: `PICKED`, `EVICTED`, how many entries were written
-rows         int64[12, *]   what is known of each request, by its row: `ID` .. `DECODING`; in Fortran order; the host's alone
+rows         int64[13, *]   what is known of each request, by its row: `ID` .. `LOST_AT`; in Fortran order; the host's alone
 arrival_s    float64[*]     by row
 arrived      int64[C]       requests of each class seen so far
 memory       int64[M]       what the policy keeps; changed in place
@@ -50,8 +50,8 @@ TOKEN_BUDGET, BATCH_LIMIT, KV_CAPACITY, KV_FREE, BLOCK_TOKENS, HOLD_PRODUCED, FI
 LIMITS = 7
 RUNNING, WAITING, PICKED, EVICTED = range(4)
 (
-    ID, CLASS, PROMPT, PREFILLED, PRODUCED, REACHED, LEFT, RESIDENT, LOW, HIGH, EVICTIONS, DECODING,
-) = range(12)  # fmt: skip
+    ID, CLASS, PROMPT, PREFILLED, PRODUCED, REACHED, LEFT, RESIDENT, LOW, HIGH, EVICTIONS, DECODING, LOST_AT,
+) = range(13)  # fmt: skip
 #: A limit that limits nothing.
 UNLIMITED = 1 << 40
 
@@ -74,7 +74,9 @@ class EngineView:
         request_id, request_class, prompt_tokens: int64[N].
         prefilled: int64[N], tokens whose KV has been computed (of a swapped request: kept elsewhere).
         produced: int64[N], output tokens so far.
-        reached: int64[N], the most output tokens it ever had; more than `produced` after a restart from zero.
+        reached: int64[N], the most output tokens it had when it lost its memory; 0 before. More than `produced` after a
+            restart from zero.
+        lost_at: int64[N], the output tokens it had when it last lost its memory; 0 before.
         left: int64[N], tokens it could run now: the rest of its prefill, or 1 when it decodes.
         resident: int64[N], KV tokens of memory it holds, whole blocks; 0 while it waits.
         output_low, output_high: int64[N], believed bounds of the output length; 0 and 0 where nothing is believed.
@@ -101,6 +103,7 @@ class EngineView:
     prefilled: I8
     produced: I8
     reached: I8
+    lost_at: I8
     left: I8
     resident: I8
     output_low: I8

@@ -33,6 +33,7 @@ from evenstep.scheduling.view import (
     KV_CAPACITY,
     KV_FREE,
     LEFT,
+    LOST_AT,
     PICKED,
     PREFILLED,
     PRODUCED,
@@ -219,6 +220,8 @@ def evict(
         state_i[FREE] += rows[RESIDENT, row]
         rows[RESIDENT, row] = 0
         rows[EVICTIONS, row] += 1
+        rows[LOST_AT, row] = rows[PRODUCED, row]
+        rows[REACHED, row] = max(rows[REACHED, row], rows[PRODUCED, row])
         if numbers_i[OVERFLOW] != SWAP:
             hidden[WASTED, row] += held - kept
             rows[PREFILLED, row] = kept
@@ -392,7 +395,6 @@ def produce(
             made = rows[PRODUCED, row] + 1
             rows[PRODUCED, row] = made
             produced += 1
-            rows[REACHED, row] = max(rows[REACHED, row], made)
             last = times[LAST_TOKEN_S, row]
             if last == started_s:
                 usual += 1

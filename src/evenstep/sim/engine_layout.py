@@ -52,7 +52,7 @@ class EngineState:
     Args:
         state_i, state_f: int64[22], float64[9], single numbers (this module's names).
         numbers_i, numbers_f: int64[13], float64[5], the engine's own.
-        rows: int64[12, n], what a policy may see (`scheduling.view`).
+        rows: int64[13, n], what a policy may see (`scheduling.view`).
         hidden: int64[9, n], what it may not.
         times: float64[5, n], seconds, and the queue's keys.
         arrival_s: float64[n].
@@ -89,7 +89,7 @@ class EngineState:
             requests, 2
         )  # a table of one column lies in both orders, and compiled loops take one alone
         return cls(
-            ints(STATE_I), np.zeros(STATE_F), ints(13), np.zeros(5), ints(12, columns), ints(9, columns),
+            ints(STATE_I), np.zeros(STATE_F), ints(13), np.zeros(5), ints(13, columns), ints(9, columns),
             np.full((5, columns), np.nan, order="F"), np.zeros(requests), ints(requests), ints(requests), ints(requests),
             ints(requests), ints(classes), ints(BINS), np.zeros(FEATURES),
         )  # fmt: skip

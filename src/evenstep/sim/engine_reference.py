@@ -21,6 +21,7 @@ from evenstep.scheduling.view import (
     HIGH,
     ID,
     LEFT,
+    LOST_AT,
     LOW,
     PREFILLED,
     PRODUCED,
@@ -144,7 +145,7 @@ class PlainLoop:
             seed=int(self.state.numbers_i[at.SEED]), request=int(rows[ID, row]),
             arrival_s=float(self.state.arrival_s[row]), prompt=int(rows[PROMPT, row]), low=int(rows[LOW, row]),
             high=int(rows[HIGH, row]), produced=int(rows[PRODUCED, row]), reached=int(rows[REACHED, row]),
-            evictions=int(rows[EVICTIONS, row]), attained=int(hidden[at.ATTAINED, row]),
+            lost_at=int(rows[LOST_AT, row]), evictions=int(rows[EVICTIONS, row]), attained=int(hidden[at.ATTAINED, row]),
         )  # fmt: skip
         self.queue.insert(bisect_left(self.queue, (key, row)), (key, row))
 
@@ -167,9 +168,9 @@ class PlainLoop:
             token_budget=budget, batch_limit=limit, kv_capacity=capacity, kv_free=int(s.state_i[at.FREE]),
             block_tokens=int(s.numbers_i[at.BLOCK]), hold_produced=int(s.numbers_i[at.HOLD]), arrived=s.arrived.copy(),
             memory=self.memory.copy(), request_id=seen[ID], request_class=seen[CLASS], prompt_tokens=seen[PROMPT],
-            prefilled=seen[PREFILLED], produced=seen[PRODUCED], reached=seen[REACHED], left=seen[LEFT],
-            resident=seen[RESIDENT], output_low=seen[LOW], output_high=seen[HIGH], evictions=seen[EVICTIONS],
-            arrival_s=s.arrival_s[order], running=np.arange(order.size) < len(self.running),
+            prefilled=seen[PREFILLED], produced=seen[PRODUCED], reached=seen[REACHED], lost_at=seen[LOST_AT],
+            left=seen[LEFT], resident=seen[RESIDENT], output_low=seen[LOW], output_high=seen[HIGH],
+            evictions=seen[EVICTIONS], arrival_s=s.arrival_s[order], running=np.arange(order.size) < len(self.running),
             decoding=seen[DECODING] > 0, first_decoded=int(s.numbers_i[at.LAG]),
         )  # fmt: skip
         return view
@@ -249,6 +250,8 @@ class PlainLoop:
         s.state_i[at.FREE] += int(s.rows[RESIDENT, gone].sum())
         s.rows[RESIDENT, gone] = 0
         s.rows[EVICTIONS, gone] += 1
+        s.rows[LOST_AT, gone] = s.rows[PRODUCED, gone]
+        s.rows[REACHED, gone] = np.maximum(s.rows[REACHED, gone], s.rows[PRODUCED, gone])
         is_swap = numbers[at.OVERFLOW] == at.SWAP
         if not is_swap:
             s.hidden[at.WASTED, gone] += held - kept
@@ -277,7 +280,6 @@ class PlainLoop:
         hidden[at.ATTAINED, sent] += tokens
         made = sent[produces]
         rows[PRODUCED, made] += 1
-        rows[REACHED, made] = np.maximum(rows[REACHED, made], rows[PRODUCED, made])
         last = times[at.LAST_TOKEN_S, made]
         times[at.FIRST_TOKEN_S, made[np.isnan(last)]] = now
         for gap in (now - last[(last < started_s)]).tolist():
