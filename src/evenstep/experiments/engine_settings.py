@@ -39,7 +39,7 @@ class EngineSettings:
         seeds: replicates of each policy; fewer, unless set, where a trace has not as many that differ.
         baseline: the policy others are compared with, as written in policies; the first when left out.
         engine: the engine, KEY=VALUE,...: token-budget, batch-limit, kv-tokens, block-tokens, overflow, keeps-evicted,
-            schedules-ahead, first-token, data-parallel, balancer, news-s.
+            schedules-ahead, first-token, hold-produced, swap-s, recompute-s, overhead-s, data-parallel, balancer, news-s.
         batch_time: seconds of an iteration, a batch-time law, e.g. token-budget:fit=llama-70b-tp2; affine-kv:d0-s=0.01.
         bounds: what is believed of output lengths: trace, exact, constant:1/1000, bucketed:100/200/400, around:0.2, or a
             predictor's quantiles, survival:low=0.1,high=0.9.
