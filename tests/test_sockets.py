@@ -20,8 +20,9 @@ def test_an_address_is_ours_once_bound_and_what_is_wrong_with_another_is_told():
         with pytest.raises(InputError, match=rf"x: --port is '127.0.0.1:{port}'; expected a free port"):
             sockets.listening("x", "127.0.0.1", port)
     for host in ("192.0.2.1", "no.such.host.invalid"):
-        with pytest.raises(InputError, match="expected an address of this machine"):
-            sockets.listening("x", host, 0)
+        for port in (0, 8100):
+            with pytest.raises(InputError, match=f"--host is '{host}'; expected an address of this machine"):
+                sockets.listening("x", host, port)
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):

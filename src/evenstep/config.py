@@ -151,7 +151,7 @@ def convert(values: Mapping[str, Any], kind: type[T], where: str | Document, *, 
     try:
         return msgspec.convert(dict(values), kind, strict=not text)
     except msgspec.ValidationError as error:
-        raise _worded(str(error), values, where) from None
+        raise _worded(str(error), values, kind, where) from None
 
 
 def settle(kind: type[T], *layers: Layer) -> Settled[T]:
@@ -291,7 +291,7 @@ def _place(where: str | Document, field: str) -> str:
     return where.where(field) if isinstance(where, Document) else where
 
 
-def _worded(message: str, values: Mapping[str, Any], where: str | Document) -> InputError:
+def _worded(message: str, values: Mapping[str, Any], kind: Any, where: str | Document) -> InputError:
     said, _, path = message.partition(" - at `$")
     field = path.strip("`.")
     missing = re.search(r"missing required (?:field|argument) [`'](\w+)[`']", said)
@@ -299,7 +299,9 @@ def _worded(message: str, values: Mapping[str, Any], where: str | Document) -> I
         name = f"{field}.{missing[1]}".lstrip(".")
         return InputError(_place(where, field), name, "missing", "a value")
     value = _value_at(values, field)
-    return InputError(_place(where, field), field or "content", value, _expected(said))
+    choices = _choices(_hint_at(kind, field)) if said.startswith("Invalid enum value") else []
+    expected = f"one of {', '.join(choices)}" if choices else _expected(said)
+    return InputError(_place(where, field), field or "content", value, expected, nearest(str(value), choices))
 
 
 #: msgspec's words for a type, in ours.
@@ -341,6 +343,17 @@ def expectation(said: str, hint: Any) -> str:
 def _choices(hint: Any) -> list[str]:
     """The words a field may be, when its type is a Literal."""
     return [str(choice) for choice in get_args(hint)] if get_origin(hint) is Literal else []
+
+
+def _hint_at(kind: Any, field: str) -> Any:
+    """The type of a dotted field, inside lists and mappings too; None where it has none."""
+    for part in re.findall(r"[^.\[\]]+", field):
+        found = _dataclasses_in(kind)
+        if found:
+            kind = get_type_hints(found[0]).get(part)
+        else:
+            kind = get_args(kind)[-1] if get_args(kind) else None
+    return kind
 
 
 def _value_at(values: Any, field: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import sys
 from collections.abc import Callable
@@ -36,6 +37,9 @@ def listening(where: str, host: str, port: int) -> socket.socket:
         found.bind(address)
     except OSError as error:
         found.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            hint = f"{error.strerror}."
+            raise InputError(where, "--host", host, "an address of this machine", hint) from None
         said = "a free port" if port else "an address of this machine"
         hint = f"{error.strerror}. Give another --port, or 0 for any free one."
         raise InputError(where, "--port", f"{host}:{port}", said, hint) from None

@@ -193,3 +193,13 @@ def test_requests_of_several_copies_are_not_waited_for():
     group.delivers("a", 4.0), group.delivers("b", 4.0)
     group.lockstep.leave(0, WIDE)
     assert group.ended == [4.0] and group.lockstep.running == [2]
+
+
+def test_a_chunk_of_any_number_of_tokens_takes_bounded_room_and_time():
+    group = Group().begun("ab")
+    group.delivers("a", 4.0, tokens=10**17)
+    assert group.lockstep.room <= 1024
+    group.delivers("b", 4.001)
+    group.leaves("a")
+    group.leaves("b")
+    assert group.lockstep.running == [0]

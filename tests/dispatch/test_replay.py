@@ -46,7 +46,9 @@ def test_another_option_of_the_policy_shows_the_first_decision_that_differs(log)
     assert found.is_changed and found.difference is not None and found.difference.what == "answer"
     assert found.difference.recorded.sent != found.difference.replayed.sent
     assert replay(log, policy="br-h:horizon=6").difference is None
-    assert replay(log, policy="br-h:horizon=2").difference.what == "view"
+    found = replay(log, policy="br-h:horizon=2")  # it sees less far, and decides the same for a while
+    assert found.decisions > 1 and found.difference.what == "answer"
+    assert found.difference.recorded.sent != found.difference.replayed.sent
 
 
 def test_every_part_of_a_log_replays_by_itself(log):

@@ -26,6 +26,8 @@ def test_recomputed_is_no_failure():
     [
         b"", b"<html>", GOOD[:-1], b'{"error":{"message":"x"}}', b'{"choices":[]}', b"{}",
         b'{"choices":[{"finish_reason":null}]}', b'{"choices":[{"finish_reason":"abort"}]}', b"[" * 100_000,
+        GOOD.replace(b'"a"', b'"\xff"'), GOOD.replace(b'"a"', b'"\xed\xa0\x80"'),
+        GOOD.replace(b":3,", b":-3,"), GOOD.replace(b":3,", b":99999999999999,"), GOOD.replace(b":7,", b":99999999,"),
     ],
 )  # fmt: skip
 def test_a_bad_answer_is_the_engines_error(body):

@@ -40,7 +40,8 @@ def test_an_answer_as_most_are_is_read(reason, details, indent):
         {"choices": [CHOICE | {"finish_reason": None}]}, {"choices": [CHOICE | {"finish_reason": "abort"}]},
         {"choices": [CHOICE | {"finish_reason": "recomputed"}]}, {"choices": [CHOICE | {"stop_reason": "recomputed"}]},
         {"choices": [CHOICE, {"index": 1}]}, {"usage": USAGE | {"prompt_tokens": "7"}}, {"usage": USAGE | {"prompt_tokens": -7}},
-        {"usage": USAGE | {"completion_tokens": 3.0}}, {"usage": {}}, {"usage": USAGE | {"prompt_tokens_details": [1]}},
+        {"usage": USAGE | {"completion_tokens": 3.0}}, {"usage": USAGE | {"completion_tokens": 2**24 + 1}},
+        {"usage": USAGE | {"prompt_tokens": 10**14}}, {"usage": {}}, {"usage": USAGE | {"prompt_tokens_details": [1]}},
     ],
 )  # fmt: skip
 def test_an_answer_that_says_anything_else_is_left_to_others(more):

@@ -290,8 +290,11 @@ def test_a_stream_that_breaks_off_before_its_usage_gets_it_all_the_same(stream, 
     }
 
 
+MORE = b'data: {"id":"c","created":1,"choices":[{"index":0,"text":"b","finish_reason":null}],"usage":{"prompt_tokens":8,"completion_tokens":2}}'
+
+
 @pytest.mark.parametrize(
-    "event", [b"data: {no json", b'data: {"error":{"message":"x"}}', b"data: " + b"x" * 3000]
+    "event", [b"data: {no json", b'data: {"error":{"message":"x"}}', b"data: " + b"x" * 3000, MORE]
 )
 def test_what_is_wrong_behind_the_last_chunk_takes_nothing_from_a_whole_answer(event):
     reply = ReplyStream(Dialect(), chat=False, client=Asked(usage=True), engine=USAGE, keep=True, limit=2000)
@@ -304,3 +307,15 @@ def test_what_is_wrong_behind_the_last_chunk_takes_nothing_from_a_whole_answer(e
     assert reply.done and reply.failure is None and done == b"data: [DONE]"
     assert json.loads(last[6:])["choices"][0]["finish_reason"] == "stop"
     assert json.loads(told[6:])["usage"]["completion_tokens"] == 1
+
+
+def test_an_engine_that_ends_twice_takes_no_token_from_its_answer():
+    reply = plain(engine=USAGE)
+    last, again = (
+        completion(choice={"finish_reason": "length"}),
+        completion(choice={"text": "", "finish_reason": "stop"}),
+    )
+    assert (
+        reply.feed(last) + reply.feed(again) + reply.feed(b"data: [DONE]\n\n")
+        == last + again + b"data: [DONE]\n\n"
+    )

@@ -39,6 +39,7 @@ async def refused(data, **limits):
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 2000, 431, {"head_bytes": 1000}),
         (b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n", 413, {"body_bytes": 1000}),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" + b"y" * 2000, 413, {"body_bytes": 1000}),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\ny", 413, {"body_bytes": 1000}),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, {}),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n", 400, {}),
         (b"GET / HTTP/1.1\r\nHost: a\r\n", 408, {"head_s": 0.02}),

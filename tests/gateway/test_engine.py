@@ -165,6 +165,10 @@ def test_what_breaks_is_told_with_its_kind():
                 writer.write(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000)
             if number == 5:
                 writer.write(b"HTTP/1.1 101 Switching\r\n\r\n")
+            if number == 6:
+                writer.write(b"SSH-2.0")
+            if number == 7:
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 5_000)
             await asyncio.sleep(0)
 
         async with reaching(answers) as (one, endpoint):
@@ -172,6 +176,8 @@ def test_what_breaks_is_told_with_its_kind():
                 ["stream"],
                 [200, b"ab", "stream"],
                 [200, "stream"],
+                ["status"],
+                ["status"],
                 ["status"],
                 ["status"],
                 ["status"],

@@ -59,6 +59,10 @@ def test_without_an_admin_port_there_is_none():
         ({"admin__key": "env:NO_SUCH_KEY"}, "admin: key is 'env:NO_SUCH_KEY'; expected a variable"),
         ({"admin__tls__certificate": "/no/such.pem"}, "admin.tls: certificate is"),
         ({"workers": "http://127.0.0.1:1,api_key=env:NO_SUCH_KEY"}, "api_key is 'env:NO_SUCH_KEY'"),
+        (
+            {"admin__host": "192.0.2.1", "admin__key": "x"},
+            "admin: host is '192.0.2.1'; expected an address of this machine",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_at_the_start(flags, said):

@@ -6,7 +6,19 @@ import asyncio
 import json
 
 import pytest
-from tests.gateway.running import END, STALLS, engine, framed, raw, request, reset, serving, until, whole
+from tests.gateway.running import (
+    END,
+    EVENTS,
+    STALLS,
+    engine,
+    framed,
+    raw,
+    request,
+    reset,
+    serving,
+    until,
+    whole,
+)
 
 CLOSE = "Connection: close\r\nContent-Type: application/json\r\n"
 BODY = {"model": "m", "input": "x"}
@@ -95,18 +107,50 @@ def test_what_an_engine_says_against_it_is_told_in_openais_form():
     asyncio.run(story())
 
 
-def test_an_answer_that_breaks_off_is_seen_to_be_broken():
+def test_an_answer_that_breaks_off_is_asked_for_elsewhere_or_seen_to_be_broken():
     async def story():
         async def breaks(number, head, body, writer):
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab")
             await writer.drain()
             return False
 
-        async with engine(breaks) as one, serving(one.url) as server:
+        async def breaks_later(number, head, body, writer):
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + framed(b"ab"))
+            await writer.drain()
+            return False
+
+        async def answers(number, head, body, writer):
+            writer.write(whole(200, b"abcde"))
+
+        async with engine(breaks) as one, engine(answers) as other:
+            async with serving(one.url) as server:
+                answer = await raw(server, request(BODY, "/v1/x", headers=CLOSE))
+                assert answer.startswith(b"HTTP/1.1 502 ")
+            async with serving(one.url, other.url) as server:
+                for _ in range(2):
+                    answer = await raw(server, request(BODY, "/v1/x", headers=CLOSE))
+                    assert rest(answer) == b"abcde"
+        async with engine(breaks_later) as one, serving(one.url) as server:
             with pytest.raises(ConnectionError):
                 answer = await raw(server, request(BODY, "/v1/x", headers=CLOSE))
-                assert rest(answer) != b"abcde"
+                assert not answer.endswith(END)
                 raise ConnectionError
+
+    asyncio.run(story())
+
+
+def test_a_stream_of_events_that_breaks_off_ends_with_an_error_event():
+    async def story():
+        async def breaks(number, head, body, writer):
+            writer.write(EVENTS + framed(b"data: 1\n\n"))
+            await writer.drain()
+            return False
+
+        async with engine(breaks) as one, serving(one.url) as server:
+            answer = await raw(server, request(BODY, "/v1/responses", headers=CLOSE))
+            assert b"data: 1\n\n" in answer
+            assert b'data: {"error":' in answer
+            assert answer.endswith(END)
 
     asyncio.run(story())
 
@@ -139,6 +183,14 @@ def test_a_client_that_leaves_leaves_nothing_behind():
         ("/tokenize", {}, CLOSE, 200),
         ("/v1/audio/transcriptions", b"--x", "Connection: close\r\nContent-Type: multipart/form-data; boundary=x\r\n", 200),
         ("/v1/embeddings", b"\xff", CLOSE, 200),
+        ("/v1/files/a%20b", {}, CLOSE, 200),
+        ("/v1/%63ompletions", {}, CLOSE, 404),
+        ("/v1/chat%2fcompletions", {}, CLOSE, 404),
+        ("/v1/completions#x", {}, CLOSE, 404),
+        ("/v1/completions/", {}, CLOSE, 404),
+        ("/v1/x/../load_lora_adapter", {}, CLOSE, 404),
+        ("/v1/%6Coad_lora_adapter", {}, CLOSE, 404),
+        ("/v1/../metrics", {}, CLOSE, 404),
     ],
 )  # fmt: skip
 def test_which_paths_are_passed_on(path, body, headers, status):

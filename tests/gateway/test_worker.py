@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evenstep.errors import InputError
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.worker import Worker, worker_of
 
 
 def test_a_worker_is_called_by_its_address():
@@ -63,3 +63,14 @@ def test_a_dispatcher_is_told_what_the_operator_said():
         False,
     )
     assert Worker("http://a:1", name="a").spec(slots=7).slots == 7
+
+
+def test_as_text_a_worker_has_each_option_once_and_as_many_models_as_it_likes():
+    found = worker_of("http://a:1,slots=8,models=meta/llama,models=adapter", "--worker")
+    assert (found.slots, found.models) == (8, ["meta/llama", "adapter"])
+    with pytest.raises(
+        InputError, match="--worker: slots is '9'; expected each option once. It is 8 already."
+    ):
+        worker_of("http://a:1,slots=8,slots=9", "--worker")
+    with pytest.raises(InputError, match="url is 'http://b:1'; expected each option once"):
+        worker_of("http://a:1,url=http://b:1", "--worker")

@@ -27,6 +27,7 @@ AHEAD = 8
 #: Requests that part by several steps `_OFTEN` times, each of which is forgotten in 32 steps, are counted by chunks.
 _OFTEN, RARELY = 8, 1 / 32
 _ROOM = 2 * AHEAD  # steps that somebody is early in, at first
+_MOST = 1024  # tokens of a chunk that are looked at one by one; an engine may say any number
 _FIRST = 2  # the number of a step is one above that of a step before it, and that one is above `BEHIND`
 
 
@@ -78,7 +79,7 @@ class Lockstep:
         """
         step = self.step[group]
         if last >= step - 1:
-            return last + (tokens if self.counts_tokens[group] else 1)
+            return last + (min(tokens, _MOST) if self.counts_tokens[group] else 1)
         if self.early[group]:
             return step + self.early[group]
         is_next = not self.expected[group] or not self.is_between(group) or self._is_late(group, now_s)

@@ -57,6 +57,8 @@ class Replayed:
 def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
     """Give the events of a log to a fresh dispatcher, up to the first decision that differs.
 
+    By the rules of the log, what the policy saw must be the same, too. By other rules only its answer is looked at.
+
     Args:
         path: the log, or the part of it to begin with; the later ones beside it are read too.
         policy, predictor: ``NAME[:key=value,...]`` to decide by instead of those of the log, reloads included.
@@ -92,6 +94,8 @@ def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
             now = made.popleft() if made else None
             compared += 1
             fallbacks += bool(record.fallback)
+            if policy or predictor:  # another one may look at other things, and decide the same by them
+                now = now and msgspec.structs.replace(now, seen=record.seen)
             if now != record:
                 difference = Difference(record.decision, dispatcher.now_s, _what(record, now), record, now)
                 break

@@ -98,6 +98,8 @@ def read_prefilled(body: bytes) -> Prefilled:
 
 def _read(body: bytes) -> _Body:
     try:
+        if not body.isascii():  # texts that are not read are not looked at either
+            body.decode()
         read = _BODY.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise EngineError(f"engine: its answer cannot be read; expected JSON. {error}.") from None

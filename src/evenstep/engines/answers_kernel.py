@@ -9,6 +9,7 @@ from evenstep.compiled import jit
 from evenstep.engines.json_kernel import end_of_value, same, spaces, value_of
 
 _QUOTE, _BACKSLASH, _COMMA = 34, 92, 44
+_MOST_TOKENS = 1 << 24  # as `chunks.Tokens`
 _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = 123, 125, 91, 93
 _MEMBERS = b'"choices"', b'"usage"', b'"error"', b'"finish_reason"', b'"stop_reason"'
 _CHOICES, _USAGE, _ERROR, _FINISH, _STOP = (np.frombuffer(name, np.uint8) for name in _MEMBERS)
@@ -48,10 +49,12 @@ def _next_member(data, at, stop, is_first):
 def _tokens(data, at, stop):
     """A number of tokens, and where it ends; -1 where there is none."""
     begin, found = at, 0
-    while at < stop and 48 <= data[at] <= 57 and at - begin < 15:
+    while at < stop and 48 <= data[at] <= 57 and at - begin < 8:
         found = 10 * found + np.int64(data[at]) - 48
         at += 1
     if at == begin or (data[begin] == 48 and at > begin + 1) or (at < stop and 46 <= data[at] <= 57):
+        return -1, -1
+    if found > _MOST_TOKENS:
         return -1, -1
     return found, at
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -12,6 +12,8 @@ from evenstep.errors import EngineError
 DONE = b"[DONE]"
 
 _NOTHING = msgspec.Raw()
+#: A number of tokens that an engine may tell: no context is longer, and what is counted by it is kept within bounds.
+Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 24)]
 
 
 class CachedTokens(msgspec.Struct, gc=False):
@@ -23,8 +25,8 @@ class CachedTokens(msgspec.Struct, gc=False):
 class Usage(msgspec.Struct, gc=False):
     """Token counts as an engine gives them; in a chunk they are of that chunk's choice, so far."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int | None = 0
+    prompt_tokens: Tokens = 0
+    completion_tokens: Tokens | None = 0
     prompt_tokens_details: CachedTokens | None = None
 
 
@@ -100,6 +102,8 @@ def read_chunk(data: bytes) -> Chunk:
         EngineError: not JSON, or a field of another type than the protocol's.
     """
     try:
+        if not data.isascii():  # texts that are not read are not looked at either
+            data.decode()
         return _CHUNK.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise EngineError(f"engine: a chunk of its stream cannot be read; expected JSON. {error}.") from None

@@ -242,10 +242,9 @@ class FullReply:
         for choice in choices:
             index = choice.index
             if not 0 <= index < len(counted):
-                self._fail(
-                    EngineError(f"engine: a chunk is of choice {index}; expected one that was asked for.")
-                )
-                return False
+                raise EngineError(f"engine: a chunk is of choice {index}; expected one that was asked for.")
+            if index not in self._open and choice.content:
+                raise EngineError("engine: a choice goes on behind its finish_reason.")
             ends = choice.finish_reason is not None or choice.stop_reason is not None
             if ends and not self._judge(choice):
                 return False
@@ -269,8 +268,7 @@ class FullReply:
             self.recomputed = self._over = True
             return False
         if reason in _GAVE_UP:
-            self._fail(EngineError(f"engine: a choice ended with finish_reason {reason!r}."))
-            return False
+            raise EngineError(f"engine: a choice ended with finish_reason {reason!r}.")
         if reason is not None:
             self._open.discard(choice.index)
             self.finished = not self._open
@@ -364,8 +362,8 @@ class FullReply:
         """The last chunk carries the fingerprint where no usage follows it; where we made one follow, it is put back."""
         if len(self._counted) > 1 or self.fingerprint:
             return cleaning.with_fingerprint(out, self.fingerprint)
-        self._held = out
-        return b""
+        held, self._held = self._held, out  # an engine may say twice that it has ended
+        return held
 
     def _release(self) -> bytes:
         held, self._held = self._held, b""

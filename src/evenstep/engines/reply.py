@@ -23,8 +23,10 @@ class ReplyStream(FullReply):
         quick = self._quick
         if quick is None or not self._is_between or len(data) > self._limit:
             return self._read(data)
-        at, count, out = quick.read(data, self._counted[0], self._kept)
-        self.passed(count, b"")
+        at, out = 0, b""
+        if not self.finished:
+            at, count, out = quick.read(data, self._counted[0], self._kept)
+            self.passed(count, b"")
         if at < len(data) and self._repeats:
             at, more = self._read_end(quick, data, at)
             out += more
@@ -40,7 +42,7 @@ class ReplyStream(FullReply):
             Bytes that were read, and what the client gets for them.
         """
         quick = self._quick
-        if quick is None or not self._is_between:
+        if quick is None or not self._is_between or self.finished:
             return 0, b""
         counted = self._counted
         at, count, out = quick.read_chunks(data, counted[0], self._kept, is_framed)
@@ -51,7 +53,7 @@ class ReplyStream(FullReply):
     @property
     def usual(self) -> Quick | None:
         """How the next event probably looks; None where nobody can tell."""
-        return self._quick if self._is_between else None
+        return self._quick if self._is_between and not self.finished else None
 
     @property
     def is_known(self) -> bool:
@@ -121,7 +123,12 @@ class ReplyStream(FullReply):
         for place, (raw, payload) in enumerate(events):
             out.append(self._next(raw, payload))
             quick = self._quick
-            if quick is not None and quick is not known and place < last and not self._over:
+            if (
+                quick is not None
+                and quick is not known
+                and place < last
+                and not (self._over or self.finished)
+            ):
                 known = quick
                 rest = b"".join([raw for raw, _ in events[place + 1 :]])
                 read, count, more = quick.read_all(rest, self._counted[0], self._kept)
@@ -134,7 +141,7 @@ class ReplyStream(FullReply):
     def _next(self, raw: bytes, data: bytes | None) -> bytes:
         """An event: a usual one needs not be read in full."""
         quick = self._quick
-        if quick is None or self._over:
+        if quick is None or self._over or self.finished:
             return self._take(raw, data)
         at, count, out = quick.read(raw, self._counted[0], self._kept)
         if not at:

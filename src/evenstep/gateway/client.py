@@ -205,16 +205,16 @@ class Client(asyncio.Protocol):
             except HeadError as error:
                 self._refuse(error)
                 return
-            is_whole = chunked.over
+            is_whole, announced = chunked.over, chunked.announced
             self._rest += chunked.rest
         else:
-            left = self._length - self._got
+            left, announced = self._length - self._got, 0
             is_whole = len(data) >= left
             if len(data) > left:
                 self._rest += data[left:]
                 data = data[:left]
         self._got += len(data)
-        if self._got > limits.body_bytes:
+        if self._got + announced > limits.body_bytes:
             self.refuse(refusals.too_large(limits.body_bytes), close=True)
             return
         if data:

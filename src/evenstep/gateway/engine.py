@@ -29,7 +29,8 @@ from evenstep.gateway.head import (
 if TYPE_CHECKING:
     from evenstep.gateway.endpoint import Endpoint
 
-_MOST_HEAD = 64 * 1024
+_MOST_HEAD = 64 * 1024  # bytes, of those before it that say it will come as well
+_HTTP = b"HTTP/1."
 _STALE_S = 1.0  # a connection that was closed meanwhile shows it sooner, and had nothing to do for longer
 _DRAIN_S = 1.0  # for the end of a body whose stream is complete
 _IDLE, _WAITING, _IN_BODY, _CLOSED = range(4)
@@ -94,8 +95,8 @@ class EngineConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_chunked", "_data", "_endpoint", "_heard", "_idle_s", "_is_old", "_is_paused", "_keep", "_left", "_leg",
-        "_lent", "_rest", "_sent_s", "_silence_s", "_state", "_transport", "deadline",
+        "_chunked", "_data", "_endpoint", "_heard", "_idle_s", "_interim", "_is_old", "_is_paused", "_keep", "_left",
+        "_leg", "_lent", "_rest", "_sent_s", "_silence_s", "_state", "_transport", "deadline",
     )  # fmt: skip
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -105,7 +106,7 @@ class EngineConnection(asyncio.Protocol):
         self._leg: Leg | None = None
         self._rest = b""
         self._chunked: Chunked | None = None
-        self._left = 0
+        self._left = self._interim = 0
         self._keep = self._heard = self._is_old = self._is_paused = False
         self._idle_s = math.inf
         self._data: tuple[bytes, bytes] | None = None
@@ -134,7 +135,7 @@ class EngineConnection(asyncio.Protocol):
             patience_s: longest wait for a sign of life.
         """
         self._leg, leg.connection, self._data = leg, self, data
-        self._state, self._heard = _WAITING, False
+        self._state, self._heard, self._interim = _WAITING, False, 0
         now_s = time.monotonic()
         self._is_old, self._sent_s = now_s - self._idle_s > _STALE_S, now_s
         self.deadline.set(now_s + patience_s)
@@ -199,7 +200,7 @@ class EngineConnection(asyncio.Protocol):
         if self._state == _CLOSED:
             return
         self._leg, leg.connection, self._data = leg, self, data
-        self._state, self._heard = _WAITING, False
+        self._state, self._heard, self._interim = _WAITING, False, 0
         self._is_old, self._sent_s = sent_s - self._idle_s > _STALE_S, sent_s
         self.deadline.set(until_s)
         if rest:
@@ -281,12 +282,19 @@ class EngineConnection(asyncio.Protocol):
                 return
         head, length, end = found
         rest = data[end:]
-        if head.status < 200:
+        while head.status < 200:
+            self._interim += end
             if head.status == 101:
                 self._break("status", "it wants another protocol")
-            elif rest:
-                self._head(rest)
-            return
+                return
+            if self._interim > _MOST_HEAD:
+                self._break("status", "it says without an end that its answer will come")
+                return
+            found = self._read_head(rest, leg.is_head) if rest else None
+            if found is None:
+                return
+            head, length, end = found
+            rest = rest[end:]
         at_once = leg.at_once
         if at_once is not None and length == len(rest) > 0:
             self._keep = head.keep_alive
@@ -310,7 +318,9 @@ class EngineConnection(asyncio.Protocol):
         end = data.find(b"\r\n\r\n") + 4
         if end < 4:
             self._rest = data
-            if len(data) > _MOST_HEAD:
+            if not data.startswith(_HTTP[: len(data)]):
+                self._break("status", "what it says is not HTTP")
+            elif len(data) > _MOST_HEAD:
                 self._break("status", "its head is too large")
             return None
         try:

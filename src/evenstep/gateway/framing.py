@@ -44,6 +44,11 @@ class Chunked:
         self._line = b""  # of a size, an end or a trailer that is not whole
         self._trailers = 0
 
+    @property
+    def announced(self) -> int:
+        """Bytes of the chunk at hand that have not come."""
+        return self._left
+
     def feed(self, data: bytes) -> bytes:
         """What these bytes carry.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import posixpath
 import re
 import secrets
 import time
@@ -16,7 +17,7 @@ from evenstep.dispatch.events import Arrived
 from evenstep.engines import refusals
 from evenstep.engines.prompt_blocks import name_key, prompt_blocks, prompt_key
 from evenstep.engines.refusals import Refusal
-from evenstep.engines.requests import GenerationRequest, Kind, read_request
+from evenstep.engines.requests import GenerationRequest, Kind, kind_of, read_request
 from evenstep.errors import InputError
 from evenstep.gateway.alike import alike_of
 from evenstep.gateway.asking import Asking, asking_of
@@ -214,7 +215,7 @@ class Front:
                 self._turn_away(request, client, refusals.unknown_model(name))
             else:
                 client.reply(200, card.text)
-        elif _PASSED.fullmatch(path) is None or path in _NOT_PASSED:
+        elif _PASSED.fullmatch(path) is None or path in _NOT_PASSED or not _is_plain(path):
             self._turn_away(request, client, refusals.unknown_path(head.method, path))
         else:
             self._pass(request, client)
@@ -240,6 +241,14 @@ class Front:
         self.passing.add(passing)
         client.job = passing
         passing.send()
+
+
+def _is_plain(path: str) -> bool:
+    """Whether an engine that decodes and tidies a path cannot take it for one that is not passed on."""
+    read = posixpath.normpath(unquote(path.partition("#")[0]))
+    if _PASSED.fullmatch(read) is None or read in _NOT_PASSED:
+        return False
+    return read == path or kind_of("POST", read) == "other"
 
 
 def _model_of(request: Received) -> str:

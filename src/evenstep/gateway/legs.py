@@ -234,7 +234,8 @@ class Stream(Collecting):
             return
         produced = reply.produced
         if exchange.has_started:
-            self.connection.deadline.at = now_s + self.silence_s  # type: ignore[union-attr]  # it calls us
+            if produced > self.counted:  # comments and empty chunks are silence
+                self.connection.deadline.at = now_s + self.silence_s  # type: ignore[union-attr]  # it calls us
             if out:
                 exchange.client.send(out)
                 if exchange.client.paused:

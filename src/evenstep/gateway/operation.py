@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
+import socket
 import ssl
 import threading
 from collections import Counter
@@ -196,9 +198,12 @@ class Operation:
         try:
             await web.TCPSite(runner, admin.host, admin.port, ssl_context=context).start()
         except OSError as error:
-            if self._settled.origin["admin.port"] == "default":
+            is_elsewhere = error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror)
+            if not is_elsewhere and self._settled.origin["admin.port"] == "default":
                 return await self._listen_anywhere(runner, context)
             await runner.cleanup()
+            if is_elsewhere:
+                raise InputError("admin", "host", admin.host, "an address of this machine") from None
             hint = f"{error.strerror}. Give another --admin-port, or 0 for any free one."
             raise InputError("admin", "port", f"{admin.host}:{admin.port}", "a free port", hint) from None
         self.port = runner.addresses[0][1]

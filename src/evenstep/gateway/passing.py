@@ -20,9 +20,19 @@ from evenstep.gateway.head import CHUNKED, UNTIL_CLOSED, ResponseHead
 from evenstep.gateway.service import Received
 
 #: Fields of a client that say what its body is and what it wants back.
-_REQUEST_FIELDS = ("content-type", "accept", "range")
-_ANSWER_FIELDS = ("content-disposition", "content-range", "cache-control", "etag", "last-modified")
+_REQUEST_FIELDS = ("content-type", "content-encoding", "accept", "range")
+_ANSWER_FIELDS = (
+    "content-disposition",
+    "content-encoding",
+    "content-range",
+    "cache-control",
+    "etag",
+    "last-modified",
+)
+_EVENTS = "text/event-stream"
 _MOST_REFUSAL = 64 * 1024
+_MOST_HELD = 1 << 20  # of an answer that says how long it is; it is passed on when it is whole
+_CUT = refusals.stream_broken("no other engine has its beginning")
 
 
 class Passing:
@@ -51,7 +61,7 @@ class Passing:
         self._attached: Attached | None = None
         self._more = carried(request.asking.head.headers, carries_key, _REQUEST_FIELDS)
         self._answer: ResponseHead | None = None
-        self._refused, self._started, self._is_repeated = False, False, False
+        self._refused, self._started, self._is_repeated, self._is_held = False, False, False, False
         self._pieces: list[bytes] = []
         self._size = 0
 
@@ -64,8 +74,9 @@ class Passing:
             return
         attached = self._left.pop(0)
         attached.passing += 1
-        self._attached, self._answer, self._refused = attached, None, False
+        self._attached, self._answer, self._refused, self._is_held = attached, None, False, False
         self._pieces.clear()
+        self._size = 0
         if self._story is not None:
             self._story.sent(attached.name)
         head, body = self._request.asking.head, self._request.body
@@ -79,6 +90,12 @@ class Passing:
         self._refused = head.status >= 300
         if self._refused or self.is_head:
             return
+        self._is_held = 0 <= length <= _MOST_HELD
+        if not self._is_held:
+            self._start(head, length)
+
+    def _start(self, head: ResponseHead, length: int) -> None:
+        """It is this engine's answer that the client gets."""
         kind = head.headers.get("content-type", "application/octet-stream").encode("latin-1")
         lines = [f"{name}: {head.headers[name]}\r\n" for name in _ANSWER_FIELDS if name in head.headers]
         told = -1 if length in (CHUNKED, UNTIL_CLOSED) else length
@@ -95,6 +112,9 @@ class Passing:
                 self._again()
             else:
                 self._pieces.append(data)
+            return
+        if self._is_held:
+            self._pieces.append(data)
             return
         assert self.connection is not None and self._attached is not None
         self.connection.deadline.set(time.monotonic() + self._attached.endpoint.settings.silence_s)
@@ -115,14 +135,23 @@ class Passing:
             self.client.refuse(of_engine(b"".join(self._pieces), head.status, head.retry_after_s))
         elif self.is_head:
             self.client.reply(head.status, b"")
+        elif self._is_held:
+            body = b"".join(self._pieces)
+            self._start(head, len(body))
+            if self._story is not None:
+                self._story.started()
+            self.client.send(body, last=True)
         else:
             self.client.send(b"", last=True)
         self._end("error" if self._refused else "complete", head.status)
 
     def broke(self, kind: Kind, why: str) -> None:
-        if self._started:  # what is there cannot be taken back, and its framing shows that it is not whole
+        if self._started:  # what is there cannot be taken back
             self._end("error", self._status)
-            self.client.abort()
+            if self._answer is not None and self._answer.kind == _EVENTS and self.client.is_framed:
+                self.client.send(b"\n\n" + _CUT.event(), last=True)
+            else:  # its framing shows that it is not whole
+                self.client.abort()
             return
         if kind == "stale" and not self._left and not self._is_repeated and self._attached is not None:
             self._left.append(self._attached)  # nobody else is there, and perhaps it was not asked at all

@@ -30,7 +30,7 @@ class Worker:
         rank: data-parallel rank that this worker is, behind its URL; none when left out.
         ranks: this many ranks behind the URL, 0 to ranks - 1, each a worker in one group.
         engine: what it speaks: vllm, sglang or openai, with options as in vllm:version=0.32.0.
-        models: names it serves; what its /v1/models says when left out.
+        models: names it serves; what its /v1/models says when left out. As text once for each: models=a,models=b.
         speed: tokens it reads a second beside the others.
         api_key: what it wants as bearer, as env:NAME, file:PATH or itself.
         scraped: whether its metrics page is read.
@@ -159,18 +159,23 @@ def _address(url: str, where: str) -> str:
 
 
 def worker_of(text: str, where: str) -> Worker:
-    """A worker from ``URL[,key=value,...]``, as flags and the environment write it.
+    """A worker from ``URL[,key=value,...]``, as flags and the environment write it; ``models`` once for each model.
 
     Raises:
-        InputError: an unknown key, or a value that does not fit.
+        InputError: an unknown key, one that is there twice, or a value that does not fit.
     """
     url, *options = text.split(",")
-    given: dict[str, str] = {"url": url}
+    given: dict[str, str | list[str]] = {"url": url}
+    models: list[str] = []
     for option in options:
-        key, equals, value = option.partition("=")
+        key, equals, value = (part.strip() for part in option.partition("="))
         if not equals or not key:
             raise InputError(where, "worker", text, "URL[,key=value,...]")
-        given[key.strip()] = value.strip()
+        if key in given and key != "models":
+            raise InputError(where, key, value, "each option once", f"It is {given[key]} already.")
+        if key == "models":
+            models.append(value)
+        given[key] = models if key == "models" else value
     return convert(given, Worker, where, text=True)
 
 

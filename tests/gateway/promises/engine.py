@@ -380,7 +380,7 @@ def cut(at: int, *, reset: bool = False) -> Answer:
 
 
 def after(tokens: int, *then: bytes, end: str = "close") -> Answer:
-    """So many tokens, then these bytes, then: close, reset, hang, or last (a clean end of the body)."""
+    """So many tokens, then these bytes, then: close, reset, hang, hold (nothing), or last (a clean end of the body)."""
 
     async def answer(call: Call) -> None:
         found = [STREAM, *([call.role()] if call.chat else [])]
@@ -390,8 +390,20 @@ def after(tokens: int, *then: bytes, end: str = "close") -> Answer:
             await call.gone.wait()
         elif end == "last":
             await call.write(LAST)
-        else:
+        elif end != "hold":
             (call.reset if end == "reset" else call.close)()
+
+    return answer
+
+
+def humming(tokens: int, then: bytes) -> Answer:
+    """So many tokens, then these bytes again and again, for as long as somebody listens."""
+
+    async def answer(call: Call) -> None:
+        await after(tokens, end="hold")(call)
+        while not call.gone.is_set():
+            await call.write(then)
+            await asyncio.sleep(0.02)
 
     return answer
 

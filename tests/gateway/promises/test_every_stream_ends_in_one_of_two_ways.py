@@ -36,8 +36,20 @@ BEFORE = {
     "a 503": e.status(503),
     "a redirect": e.status(307, {}, "Location: http://127.0.0.1:1/"),
     "only 100s": e.raw(b"HTTP/1.1 100 Continue\r\n\r\n", close=True),
+    "a greeting, and nothing more": e.raw(b"SSH-2.0-OpenSSH_9.2\r\n", hang=True),
+    "100s without an end": e.raw(b"HTTP/1.1 100 Continue\r\n\r\n" * 5000, hang=True),
+    "JSON that is not UTF-8": e.raw(e.answer_bytes(200, b'{"choices":[{"text":"\xff","finish_reason":"stop"}]}')),
     "a switch of protocols": e.raw(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", close=True),
 }  # fmt: skip
+
+NONSENSE = {
+    "choices": [{"index": 0, "text": " w2", "delta": {"content": " w2"}}],
+    "usage": {"prompt_tokens": 5, "completion_tokens": 10**17},
+}
+EMPTY = {
+    "choices": [{"index": 0, "text": "", "delta": {}}],
+    "usage": {"prompt_tokens": 5, "completion_tokens": 2},
+}
 
 #: What it does after two tokens.
 AFTER = {
@@ -54,7 +66,10 @@ AFTER = {
     "a choice nobody asked for": e.after(2, e.event({"choices": [{"index": 3, "text": "?"}]}), end="last"),
     "a giant event": e.after(2, e.chunk(b"data: " + b"x" * (2 << 20)), end="hang"),
     "a bad chunk size": e.after(2, b"zz\r\n"),
+    "a count beyond reason": e.after(2, e.event(NONSENSE), end="last"),
     "silence": e.after(2, end="hang"),
+    "comments alone": e.humming(2, e.chunk(b": still here\n\n")),
+    "empty chunks alone": e.humming(2, e.event(EMPTY)),
 }
 SOON = {"silence_s": 0.2}
 KINDS = {"completion": {}, "chat": {"chat": True}}
