@@ -67,3 +67,8 @@ def test_slow_metrics_hit_metrics_only():
     faults.add(Fault("die"))
     faults.clear()
     assert faults.hit(0) is None
+
+
+def test_what_engines_of_a_dialect_never_say_is_no_fault_of_theirs():
+    with pytest.raises(InputError, match="recomputed: dialect is 'sglang'; expected vllm"):
+        fault_of("recomputed:after_tokens=2", 1, "sglang")

@@ -21,6 +21,11 @@ def test_recomputed_is_no_failure():
     assert read_answer(b'{"choices":[{"stop_reason":"recomputed"}]}').recomputed
 
 
+def test_recomputed_is_an_end_where_it_is_a_stop_string_of_the_client():
+    end = b'{"choices":[{"finish_reason":"stop","stop_reason":"recomputed"}]}'
+    assert not read_answer(end, hands_back=False).recomputed
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -71,6 +71,7 @@ def test_without_ids_a_text_prompt_is_joined_as_text_and_says_it_is_not_exact():
 def test_stop_strings_hold_text_back_so_only_text_is_joined():
     found = go_on(completions(stop=["x"]))
     assert not found.exact and json.loads(found.body)["prompt"] == "pabc"
+    assert json.loads(go_on(completions(prompt=["p"], stop="x")).body)["prompt"] == "pabc"
     assert "stop strings" in go_on(chat(stop="x")).why_not
 
 

@@ -319,3 +319,10 @@ def test_an_engine_that_ends_twice_takes_no_token_from_its_answer():
         reply.feed(last) + reply.feed(again) + reply.feed(b"data: [DONE]\n\n")
         == last + again + b"data: [DONE]\n\n"
     )
+
+
+def test_recomputed_is_an_end_where_it_is_a_stop_string_of_the_client():
+    last = completion(choice={"finish_reason": "stop", "stop_reason": "recomputed"})
+    reply = plain(hands_back=False)
+    assert reply.feed(last) + reply.feed(b"data: [DONE]\n\n") == last + b"data: [DONE]\n\n"
+    assert reply.done and not reply.recomputed

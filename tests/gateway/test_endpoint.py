@@ -6,10 +6,10 @@ import asyncio
 import socket
 import time
 
-from tests.gateway.running import engine, whole
+from tests.gateway.running import engine, request, serving, whole
 from tests.gateway.test_engine import HEAD, Asked
 
-from evenstep.gateway.endpoint import Endpoint
+from evenstep.gateway.endpoint import KEPT_BY_THE_SYSTEM, Endpoint
 from evenstep.gateway.sections import Engines
 
 
@@ -94,5 +94,29 @@ def test_an_engine_that_takes_no_connection_in_time_cannot_be_reached():
             for one in taken:
                 one.close()
             endpoint.close()
+
+    asyncio.run(story())
+
+
+def test_the_system_keeps_little_of_a_stream_on_either_side():
+    async def story():
+        async def answers(number, head, body, writer):
+            writer.write(whole(200, b"{}"))
+
+        async with engine(answers) as one, serving(one.url) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(request({"model": "m", "input": "x"}, "/v1/embeddings"))
+            await reader.readuntil(b"{}")
+            (client,), (attached,) = (
+                server.gateway.front.clients,
+                server.gateway.pools.all[0].attached.values(),
+            )
+            (connection,) = attached.endpoint.connections
+            sends = client.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+            reads = connection._transport.get_extra_info("socket").getsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF
+            )
+            assert max(sends, reads) <= 2 * KEPT_BY_THE_SYSTEM  # Linux takes it twice
+            writer.close()
 
     asyncio.run(story())

@@ -31,7 +31,7 @@ async def asked_of(script, headers=CLOSE, body=BODY, **worker):
         (404, 404),
         (413, 413),
         (422, 422),
-        (429, 502),
+        (429, 503),
         (408, 502),
         (500, 502),
         (503, 503),

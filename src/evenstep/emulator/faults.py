@@ -65,11 +65,12 @@ class Fault:
             raise InputError(self.fault, "location", self.location, "one line")
 
 
-def fault_of(given: str | Mapping[str, Any], ranks: int) -> Fault:
+def fault_of(given: str | Mapping[str, Any], ranks: int, dialect: str = "vllm") -> Fault:
     """A fault from text or from a JSON object.
 
     Raises:
-        InputError: an unknown kind or option, a value that does not fit, or no such rank.
+        InputError: an unknown kind or option, a value that does not fit, no such rank, or what engines of this dialect never
+            say.
     """
     if isinstance(given, str):
         options: dict[str, Any] = dict(names.parse(given))
@@ -79,6 +80,8 @@ def fault_of(given: str | Mapping[str, Any], ranks: int) -> Fault:
         kind = options.pop("fault", "missing")
     if kind not in get_args(Kind):
         raise InputError("fault", "fault", kind, "a known fault", nearest(str(kind), get_args(Kind)))
+    if kind == "recomputed" and dialect != "vllm":
+        raise InputError(kind, "dialect", dialect, "vllm", "No other engine hands a request back.")
     found: Fault = names.make(Fault, {**options, "fault": kind}, where=str(kind))
     if not -1 <= found.rank < ranks:
         raise InputError(kind, "rank", found.rank, f"a rank in 0..{ranks - 1}, or -1 for any")

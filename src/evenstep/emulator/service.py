@@ -126,7 +126,8 @@ class PortService:
 
     def _fault(self, given: dict[str, Any]) -> None:
         """Switch a fault on; a killing one without tokens to wait for strikes at once."""
-        fault = fault_of(given, self._fleet.settings.ranks)
+        settings = self._fleet.settings
+        fault = fault_of(given, settings.ranks, settings.dialect)
         if (
             fault.fault in ("kill-rank", "kill-group")
             and fault.rank >= 0

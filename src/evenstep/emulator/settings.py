@@ -150,7 +150,7 @@ def checked(settled: Settled[EmulatorSettings]) -> EmulatorSettings:
             raise _refusal(settled, name, "none beside a law", "Give it to the law.")
     value.step_time()
     for text in value.faults:
-        fault_of(text, value.ranks)
+        fault_of(text, value.ranks, value.dialect)
     return value
 
 

@@ -56,12 +56,13 @@ _BODY = msgspec.json.Decoder(_Body)
 _GAVE_UP = {"abort", "error"}
 
 
-def read_answer(body: bytes, finish_reasons: bool = True) -> Answer:
+def read_answer(body: bytes, finish_reasons: bool = True, hands_back: bool = True) -> Answer:
     """An answer with status 200, judged and counted.
 
     Args:
         body: all of it.
         finish_reasons: the engine gives every choice one (`Dialect.finish_reasons`).
+        hands_back: ``recomputed`` says so, and is no stop string of the request.
 
     Raises:
         EngineError: not JSON, cut off, an error object, no choices, or one without its end.
@@ -72,7 +73,7 @@ def read_answer(body: bytes, finish_reasons: bool = True) -> Answer:
     again, bad = False, None
     for choice in read.choices:
         reason = choice.finish_reason
-        if reason == "recomputed" or choice.stop_reason == "recomputed":
+        if hands_back and "recomputed" in (reason, choice.stop_reason):
             again = True
         elif reason in _GAVE_UP or (finish_reasons and not reason):
             bad = choice

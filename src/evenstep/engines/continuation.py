@@ -80,8 +80,8 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
         changes["kv_transfer_params"] = b'{"prompt_token_ids":' + _all_ids(before) + b"}"
     elif by_ids and not request.chat:
         changes["prompt"] = _all_ids(before)
-    elif not request.chat and request.prompt.startswith(b'"') and before.text:
-        changes["prompt"] = msgspec.json.encode(msgspec.json.decode(request.prompt, type=str) + before.text)
+    elif not request.chat and (text := _text(request.prompt)) is not None and before.text:
+        changes["prompt"] = msgspec.json.encode(text + before.text)
         return Continuation(splice.replaced(body, changes), False, "")
     elif request.chat:
         return Continuation(b"", False, _chat_hindrance(bool(stop), dialect))
@@ -90,6 +90,15 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
             b"", False, "its prompt came as token ids, and the engine told no ids of the answer"
         )
     return Continuation(splice.replaced(body, changes), True, "")
+
+
+def _text(prompt: bytes) -> str | None:
+    """A prompt that is text, alone or the only one of a list; None where it is ids."""
+    try:
+        found = msgspec.json.decode(prompt, type=str | list[str])
+    except msgspec.ValidationError:
+        return None
+    return found if isinstance(found, str) else found[0]
 
 
 def can_break(request: GenerationRequest) -> bool:

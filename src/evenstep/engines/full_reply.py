@@ -48,6 +48,7 @@ class FullReply:
         fingerprint: the engine's ``system_fingerprint`` as JSON where an earlier stream of it told (`fingerprint`).
         bytes_per_token: for estimates; 0 counts one token an event.
         limit: bytes of the largest event.
+        hands_back: ``recomputed`` says that the engine does, and is no stop string of the request.
         habits: what earlier streams of this engine looked like.
     """
 
@@ -66,6 +67,7 @@ class FullReply:
         bytes_per_token: float = 0.0,
         limit: int = 1 << 20,
         habits: Habits | None = None,
+        hands_back: bool = True,
     ) -> None:
         self.produced = before.produced if before else 0  #: output tokens, of all choices and engines
         self.prompt_tokens = before.prompt_tokens if before else -1  #: of the client's prompt; -1 until told
@@ -102,7 +104,7 @@ class FullReply:
         self._bytes_per_token = bytes_per_token
         self._events = self._bytes = 0
         self._over = self._is_between = False  # between two events, where the next one may be a usual one
-        self._limit = limit
+        self._limit, self._hands_back = limit, hands_back
         self._quick: Quick | None = None
         self._kept = bytearray() if keep else None  # text and id of events that were not read in full
         #: what waits to be read: such texts and ids, or ids and text of an event; tokens of the answer behind each
@@ -264,7 +266,7 @@ class FullReply:
     def _judge(self, choice: Choice) -> bool:
         """A choice has ended: whether as it should."""
         reason = choice.finish_reason
-        if "recomputed" in (choice.stop_reason, reason):
+        if self._hands_back and "recomputed" in (choice.stop_reason, reason):
             self.recomputed = self._over = True
             return False
         if reason in _GAVE_UP:

@@ -65,6 +65,7 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
     min_tokens: int
     user: str
     asked: Asked
+    stops_at_recomputed: bool
     goes_unchanged: bool
     start: int
     prompt_bytes: int
@@ -287,6 +288,7 @@ def _frame(body: bytes, chat: bool) -> tuple[Frame, bytes]:
         min_tokens=_count("min_tokens", given.min_tokens, 0, least=0),
         user=given.user or "",
         asked=Asked(usage, usage and bool(options.continuous_usage_stats), bool(given.return_token_ids)),
+        stops_at_recomputed="stop" in fields and b'"recomputed"' in body[slice(*fields["stop"][1:])],
         goes_unchanged=not given.stream and _ROUTING.isdisjoint(fields),
         start=span[1],
         prompt_bytes=span[2] - span[1],
@@ -313,11 +315,11 @@ _GIVEN = msgspec.json.Decoder(_Given)
 _EXPECTED = {
     "model": "text",
     "stream": "true or false",
-    "n": "an integer >= 1",
-    "best_of": "an integer >= 1",
-    "max_tokens": "an integer >= 1",
-    "max_completion_tokens": "an integer >= 1",
-    "min_tokens": "an integer >= 0",
+    "n": "an integer",
+    "best_of": "an integer",
+    "max_tokens": "an integer",
+    "max_completion_tokens": "an integer",
+    "min_tokens": "an integer",
     "user": "text",
     "stream_options": "an object of true and false",
     "return_token_ids": "true or false",
@@ -342,7 +344,7 @@ def _count(name: str, found: int | None, default: int, least: int) -> int:
     if found is None:
         return default
     if not least <= found < _MOST:
-        raise InputError(_WHERE, name, found, f"an integer >= {least}")
+        raise InputError(_WHERE, name, found, f"an integer from {least} to {_MOST - 1}")
     return found
 
 

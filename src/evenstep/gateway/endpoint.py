@@ -28,6 +28,11 @@ class Keeper(Protocol):
         ...
 
 
+#: Bytes the system may keep of what an engine sent, and of what a client has not taken; by itself it keeps megabytes of each
+#: stream that is read slowly.
+KEPT_BY_THE_SYSTEM = 256 * 1024
+
+
 class Endpoint:
     """One engine's address, and the connections to it.
 
@@ -101,6 +106,7 @@ class Endpoint:
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KEPT_BY_THE_SYSTEM)
         if leg.is_off:
             self.keep(made, time.monotonic())
         else:

@@ -29,7 +29,7 @@ from evenstep.gateway.served import ServedModel
 
 _EVENTS = b"text/event-stream; charset=utf-8"
 _NO_CACHE = b"Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
-_OK = 200
+_OK, _TOO_MANY = 200, 429
 _FAULTS = {"client", "failed", "expired", "no-worker"}
 _EVENT_BYTES = 1 << 20
 _BYTES_PER_ID = 8
@@ -306,6 +306,7 @@ class Exchange:
             prompts=request.prompts, before=before, keep=self._can_break, fingerprint=attached.fingerprint,
             bytes_per_token=0.0 if dialect.counts else self.model.sizes.bytes_per_token(request.model),
             limit=_EVENT_BYTES + _BYTES_PER_ID * len(request.prompt), habits=attached.habits,
+            hands_back=not request.frame.stops_at_recomputed,
         )  # fmt: skip
 
     def _keep_what_is_there(self, leg: Collecting) -> None:
@@ -341,8 +342,9 @@ class Exchange:
                 message = "The request asks for more answers at a time than any engine has slots."
                 return Refusal(400, "invalid_request_error", message, param="n")
             case _:
-                if self.refusal is not None and self.refusal.retry_after_s:
-                    return refusals.overloaded(self.refusal.retry_after_s)
+                told = self.refusal
+                if told is not None and (told.retry_after_s or told.status == _TOO_MANY):
+                    return refusals.overloaded(told.retry_after_s or 1.0)
                 return refusals.engine_too_slow() if self._stalled else refusals.engine_failed()
 
 

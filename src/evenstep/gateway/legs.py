@@ -147,7 +147,8 @@ class Whole(Collecting):
 
     def whole(self, body: bytes) -> None:
         try:
-            answer = read_answer(body, self.attached.dialect.finish_reasons)
+            hands_back = not self.exchange.request.frame.stops_at_recomputed
+            answer = read_answer(body, self.attached.dialect.finish_reasons, hands_back)
         except EngineError as error:
             self._lose("stream", str(error))
             return

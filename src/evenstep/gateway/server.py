@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
+import socket
 import ssl
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from evenstep.config import Settled
 from evenstep.gateway.client import Client
 from evenstep.gateway.compiling import compile_and_warm
 from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.endpoint import KEPT_BY_THE_SYSTEM
 from evenstep.gateway.gateway import Gateway
 from evenstep.gateway.logs import Logs, logging_to
 from evenstep.gateway.operation import Operation
@@ -60,6 +62,9 @@ class Server:
         """
         config, loop = self.config, asyncio.get_running_loop()
         bound = sockets.listening(_WHERE, config.listen.host, config.listen.port)
+        bound.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDBUF, KEPT_BY_THE_SYSTEM
+        )  # as have sockets it accepts
         try:
             tls = config.listen.tls
             if tls is not None:
