@@ -33,3 +33,24 @@ def test_a_log_that_follows_no_law_and_a_bad_picture_are_refused(capsys, tmp_pat
     assert "at least 0.8" in capsys.readouterr().err
     assert main(["fit", "step-time", write(tmp_path / "log.csv"), "--plot", "r.pdf"]) == 2
     assert ".svg or .png" in capsys.readouterr().err
+
+
+def test_a_law_is_refused_by_itself_and_can_be_asked_for(capsys, tmp_path):
+    path = tmp_path / "log.csv"
+    rows = [
+        f"{tokens},{tokens * 37 % 101},{0.02 + 1e-4 * max(0, tokens - 96)}" for tokens in range(1, 900, 7)
+    ]
+    path.write_text("tokens,kv,seconds\n" + "\n".join(rows) + "\n")
+    assert main(["fit", "step-time", str(path), "--law", "token-budget"]) == 0
+    out = capsys.readouterr().out
+    assert "affine-kv     R^2 0.0" in out and "refused: below 0.8" in out
+    assert "--batch-time token-budget:c_s=0.02,a_s=0.0001,b0=96" in out
+    assert main(["fit", "step-time", str(path), "--format", "json"]) == 0
+    assert [fit["refused"] for fit in json.loads(capsys.readouterr().out)["fits"]] == [False, True]
+    for law, said in (
+        ("affine-kv", "R^2 of the fit"),
+        ("regression", "the log has no requests"),
+        ("affine", "affine-kv"),
+    ):
+        assert main(["fit", "step-time", str(path), "--law", law]) == 2
+        assert said in capsys.readouterr().err

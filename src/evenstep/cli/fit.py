@@ -13,18 +13,20 @@ class FitLaws:
     description = (
         "step-time fits affine-kv, token-budget, long-context and regression to a CSV log of iterations (seconds, and kv,\n"
         "tokens, requests, chunk_squares, crossed, decode_context as far as known; the vLLM plug-in's steps-0.csv is one),\n"
-        "says how much of the variation each explains, and prints the winner as --batch-time takes it. A fit that explains\n"
-        "less than 80 % of the variation is refused."
+        "says how much of the variation each explains, and prints the winner, or that of --law, as --batch-time takes it.\n"
+        "A fit that explains less than 80 % of the variation is refused."
     )
     examples = (
         "evenstep fit step-time steps-0.csv",
         "evenstep fit step-time iterations.csv --plot residuals.svg --format json",
+        "evenstep fit step-time iterations.csv --law token-budget",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", metavar="step-time", required=True)
         fitted = verbs.add_parser("step-time", help="fit batch-time laws to a log of iterations")
         fitted.add_argument("file", metavar="LOG.csv", help="a line an iteration, plain or gzipped")
+        fitted.add_argument("--law", metavar="NAME", help="take this law, not the one that fits best")
         fitted.add_argument(
             "--plot", metavar="FILE", help="write measured against fitted and residuals, as .svg or .png"
         )
@@ -34,7 +36,7 @@ class FitLaws:
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.cli import _outputs as outputs
-        from evenstep.cost.fitting import checked, fit_laws, read_log
+        from evenstep.cost.fitting import LEAST, checked, fit_laws, read_log
         from evenstep.errors import InputError
         from evenstep.report.fit_plots import residual_plot
 
@@ -43,21 +45,25 @@ class FitLaws:
             raise InputError("--plot", "file", args.plot, "a name that ends in .svg or .png")
         outputs.check_writable(args.plot)
         fitted = fit_laws(read_log(Path(args.file)))
-        best = checked(args.file, fitted)
+        best = checked(args.file, fitted, args.law)
         if plot is not None:
             plot.write_bytes(residual_plot(fitted, best, plot.suffix[1:]))
         if args.format == "json":
             outputs.print_json({
                 "iterations": best.seconds.size, "batch_time": best.text, "left_out": dict(fitted.left_out),
                 "fits": [
-                    {"law": fit.law, "r_squared": fit.r_squared, "bic": fit.score, "options": dict(fit.options)}
+                    {
+                        "law": fit.law, "r_squared": fit.r_squared, "refused": fit.is_poor, "bic": fit.score,
+                        "options": dict(fit.options),
+                    }
                     for fit in fitted.fits
                 ],
             })  # fmt: skip
             return 0
         print(f"{best.seconds.size:,} iterations of {args.file}")
         for fit in fitted.fits:
-            print(f"{fit.law:<13} R^2 {fit.r_squared:.4f}  {fit.text}")
+            said = f"refused: below {LEAST}" if fit.is_poor else fit.text
+            print(f"{fit.law:<13} R^2 {fit.r_squared:.4f}  {said}")
         for law, why in fitted.left_out.items():
             print(f"{law:<13} not fitted: {why}")
         print(f"--batch-time {best.text}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.cost.profile_tables import rows_of
-from evenstep.errors import InputError
+from evenstep.errors import InputError, nearest
 from evenstep.request import F8
 
 #: Column of a log -> names it may have: ours first, then those of tables this project writes.
@@ -48,6 +48,11 @@ class Fit:
     score: float
     seconds: F8
     residuals: F8
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether it explains less than `LEAST` of the variation, or none at all."""
+        return not self.r_squared >= LEAST
 
     @property
     def text(self) -> str:
@@ -114,16 +119,23 @@ def fit_laws(columns: Mapping[str, F8]) -> Fitted:
     return Fitted(columns, sorted(fits, key=lambda fit: fit.score), left_out)
 
 
-def checked(where: str, fitted: Fitted) -> Fit:
-    """The best fit.
+def checked(where: str, fitted: Fitted, law: str | None = None) -> Fit:
+    """The best fit, or that of one law.
 
     Raises:
-        InputError: it explains less than `LEAST` of the variation.
+        InputError: it explains less than `LEAST` of the variation, or the law was not fitted.
     """
-    best = fitted.fits[0]
-    if best.r_squared < LEAST:
+    if law is not None and law not in LAWS:
+        raise InputError("--law", "law", law, "a law that is fitted", nearest(law, LAWS))
+    if law is not None and law in fitted.left_out:
         raise InputError(
-            where, "R^2 of the best fit", f"{best.r_squared:.3f} ({best.law})", f"at least {LEAST}",
+            where, f"fit of {law}", "missing", "the columns it needs", f"{fitted.left_out[law]}."
+        )
+    best = next(fit for fit in fitted.fits if law in (None, fit.law))
+    if best.is_poor:
+        which = "best fit" if law is None else "fit"
+        raise InputError(
+            where, f"R^2 of the {which}", f"{best.r_squared:.3f} ({best.law})", f"at least {LEAST}",
             "The log does not follow any of the laws: mixed engines, other work on the device, or columns that are missing.",
         )  # fmt: skip
     return best
@@ -153,10 +165,20 @@ def _affine_kv(columns: Mapping[str, F8]) -> Fit:
 
 def _by_tokens(law: str, columns: Mapping[str, F8], terms: Mapping[str, str]) -> Fit:
     """The best over b0 of `c + a * max(0, tokens - b0)` plus terms."""
-    tokens, seconds = columns["tokens"], columns["seconds"]
+    tokens = columns["tokens"]
     starts = np.unique(np.quantile(tokens, np.linspace(0.0, 0.95, TRIED)).round())
+    starts = np.unique(np.append(0.0, starts))
+    rough = _best_start(law, columns, terms, starts)
+    at = int(np.searchsorted(starts, rough.options["b0"]))
+    low, high = starts[max(at - 1, 0)], starts[min(at + 1, starts.size - 1)]
+    return _best_start(law, columns, terms, np.unique(np.linspace(low, high, TRIED).round()))
+
+
+def _best_start(law: str, columns: Mapping[str, F8], terms: Mapping[str, str], starts: F8) -> Fit:
+    """The best over these b0."""
+    tokens, seconds = columns["tokens"], columns["seconds"]
     best: Fit | None = None
-    for b0 in np.append(0.0, starts).tolist():
+    for b0 in starts.tolist():
         parts = [
             np.ones(tokens.size),
             np.maximum(0.0, tokens - b0),
