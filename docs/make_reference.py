@@ -15,6 +15,7 @@ from evenstep.config import meaning, schema
 from evenstep.dispatch.fallback import Reason
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.experiments import leaderboard_file, sweep_file
+from evenstep.experiments.engine_settings import EngineSettings
 from evenstep.experiments.leaderboard_page import page
 from evenstep.experiments.leaderboard_picture import picture
 from evenstep.experiments.leaderboard_table import read_table
@@ -47,6 +48,9 @@ def pages() -> dict[Path, str]:
         HERE / "gateway.md": _gateway(),
         HERE / "cli.md": "\n".join([HEAD, *(_command(name) for name in names.members("cli"))]),
         HERE / "schemas" / "compare.json": _json(schema(CompareSettings, "evenstep compare settings")),
+        HERE / "schemas" / "compare-engine.json": _json(
+            schema(EngineSettings, "evenstep compare settings, inside one engine")
+        ),
         HERE / "schemas" / "leaderboard.json": _json(leaderboard_file.schema()),
         HERE / "schemas" / "emulate.json": _json(schema(EmulatorSettings, "evenstep emulate settings")),
         HERE / "schemas" / "admin-api.json": _json(document()),

@@ -106,3 +106,15 @@ def test_who_is_shown_the_truth_or_nothing_is_said_and_what_was_counted(capsys):
     )
     counted = [one["counted"]["bounds_not_holding"] for one in found["policies"]]
     assert counted[0] == 0 and counted[1] > 0
+
+
+def test_a_file_with_an_engine_needs_no_flag_and_a_run_that_was_stopped_says_so(capsys, tmp_path):
+    path = tmp_path / "engine.yaml"
+    path.write_text(
+        "version: 1\nsource: sample:azure-conv\nengine: kv-tokens=20000\nlimit: 60\nrate: 3\nseeds: 1\npolicies: [vllm]\n"
+    )
+    assert main(["compare", "--config", str(path)]) == 0
+    assert "run to completion" in capsys.readouterr().out
+    assert main(["compare", "--config", str(path), "--until-s", "5"]) == 0
+    out = capsys.readouterr().out
+    assert "run to completion" not in out and "requests left over (vllm " in out

@@ -83,11 +83,15 @@ def compare(args: argparse.Namespace) -> int:
 def _foot(comparison: EngineComparison) -> list[str]:
     """What the figures are."""
     from evenstep.report.engine_table import count_lines
+    from evenstep.report.numbers import short
 
     seeds = len(comparison.policies[0].seeds)
+    left = ", ".join(f"{r.policy} {short(r.mean('unfinished'))}" for r in comparison.policies)
+    is_whole = all(r.mean("unfinished") == 0 for r in comparison.policies)
+    end = "run to completion" if is_whole else f"stopped at a time with requests left over ({left})"
     lines = [
         f"Means over {seeds} replicate{'s' if seeds > 1 else ''} of {comparison.trace['requests']:,} requests"
-        f" ({comparison.trace['requests_per_s']:.4g} a second), run to completion; TBT is the gap between two tokens."
+        f" ({comparison.trace['requests_per_s']:.4g} a second), {end}; TBT is the gap between two tokens."
     ]
     lines += [f"note: {note}" for note in comparison.notes]
     lines += [f"counted in {line}" for line in count_lines(comparison)]

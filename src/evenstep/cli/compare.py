@@ -74,13 +74,20 @@ class Compare:
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.experiments.settings import CompareSettings, checked
 
-        if hasattr(args, "engine"):
+        if hasattr(args, "engine") or _names_an_engine(args.config):
             return _engine.compare(args)
         found = settled(args, CompareSettings)
         return _compare(args, found, checked(found))
 
 
 command = Compare()
+
+
+def _names_an_engine(config: str | None) -> bool:
+    """Whether a settings file is one of policies inside an engine."""
+    from evenstep.config import read_yaml
+
+    return config is not None and "engine" in read_yaml(config).values
 
 
 def _compare(args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings) -> int:

@@ -182,7 +182,11 @@ def broken_rule(view: EngineView, decision: BatchDecision, memory: int, may_evic
         if wrong.any():
             return f"request {view.request_id[int(np.argmax(wrong))]} {what}"
     if evict.any() and not (may_evict and tokens.any()):
-        why = "nobody was given tokens" if may_evict else "overflow=never allows no eviction"
+        why = (
+            "nobody was given tokens"
+            if may_evict
+            else "overflow=never allows no eviction; a-max and h-sf need none"
+        )
         return f"request {view.request_id[int(np.argmax(evict))]} was evicted, but {why}"
     if tokens.sum() > view.token_budget:
         return f"gave out {tokens.sum()} tokens of a budget of {view.token_budget}"

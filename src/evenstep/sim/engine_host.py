@@ -313,7 +313,7 @@ def said(code: int, state: EngineState) -> str:
         at.OVER_MEMORY: f"would hold {detail} KV tokens; the memory holds {numbers[at.CAPACITY]}",
         at.BAD_EVICTION: f"evicted position {detail}, which it may not: not running, picked as well, out of order, or "
         "with an empty batch",
-        at.MAY_NOT_EVICT: "evicted a request, but overflow=never allows no eviction",
+        at.MAY_NOT_EVICT: "evicted a request, but overflow=never allows no eviction; a-max and h-sf need none",
     }[code]
     return f"{what} (iteration {iteration})"
 
