@@ -84,11 +84,14 @@ class Dispatcher(Passing):
         """
         return self.handle_all(deque((event,)))
 
-    def handle_all(self, events: deque[Event]) -> list[Command]:
+    def handle_all(self, events: deque[Event], ticks: bool = False) -> list[Command]:
         """What to do about events that have come up, in order; they are taken out as they are handled.
 
         Decisions, state and log are as if each had been handled by itself, and all commands carried out then. Time never
         goes back: an event that was stamped before the last one happens now.
+
+        Args:
+            ticks: a `Tick` follows them, if they make one due.
 
         Raises:
             InputError: as `handle`; the event stands first in `events`, and the next call has the commands so far.
@@ -104,6 +107,10 @@ class Dispatcher(Passing):
                 history.append((events.popleft(), out))
             if waiting and self.deciding.door.binds_at_once:
                 self.bind_waiting()
+        if ticks and self.due:
+            tick = ev.Tick(now_s=self.now_s)
+            self._take(tick)
+            history.append((tick, out))
         return self._told()
 
     def _told(self) -> list[Command]:

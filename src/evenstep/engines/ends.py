@@ -7,7 +7,7 @@ values, since all else is the same bytes. One that does not fit is read in full.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import msgspec
 
 from evenstep.engines.quick import Quick
 
@@ -31,7 +31,7 @@ class Ends:
         if usual is not None and last is not None and usual.prefix == last.prefix:
             if len(self._lasts) >= _MOST:
                 self._lasts.clear()
-            self._lasts[last.lead or last.rest] = replace(last, prefix=b"")
+            self._lasts[last.lead or last.rest] = msgspec.structs.replace(last, prefix=b"")
 
     def last(self, usual: Quick, data: bytes, count: int, kept: bytearray | None) -> tuple[int, bytes]:
         """The last chunk of a stream, where these bytes begin with one that looks like an earlier one.
@@ -78,7 +78,7 @@ def _of(last: Quick, usual: Quick) -> Quick:
     if not last.counts or last.prompt_tokens == usual.prompt_tokens:
         return last
     before, now = (b'"prompt_tokens":%d,' % tokens for tokens in (last.prompt_tokens, usual.prompt_tokens))
-    return replace(last, rest=last.rest.replace(before, now), prompt_tokens=usual.prompt_tokens)
+    return msgspec.structs.replace(last, rest=last.rest.replace(before, now), prompt_tokens=usual.prompt_tokens)
 
 
 def told(request_id: bytes, created: bytes, prompt_tokens: int, produced: int) -> tuple[bytes, ...]:

@@ -52,6 +52,15 @@ class FullReply:
         habits: what earlier streams of this engine looked like.
     """
 
+    __slots__ = (
+        "_before", "_bytes", "_bytes_per_token", "_changes", "_chat", "_counted", "_created", "_dialect",
+        "_drop_final", "_drop_ids", "_drop_usage", "_events", "_final", "_habit", "_hands_back", "_has_guessed", "_held", "_ids",
+        "_ids_seen", "_is_between", "_is_new", "_is_told", "_is_whole", "_keep", "_kept", "_later", "_lessons",
+        "_limit", "_open", "_over", "_plain", "_prompt_ids", "_prompts", "_quick", "_reader", "_repeats",
+        "_request_id", "_settled", "_settled_tokens", "_texts", "_usage_off", "_wants_usage", "cached_tokens", "done",
+        "error_body", "estimated", "failure", "fingerprint", "finished", "produced", "prompt_tokens", "recomputed",
+    )  # fmt: skip
+
     def __init__(
         self,
         dialect: Dialect,
@@ -104,14 +113,15 @@ class FullReply:
         self._bytes_per_token = bytes_per_token
         self._events = self._bytes = 0
         self._over = self._is_between = False  # between two events, where the next one may be a usual one
+        self._is_new = True  # nothing was read
         self._limit, self._hands_back = limit, hands_back
         self._quick: Quick | None = None
         self._kept = bytearray() if keep else None  # text and id of events that were not read in full
         #: what waits to be read: such texts and ids, or ids and text of an event; tokens of the answer behind each
         self._later: list[tuple[bytes | list[int], str, int]] = []
         self._lessons = LESSONS if before is None and choices * prompts == 1 else 0
-        self._habits, self._kind, self._has_guessed = habits, (dialect, chat, client, engine), False
-        self._repeats = habits is not None and self._lessons > 0
+        self._habit = habits.of((dialect, chat, client, engine)) if habits is not None else None
+        self._has_guessed, self._repeats = False, habits is not None and self._lessons > 0
 
     def feed(self, data: bytes) -> bytes:
         """Bytes from the engine; what the client gets for them, whole events only."""

@@ -12,8 +12,8 @@ engine and gives them as they go to a client, in one pass.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,8 +31,7 @@ _BYTES = _SPACE.data
 _IS_COMPILED = compiled.numba is not None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Quick:
+class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
     """How the usual event of one stream looks.
 
     Args:

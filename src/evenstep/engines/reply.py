@@ -1,35 +1,47 @@
 """A streamed answer on its way from an engine to a client, read the shortest way that finds what reading in full would find.
 
-Usual events are compared with those before them (`quick`), the last ones with those of earlier streams (`ends`); all others
-are read in full (`full_reply`).
+Usual events are compared with those before them (`quick`), the first and the last ones with those of earlier streams
+(`starts`, `ends`); all others are read in full (`full_reply`).
 """
 
 from __future__ import annotations
 
-from evenstep.engines.chunks import Choice, Usage, read_head
+from evenstep.engines.chunks import Choice, Usage, is_role, read_head
 from evenstep.engines.ends import told
 from evenstep.engines.full_reply import DONE_EVENT, LESSONS, FullReply
 from evenstep.engines.quick import Quick, learned
 from evenstep.engines.sse import Event
+from evenstep.engines.starts import Start
 
 
 class ReplyStream(FullReply):
     """One stream from one engine; see `FullReply`."""
 
+    __slots__ = ()
+
     def feed(self, data: bytes) -> bytes:
         """Bytes from the engine; what the client gets for them, whole events only."""
         if self._over:
             return b""
+        begun = b""
+        if self._is_new:
+            self._is_new = False
+            begun, data = self._read_start(data)
+            if not data:
+                return begun
         quick = self._quick
         if quick is None or not self._is_between or len(data) > self._limit:
-            return self._read(data)
-        at, out = 0, b""
-        if not self.finished:
-            at, count, out = quick.read(data, self._counted[0], self._kept)
-            self.passed(count, b"")
-        if at < len(data) and self._repeats:
-            at, more = self._read_end(quick, data, at)
-            out += more
+            return begun + self._read(data)
+        is_end = self._repeats and data.endswith(DONE_EVENT)
+        at, out = self._read_end(quick, data, 0) if is_end else (0, b"")
+        if not at:
+            if not self.finished:
+                at, count, out = quick.read(data, self._counted[0], self._kept)
+                self.passed(count, b"")
+            if at < len(data) and self._repeats:
+                at, more = self._read_end(quick, data, at)
+                out += more
+        out = begun + out
         return out if at == len(data) else out + self._read(data[at:])
 
     def feed_chunks(self, data: bytes, is_framed: bool) -> tuple[int, bytes]:
@@ -82,14 +94,33 @@ class ReplyStream(FullReply):
         if self._kept is not None:
             self._kept += kept
 
+    def _read_start(self, data: bytes) -> tuple[bytes, bytes]:
+        """The first event of the stream, if it is like that of an earlier one.
+
+        Returns:
+            What the client gets, and the bytes that were not read.
+        """
+        if not (self._repeats and self._keep) or len(data) > self._limit:
+            return b"", data
+        assert self._habit is not None
+        start = self._habit.starts.read(data)
+        if start is None:
+            return b"", data
+        self._request_id, self._created, self._prompt_ids = start.request_id, start.created, start.prompt_ids
+        self.prompt_tokens = start.prompt_tokens
+        self._reader.passed()
+        self._is_between = self._has_guessed = True
+        self._quick = self._habit.guess(start.request_id, start.created, start.prompt_tokens)
+        return start.out, data[start.size :]
+
     def _read_end(self, quick: Quick, data: bytes, at: int) -> tuple[int, bytes]:
         """The last events of the stream, from `at` on, as far as they are like those of earlier streams.
 
         Returns:
             Where they end, and what the client gets.
         """
-        assert self._habits is not None
-        ends, out = self._habits.ends(self._kind), b""
+        assert self._habit is not None
+        ends, out = self._habit.ends, b""
         if not self.finished:
             size, out = ends.last(quick, data[at:], self._counted[0], self._kept)
             if not size:
@@ -152,29 +183,32 @@ class ReplyStream(FullReply):
     def _learn(self, raw: bytes, out: bytes, choice: Choice) -> None:
         """From an event that was read in full, how the next ones probably look."""
         request_id, created = self._request_id, self._created
-        if self._habits is not None and not self._has_guessed:
+        if self._habit is not None and not self._has_guessed:
             self._has_guessed = True
-            self._quick = self._habits.guess(self._kind, request_id, created, self.prompt_tokens)
+            if self._keep and self._plain and not self.produced and is_role(choice):
+                start = Start(len(raw), request_id, created, self.prompt_tokens, self._prompt_ids, out)
+                self._habit.starts.keep(raw, start)
+            self._quick = self._habit.guess(request_id, created, self.prompt_tokens)
             if self._quick is not None:
                 return
         content = choice.content
         if content and choice.stop_reason is None and not (choice.delta and choice.delta.others):
             self._lessons -= 1
             self._quick = learned(raw, out, content, self._chat)
-            if self._quick is not None and self._habits is not None:
-                self._habits.keep(self._kind, request_id, created, self._quick)
+            if self._quick is not None and self._habit is not None:
+                self._habit.keep(request_id, created, self._quick)
 
     def _keep_last(self, raw: bytes, out: bytes, choice: Choice) -> None:
         """From a last chunk that was read in full, how those of later streams probably look."""
         if choice.stop_reason is None and not (choice.delta and choice.delta.others):
-            assert self._habits is not None
+            assert self._habit is not None
             last = learned(raw, out, choice.content, self._chat)
-            self._habits.ends(self._kind).keep_last(self._quick, last)
+            self._habit.ends.keep_last(self._quick, last)
 
     def _keep_usage(self, raw: bytes, data: bytes, usage: Usage) -> None:
         """From an event with the usage that was read in full, how those of later streams probably look."""
         counts = usage.prompt_tokens, usage.completion_tokens
         if usage.prompt_tokens_details is None and counts == (self.prompt_tokens, self.produced):
-            assert self._habits is not None
+            assert self._habit is not None
             fingerprint = bytes(read_head(data).system_fingerprint)
-            self._habits.ends(self._kind).keep_usage(raw, self._what_differs(), fingerprint)
+            self._habit.ends.keep_usage(raw, self._what_differs(), fingerprint)

@@ -33,6 +33,8 @@ class EventReader:
         limit: bytes of the largest event; a larger one is a `fault`, and nothing is read after it.
     """
 
+    __slots__ = ("_begun", "_limit", "_rest", "_searched", "fault")
+
     def __init__(self, limit: int = 1 << 20) -> None:
         self.fault: EngineError | None = None
         self._limit = limit
@@ -49,6 +51,10 @@ class EventReader:
     def is_between(self) -> bool:
         """Whether what comes next begins an event, and not the first."""
         return self._begun and not self._rest and self.fault is None
+
+    def passed(self) -> None:
+        """The first event, whole, was read elsewhere."""
+        self._begun = True
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that end in these bytes, oldest first."""

@@ -46,7 +46,7 @@ class Client(asyncio.Protocol):
         paused: the client reads more slowly than we write: whoever sends has to stop reading until `Job.client_resumed`.
         last_head: of the request that is served, or was last.
         alike: by what to know the next request; None while there is nothing to go by.
-        is_alike: the request that is served, or was last, was known by that.
+        is_alike: the request that is served, or was last, was known by that, and by no other connection's.
         lent: who reads and writes instead of it; None = nobody.
     """
 
@@ -118,7 +118,7 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._state == _IN_HEAD:
-            alike = self.alike
+            alike = self.alike or self._service.alike
             if alike is not None and not self._rest and alike.heads is self._service.heads:
                 found = alike.split(data)
                 if found is not None:
@@ -230,9 +230,10 @@ class Client(asyncio.Protocol):
         self._deadline.set(total_s)
 
     def _serve_alike(self, alike: Alike, body: bytes, prompt: bytes) -> None:
-        """A whole request like the last one of its kind."""
+        """A whole request like the last one, of this connection or of another."""
         asking, service = alike.asking, self._service
         self._begins(asking, service.new_name())
+        self.is_alike, self.alike = alike is self.alike, alike
         try:
             request = GenerationRequest(alike.frame, body, prompt, session=asking.session)
             service.serve_alike(request, asking, self._name, self)
@@ -437,8 +438,9 @@ class Client(asyncio.Protocol):
             return
         self._state, self._name = _IN_HEAD, ""
         self._deadline.set(now_s + self._service.limits.idle_s)
-        if self.is_alike and self._service.lane is not None:
-            asyncio.get_running_loop().call_soon(self._service.lane.take, self)
+        lane = self._service.lane
+        if self.is_alike and lane is not None and self.alike is not None and not self.alike.frame.stream:
+            asyncio.get_running_loop().call_soon(lane.take, self)
         if self._rest:
             asyncio.get_running_loop().call_soon(self._next)
 

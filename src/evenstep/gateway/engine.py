@@ -206,6 +206,13 @@ class EngineConnection(asyncio.Protocol):
         if rest:
             self._transport.write(rest)
 
+    def goes_on(self, data: bytes) -> None:
+        """Somebody else read this, and could not take it: it begins with no usual chunk of a body."""
+        if self._state == _IN_BODY:
+            self._body(data)
+        else:
+            self.data_received(data)
+
     def let_go(self) -> None:
         """The leg has all it wants; what is left of the body may only be its end."""
         self._drop_leg()

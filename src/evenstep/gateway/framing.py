@@ -13,6 +13,7 @@ from evenstep.gateway.head import HeadError
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[\t\x20-\x7e\x80-\xff]*+)?")
 _TRAILER = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*+")
+_END = b"0\r\n\r\n"  # as most bodies end
 _LONGEST_LINE = 4096
 _MOST_TRAILERS = 64
 
@@ -56,12 +57,15 @@ class Chunked:
             HeadError: they break a rule.
         """
         out, at, size = b"", 0, len(data)
-        if self.is_between:  # the common case: whole chunks
+        if self.is_between:  # the common case: whole chunks, and then the end
             while at < size:
                 stop = data.find(b"\r\n", at, at + 12)
                 length = _length(data[at:stop]) if stop > 0 else 0
                 end = stop + 2 + length
                 if not length or not data.startswith(b"\r\n", end):
+                    if data[at:] == _END:
+                        self._state, self.over, self.is_between = _OVER, True, False
+                        return out
                     return out + self._all(data[at:])
                 out = out + data[stop + 2 : end] if out else data[stop + 2 : end]
                 at = end + 2
@@ -136,5 +140,5 @@ class Chunked:
 def framed(data: bytes, last: bool = False) -> bytes:
     """Bytes as a chunk; `last` ends the body with it."""
     if not data:
-        return b"0\r\n\r\n" if last else b""
+        return _END if last else b""
     return b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if last else b"%x\r\n%b\r\n" % (len(data), data)

@@ -19,7 +19,7 @@ from evenstep.engines.prompt_blocks import name_key, prompt_blocks, prompt_key
 from evenstep.engines.refusals import Refusal
 from evenstep.engines.requests import GenerationRequest, Kind, kind_of, read_request
 from evenstep.errors import InputError
-from evenstep.gateway.alike import alike_of
+from evenstep.gateway.alike import Alike, alike_of
 from evenstep.gateway.asking import Asking, asking_of
 from evenstep.gateway.callers import Callers
 from evenstep.gateway.client import Client
@@ -60,6 +60,7 @@ class Front:
         heads: what clients' heads say, under this config.
         clients: open connections.
         codes: answers by status.
+        alike: by what to know requests like the last one that was read in full; None while there was none.
         passing: requests under way that are no generations.
         sinks: take each request that is over and has no class.
         class_sinks: take each that has one.
@@ -73,6 +74,7 @@ class Front:
         self.pools = pools
         self.clients: set[Client] = set()
         self.codes: Counter[int] = Counter()
+        self.alike: Alike | None = None
         self.passing: set[Passing] = set()
         self.is_draining = False
         self.why_not_ready = "starting"
@@ -136,6 +138,7 @@ class Front:
             self._turn_away(received, client, refusals.bad_request(error))
             return
         client.alike = alike_of(client.last_head, request, asking, self.heads, self.limits)
+        self.alike = client.alike or self.alike
         self.serve_alike(request, asking, received.name, client)
 
     def serve_alike(self, request: GenerationRequest, asking: Asking, name: str, client: Client) -> None:

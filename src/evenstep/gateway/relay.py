@@ -14,6 +14,7 @@ import os
 import select
 import socket
 import time
+from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _FIRST = 4096  # flows at first; their memory is taken up only as they come
 _IS_POSSIBLE = compiled.numba is not None and hasattr(select, "epoll")
+_READS = getattr(select, "EPOLLIN", 0) | getattr(select, "EPOLLRDHUP", 0) | getattr(select, "EPOLLET", 0)
 _AT_ONCE: int | None = getattr(socket, "TCP_QUICKACK", None)  # acknowledge all that comes at once
 Bytes = NDArray[np.uint8]
 
@@ -81,6 +83,7 @@ class Relay:
         self._read: Any = memoryview(self._table.data)  # one number of it is read twice as fast so
         self._flow_of: I8 = np.full(256, -1, np.int64)
         self._columns: I8 = np.zeros((0, kernel.COLUMNS), np.int64)
+        self._cells: Any = memoryview(self._table[:0].data)  # numbers of that, row after row; as `_read`
         self.heard_s: F8 = np.zeros(0)
         self._shapes: Bytes = np.zeros((0, kernel.MOST_SHAPE), np.uint8)
         self._parts: I8 = np.zeros((0, PARTS), np.int64)
@@ -126,28 +129,34 @@ class Relay:
         _acknowledge_late(engine)
         number = self._number(engine)
         model, size = self._model(exchange.model), quick.shape.size
-        self._columns[number] = (
+        begin = number * kernel.COLUMNS
+        self._cells[begin : begin + kernel.COLUMNS] = array("q", (
             engine, sends, reply.counted, client.is_framed, reply.keeps, stream.row, model, 0, size,
-        )  # fmt: skip
+        ))  # fmt: skip
         self._shapes[number, :size], self._parts[number] = quick.shape, quick.parts
         self.heard_s[number] = time.monotonic()
         flow = self._flows[number] = Flow(self, number, stream)
         self._flow_of[engine] = number
         connection.lend(flow, stream.silence_s)
-        self._epoll.register(engine, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET)
+        self._epoll.register(engine, _READS)
         return flow
 
-    def give_back(self, flow: Flow) -> None:
-        """A stream goes on as before it was taken."""
+    def give_back(self, flow: Flow, kept: bytes = b"") -> None:
+        """A stream goes on as before it was taken.
+
+        Args:
+            kept: what there was no room to keep of it.
+        """
         number, stream = flow.number, flow.stream
-        engine, client = self._columns[number, [kernel.ENGINE, kernel.CLIENT]].tolist()
+        begin = number * kernel.COLUMNS
+        engine, client = self._cells[begin + kernel.ENGINE], self._cells[begin + kernel.CLIENT]
         self._flow_of[engine] = -1
         self._epoll.unregister(engine)
         os.close(engine)
         os.close(client)
         self._flows[number] = None
         self._free.append(number)
-        self._fetch(flow, b"")
+        self._fetch(flow, kept)
         stream.flow = None
         if stream.connection is not None:
             stream.connection.returned(flow.heard_s)
@@ -190,13 +199,13 @@ class Relay:
         flow = self._flows[number]
         if flow is None:  # telling of its chunks ended it
             return
-        stream = flow.stream
-        self._fetch(flow, self._space[extra:extra_end].tobytes())
+        stream, kept = flow.stream, self._space[extra:extra_end].tobytes() if extra_end else b""
         if extra_end and not rest_end and not unsent_end:
+            self._fetch(flow, kept)
             return
         left, data = self._space[unsent:unsent_end].tobytes(), self._room[rest:rest_end].tobytes()
         connection, client = stream.connection, stream.exchange.client
-        self.give_back(flow)
+        self.give_back(flow, kept)
         if left:
             client.forward(left)
         if connection is None:
@@ -204,14 +213,16 @@ class Relay:
         if client.paused:
             connection.pause()
         if data:
-            connection.data_received(data)
+            connection.goes_on(data)
 
     def _fetch(self, flow: Flow, more: bytes) -> None:
         """Tell the stream's reply what was read since it was taken, or fetched last."""
-        number = flow.number
-        count, size = self._columns[number, [kernel.COUNT, kernel.KEPT]].tolist()
-        self._columns[number, kernel.KEPT] = 0
-        flow.stream.passed(count, self._kept[number, :size].tobytes() + more)
+        number, cells, begin = flow.number, self._cells, flow.number * kernel.COLUMNS
+        count, size = cells[begin + kernel.COUNT], cells[begin + kernel.KEPT]
+        cells[begin + kernel.KEPT] = 0
+        if size:
+            more = self._kept[number, :size].tobytes() + more
+        flow.stream.passed(count, more)
 
     def _model(self, model: ServedModel) -> int:
         """The number of a model."""
@@ -233,6 +244,7 @@ class Relay:
             self._flows += [None] * room
             self._free += range(size + room - 1, size - 1, -1)
             self._columns, self._shapes = _longer(self._columns, room), _longer(self._shapes, room)
+            self._cells = memoryview(self._columns.data).cast("B").cast("q")
             self._parts, self._kept = _longer(self._parts, room), _longer(self._kept, room)
             self.heard_s = np.concatenate([self.heard_s, np.zeros(room)])
             self._look_again()
@@ -255,7 +267,7 @@ def _acknowledge_late(file: int) -> None:
     goes back to it by itself: an engine that waits for it before it writes on (Nagle) has waited for some by then.
     """
     if _AT_ONCE is not None:
-        own = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, file)  # asks the system nothing
+        own = socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, file)  # asks the system nothing
         with suppress(OSError):  # it is gone, or no socket of this kind
             own.setsockopt(socket.IPPROTO_TCP, _AT_ONCE, 0)
         own.detach()

@@ -130,15 +130,21 @@ class ServedModel:
             self._is_looking = True
             self._loop.call_soon(self._look)
 
-    def _tell_all(self) -> None:
+    def _tell_all(self, ticks: bool = False) -> None:
+        """Tell of all that happened.
+
+        Args:
+            ticks: and of a tick behind it, if that makes one due.
+        """
         self._is_telling = True
         events, ended = self._events, self._ended
-        events.extendleft(reversed(ended))
-        ended.clear()
+        if ended:
+            events.extendleft(reversed(ended))
+            ended.clear()
         try:
             while events:
                 try:
-                    commands = self.dispatcher.handle_all(events)
+                    commands = self.dispatcher.handle_all(events, ticks)
                 except Exception:
                     event = events.popleft()
                     self._carry_out(self.dispatcher.handle_all(deque()))  # what follows from those before it
@@ -351,17 +357,25 @@ class ServedModel:
 
     def _look(self) -> None:
         """The reads at hand are done."""
+        if self._is_telling:  # it is closed
+            return
+        self._is_looking = False
         try:
-            if (self._events or self._ended) and not self._is_telling:
-                self._tell_all()
-        finally:
-            self._is_looking = False
-            if self._is_due or self._events or self._ended:
+            if self._is_due:
                 self._tick()
+            elif self._events or self._ended:
+                self._tell_all(ticks=True)
+                self._look_at_fit()
+        finally:
+            if self._events or self._ended:
+                self._tick_soon()
 
     def _tick(self) -> None:
         self._is_due = False
         self.tell(ev.Tick(now_s=time.monotonic()))
+        self._look_at_fit()
+
+    def _look_at_fit(self) -> None:
         fit = self.dispatcher.fit
         if fit is not None:
             self._fitting.look(fit)

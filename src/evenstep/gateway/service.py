@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from evenstep.engines.requests import GenerationRequest
+from evenstep.gateway.alike import Alike
 from evenstep.gateway.asking import Asking
 from evenstep.gateway.config import Limits
 from evenstep.gateway.heads import Heads
@@ -62,6 +63,7 @@ class Service(Protocol):
     heads: Heads[Asking]
     clients: set[Client]
     is_draining: bool
+    alike: Alike | None  #: by what to know a request of a connection that has nothing to go by
 
     @property
     def lane(self) -> Taker | None:

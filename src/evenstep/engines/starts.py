@@ -1,0 +1,92 @@
+"""How streams of one kind began before: the chunk with the role of a chat, known again where it repeats.
+
+It says what earlier ones said but for id, time, and the prompt's tokens and their number. So it is compared, not parsed;
+reading it in full would find the same values, since all else is the same bytes. One that does not fit is read in full.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_NUMBER = rb"0|[1-9]\d{0,14}+"
+#: What differs from stream to stream: how it is written, and what may stand there.
+_OPEN = {
+    "id": (b'"id":%b,', rb'(?P<id>"[ !#-\[\]-~]*+")'),
+    "created": (b'"created":%b,', b"(?P<created>%b)" % _NUMBER),
+    "tokens": (b'"prompt_tokens":%b,', b"(?P<tokens>%b)" % _NUMBER),
+    "total": (b'"total_tokens":%b', b"(?P=tokens)"),
+    "ids": (b'"prompt_token_ids":%b', rb"(?P<ids>\[[\d, ]++\])"),
+}
+_JSON = msgspec.json.Decoder(msgspec.Raw)
+
+
+class Start(msgspec.Struct, frozen=True, gc=False):
+    """The first chunk of a stream, which counted no token.
+
+    Args:
+        size: bytes of its event.
+        request_id, created: as JSON.
+        prompt_tokens: -1 = not told.
+        prompt_ids: as JSON; empty = not told.
+        out: what the client gets.
+    """
+
+    size: int
+    request_id: bytes
+    created: bytes
+    prompt_tokens: int
+    prompt_ids: bytes
+    out: bytes
+
+
+class Starts:
+    """How streams of an engine begin that are of one kind."""
+
+    def __init__(self) -> None:
+        self._pattern: re.Pattern[bytes] | None = None
+        self._out = b""  # a format; empty = what the engine sent
+
+    def keep(self, raw: bytes, start: Start) -> None:
+        """A stream began so.
+
+        Args:
+            raw: the event of its first chunk.
+            start: what was found in it by reading it in full.
+        """
+        prompt = b"%d" % start.prompt_tokens if start.prompt_tokens >= 0 else b""
+        values = start.request_id, start.created, prompt, prompt, start.prompt_ids
+        told = {name: _OPEN[name][0] % value for name, value in zip(_OPEN, values, strict=True) if value}
+        is_plain = raw.find(b"\n") == len(raw) - 2 and raw.startswith(b"data: ") and b"\r" not in raw
+        if not is_plain or "id" not in told or any(raw.count(text) != 1 for text in told.values()):
+            return
+        before = self._pattern, self._out
+        pattern, out = re.escape(raw), start.out.replace(b"%", b"%%")
+        for name, text in told.items():
+            key, value = _OPEN[name]
+            pattern = pattern.replace(re.escape(text), re.escape(key) % value)
+            out = out.replace(text, key % b"%%(%b)b" % name.encode())
+        lacking = b"".join(b"(?P<%b>)" % name.encode() for name in _OPEN if name not in told and name != "total")
+        try:
+            self._pattern, self._out = re.compile(pattern + lacking), b"" if start.out == raw else out
+        except re.error:  # the total is told before what it is compared with
+            return
+        if self.read(raw) != start:
+            self._pattern, self._out = before
+
+    def read(self, data: bytes) -> Start | None:
+        """The first chunk of a stream, where these bytes begin with one that looks like an earlier one."""
+        found = self._pattern.match(data) if self._pattern is not None else None
+        if found is None:
+            return None
+        request_id, created, tokens, ids = found.group("id", "created", "tokens", "ids")
+        if ids:
+            try:
+                _JSON.decode(ids)
+            except msgspec.MsgspecError:
+                return None
+        out = found[0]
+        if self._out:
+            out = self._out % {b"id": request_id, b"created": created, b"tokens": tokens, b"total": tokens, b"ids": ids}
+        return Start(found.end(), request_id, created, int(tokens) if tokens else -1, ids, out)
