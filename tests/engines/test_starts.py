@@ -95,7 +95,10 @@ def test_a_start_that_brings_a_token_or_more_than_a_role_is_read_in_full(monkeyp
     steps = ((0, (100,), " w", None), (0, (101,), " x", None))
     events = EngineStream(True, (1, 2), (*steps, (0, (7,), " end", "stop")), 1, "").events(ALL)
     role = events[0]
-    for change in ((b'"content":""', b'"content":"","reasoning":"so"'), (b'"completion_tokens":0', b'"completion_tokens":1')):
+    for change in (
+        (b'"content":""', b'"content":"","reasoning":"so"'),
+        (b'"completion_tokens":0', b'"completion_tokens":1'),
+    ):
         habits, other = Habits(), role.replace(*change)
         assert other != role
         for _ in range(3):

@@ -120,7 +120,14 @@ def test_a_request_of_a_new_connection_is_known_by_those_of_others(monkeypatch):
     async def story():
         settings = {"keys": [ApiKey("sesame", "us"), ApiKey("other", "them")]}
         async with engine(one_token) as one, serving(one.url, **settings) as server:
-            for key, count in (("sesame", 1), ("sesame", 1), ("other", 2), ("other", 2), ("wrong", 2), ("sesame", 3)):
+            for key, count in (
+                ("sesame", 1),
+                ("sesame", 1),
+                ("other", 2),
+                ("other", 2),
+                ("wrong", 2),
+                ("sesame", 3),
+            ):
                 headers = f"{CLOSE}Authorization: Bearer {key}\r\n"
                 prompt = f"say it {len(read)} times"
                 answer = await raw(server, request(BODY | {"prompt": prompt}, headers=headers))

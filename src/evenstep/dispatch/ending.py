@@ -108,7 +108,10 @@ class Ending(Delivering):
         return count
 
     def _finished(self, event: ev.Finished) -> None:
-        self.finished_all([event])
+        if event.output_tokens:
+            self.finished_all([event])
+        else:  # a stream: its usual course is not that of a whole answer
+            self._finish(event.request, event.leg, event.prompt_tokens, 0)
 
     def _ended(self, requests: list[int], at: int) -> None:
         """Nothing is kept of requests that were ended at once, those from `at` on of `told`."""

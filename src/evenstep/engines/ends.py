@@ -19,7 +19,7 @@ class Ends:
 
     def __init__(self) -> None:
         self._lasts: dict[bytes, Quick] = {}
-        self._usage, self._told, self._fingerprint = b"", (b"",), b""
+        self._usage, self._order, self._fingerprint = b"", list[int](), b""  # with what differs left open
 
     def keep_last(self, usual: Quick | None, last: Quick | None) -> None:
         """The last chunk of a stream looked so.
@@ -62,15 +62,19 @@ class Ends:
             fingerprint: what it said, as JSON.
         """
         if raw.startswith(b"data: {") and raw.endswith(b"}\n\n") and all(raw.count(one) == 1 for one in told):
-            self._usage, self._told, self._fingerprint = raw, told, fingerprint
+            usage, self._order = (
+                raw.replace(b"%", b"%%"),
+                sorted(range(len(told)), key=lambda i: raw.index(told[i])),
+            )
+            for one in told:
+                usage = usage.replace(one.replace(b"%", b"%%"), b"%b")
+            self._usage, self._fingerprint = usage, fingerprint
 
     def usage(self, told: tuple[bytes, ...]) -> tuple[bytes, bytes]:
         """How the usage of a stream is probably told, and the fingerprint there; empty = nobody knows."""
-        raw = self._usage
-        if raw:
-            for before, now in zip(self._told, told, strict=True):
-                raw = raw.replace(before, now)
-        return raw, self._fingerprint
+        if not self._usage:
+            return b"", b""
+        return self._usage % tuple([told[i] for i in self._order]), self._fingerprint
 
 
 def _of(last: Quick, usual: Quick) -> Quick:
@@ -78,7 +82,9 @@ def _of(last: Quick, usual: Quick) -> Quick:
     if not last.counts or last.prompt_tokens == usual.prompt_tokens:
         return last
     before, now = (b'"prompt_tokens":%d,' % tokens for tokens in (last.prompt_tokens, usual.prompt_tokens))
-    return msgspec.structs.replace(last, rest=last.rest.replace(before, now), prompt_tokens=usual.prompt_tokens)
+    return msgspec.structs.replace(
+        last, rest=last.rest.replace(before, now), prompt_tokens=usual.prompt_tokens
+    )
 
 
 def told(request_id: bytes, created: bytes, prompt_tokens: int, produced: int) -> tuple[bytes, ...]:

@@ -67,7 +67,9 @@ class Starts:
             key, value = _OPEN[name]
             pattern = pattern.replace(re.escape(text), re.escape(key) % value)
             out = out.replace(text, key % b"%%(%b)b" % name.encode())
-        lacking = b"".join(b"(?P<%b>)" % name.encode() for name in _OPEN if name not in told and name != "total")
+        lacking = b"".join(
+            b"(?P<%b>)" % name.encode() for name in _OPEN if name not in told and name != "total"
+        )
         try:
             self._pattern, self._out = re.compile(pattern + lacking), b"" if start.out == raw else out
         except re.error:  # the total is told before what it is compared with
@@ -88,5 +90,11 @@ class Starts:
                 return None
         out = found[0]
         if self._out:
-            out = self._out % {b"id": request_id, b"created": created, b"tokens": tokens, b"total": tokens, b"ids": ids}
+            out = self._out % {
+                b"id": request_id,
+                b"created": created,
+                b"tokens": tokens,
+                b"total": tokens,
+                b"ids": ids,
+            }
         return Start(found.end(), request_id, created, int(tokens) if tokens else -1, ids, out)

@@ -1,8 +1,9 @@
 """Requests that are alike: the next one is known by what the last one said around its prompt.
 
-The last one is that of the same connection; of a new one, that of any other. A client writes the same head and the same members of a body around prompt after prompt. Two requests whose bytes agree in
-front of the length, from the length to the prompt, and behind the prompt, and whose prompts are one JSON value of one kind
-each, differ in length and prompt alone: what was made of the one holds for the other.
+The last one is that of the same connection; of a new one, that of any other. A client writes the same head and the same
+members of a body around prompt after prompt. Two requests whose bytes agree in front of the length, from the length to the
+prompt, and behind the prompt, and whose prompts are one JSON value of one kind each, differ in length and prompt alone: what
+was made of the one holds for the other.
 """
 
 from __future__ import annotations

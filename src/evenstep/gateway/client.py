@@ -11,7 +11,6 @@ import asyncio
 import logging
 import time
 from http import HTTPStatus
-from typing import cast
 
 from evenstep.engines import refusals
 from evenstep.engines.refusals import Refusal
@@ -58,28 +57,30 @@ class Client(asyncio.Protocol):
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.transport = cast(asyncio.Transport, None)
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]  # until it is connected, as the next ones
         self.job: Job | None = None
         self.paused = False
         self.last_head = b""
         self.alike: Alike | None = None
-        self.is_alike, self.lent = False, cast("Lent | None", None)
+        self.is_alike = False
+        self.lent: Lent | None = None
         self._state = _IN_HEAD
         self._rest = bytearray()
         self._searched = 0
-        self._asking, self._length = cast(Asking, None), 0
+        self._asking: Asking = None  # type: ignore[assignment]
+        self._length = 0
         self._pieces: list[bytes] = []
         self._got, self._body_since_s = 0, 0.0
         self._chunked: Chunked | None = None
         self._chunks = self._keep_alive = True
         self._is_head = self.is_framed = False
         self._prefix, self._name, self._unsent = b"", "", 0
-        self._deadline = cast(Deadline, None)
+        self._deadline: Deadline = None  # type: ignore[assignment]
 
     # --- what the loop calls -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
+        self.transport = transport  # type: ignore[assignment]  # it writes, too
         service = self._service
         self._deadline = Deadline(asyncio.get_running_loop(), self._late)
         if len(service.clients) >= service.limits.connections:

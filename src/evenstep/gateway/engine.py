@@ -215,9 +215,10 @@ class EngineConnection(asyncio.Protocol):
 
     def let_go(self) -> None:
         """The leg has all it wants; what is left of the body may only be its end."""
+        until_s = time.monotonic() + _DRAIN_S
         self._drop_leg()
-        self.deadline.set(time.monotonic() + _DRAIN_S)
-        self.resume(time.monotonic() + _DRAIN_S)
+        self.deadline.set(until_s)
+        self.resume(until_s)
 
     def close(self) -> None:
         """Close at once; the engine stops what it does for it."""

@@ -171,8 +171,14 @@ class Stream(Collecting):
     def __init__(
         self, exchange: Exchange, number: int, attached: Attached, row: int, reply: ReplyStream
     ) -> None:
-        super().__init__(exchange, number, attached)
-        self.row, self.reply = row, reply
+        self.exchange, self.number, self.attached, self.row, self.reply = (
+            exchange,
+            number,
+            attached,
+            row,
+            reply,
+        )
+        self._pieces = []
         self.counted = reply.produced  # tokens the dispatcher has heard of
         self.silence_s = attached.endpoint.settings.silence_s
         self.flow: Flow | None = None  # while the relay has it

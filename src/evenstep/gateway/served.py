@@ -157,6 +157,8 @@ class ServedModel:
             self._is_telling = False
 
     def _carry_out(self, commands: list[co.Command]) -> None:
+        if not commands:
+            return
         do = self._do
         for command in commands:
             try:
