@@ -81,9 +81,9 @@ class Batches:
     def one_by_one(self, events: list[ev.Event]) -> list[co.Command]:
         return self.carry_out([command for event in events for command in self.d.handle(event)])
 
-    def together(self, events: list[ev.Event]) -> list[co.Command]:
+    def together(self, events: list[ev.Event], ticks: bool = False) -> list[co.Command]:
         left = deque(events)
-        told = self.carry_out(self.d.handle_all(left))
+        told = self.carry_out(self.d.handle_all(left, ticks))
         assert not left
         return told
 

@@ -234,6 +234,22 @@ def test_events_that_are_handled_together_leave_what_each_by_itself_leaves(seed,
     assert logs[0] == logs[1] and bool(logs[0]) == is_logged
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.booleans())
+def test_a_tick_that_is_due_behind_events_may_be_handled_with_them(seed, is_logged):
+    logs: tuple[list, list] = ([], [])
+    one, other = (Batches(seed, log=log.append if is_logged else None) for log in logs)
+    for _ in range(25):
+        events = one.batch()
+        assert other.batch() == events
+        told = other.one_by_one(events)
+        if other.d.due:
+            told += other.one_by_one([ev.Tick(now_s=other.d.now_s)])
+        assert one.together(events, ticks=True) == told
+        assert state(one.d) == state(other.d)
+    assert logs[0] == logs[1] and bool(logs[0]) == is_logged
+
+
 def test_an_event_that_is_refused_stands_first_and_what_was_decided_before_it_is_told_next():
     story = Story("br-0:bypass=true")
     story.worker("a", slots=9)

@@ -115,6 +115,27 @@ def test_turns_are_what_happens_where_nobody_waits():
     assert passed > 5
 
 
+def test_a_prompt_that_is_counted_by_row_is_what_its_event_leaves():
+    found = []
+    for is_by_row in (True, False):
+        story = Turns(0)
+        d = story.d
+        d.handle(ev.Reloaded(now_s=0.0, policy="jsq:ties=lowest", settings=None))
+        story.one_by_one([ev.Arrived(now_s=1.0, request=1, prompt_tokens=30)])
+        story.one_by_one([ev.Tick(now_s=1.0)])
+        row = d.rows.by_request[1]
+        d.now_s = 1.5
+        d.produced(row, 1)
+        before = state(d)
+        if is_by_row:
+            d.counted(row, 44)
+        else:
+            assert d.handle(ev.PromptCounted(now_s=1.5, request=1, prompt_tokens=44)) == []
+        assert state(d) != before
+        found.append(state(d))
+    assert found[0] == found[1]
+
+
 def test_requests_that_may_not_come_in_are_left_to_events():
     turns = Turns(3)
     d = turns.d

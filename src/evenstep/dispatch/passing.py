@@ -1,7 +1,7 @@
 """Requests and whole answers that a host tells of in number, as rows of numbers instead of events.
 
 Rules of this file. What a turn leaves is what `Finished`, `Arrived` and a `Tick` of the same time would leave, but for
-`Dispatcher.history`, which has none of it. Where a turn would not be in its usual course the host tells events.
+`Dispatcher.history`, which has none of it; so with prompts that are counted. Where a turn would not be in its usual course the host tells events.
 """
 
 from __future__ import annotations
@@ -31,6 +31,13 @@ class Passing(Arriving):
             or self.deciding.door.binds_at_once
             or (self._most or self.most)[1] < 1
         )
+
+    def counted(self, row: int, prompt_tokens: int) -> None:
+        """An engine told the tokens of the prompt of the request in this row: what `PromptCounted` would leave.
+
+        Only while nothing is logged, and all events are told.
+        """
+        self.correct(row, prompt_tokens)
 
     def answered_all(self, told: I8, requests: list[int]) -> None:
         """Answers came whole.

@@ -238,13 +238,11 @@ class Exchange:
             )
         )
 
-    def count_prompt(self, tokens: int) -> None:
+    def count_prompt(self, row: int, tokens: int) -> None:
         """An engine told the tokens of the prompt, or -1."""
         news = self._counted_now(tokens)
         if news:
-            self.model.tell(
-                ev.PromptCounted(now_s=self.model.now_s(), request=self.number, prompt_tokens=news)
-            )
+            self.model.counted(self, row, news)
 
     def _counted_now(self, tokens: int) -> int:
         """The tokens of the prompt where an engine tells them for the first time, else 0."""

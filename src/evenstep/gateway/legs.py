@@ -258,7 +258,7 @@ class Stream(Collecting):
             self.counted = produced
             exchange.model.produced(self.row, news, now_s)
             if not exchange.is_counted:
-                exchange.count_prompt(reply.prompt_tokens)
+                exchange.count_prompt(self.row, reply.prompt_tokens)
         if reply.recomputed:
             self._lose("recomputed", "it hands the request back")
         elif reply.failure is not None:

@@ -131,11 +131,7 @@ class ServedModel:
             self._loop.call_soon(self._look)
 
     def _tell_all(self, ticks: bool = False) -> None:
-        """Tell of all that happened.
-
-        Args:
-            ticks: and of a tick behind it, if that makes one due.
-        """
+        """Tell of all that happened, and of a tick behind it (`ticks`) if that makes one due."""
         self._is_telling = True
         events, ended = self._events, self._ended
         if ended:
@@ -230,6 +226,13 @@ class ServedModel:
         dispatcher.produced(row, tokens)
         if dispatcher.due:
             self._tick_soon()
+
+    def counted(self, exchange: Exchange, row: int, tokens: int) -> None:
+        """An engine told the tokens of a prompt, with its first chunk."""
+        if self.dispatcher.is_logged or self._events or self._ended:
+            self.tell(ev.PromptCounted(now_s=time.monotonic(), request=exchange.number, prompt_tokens=tokens))
+        else:
+            self.dispatcher.counted(row, tokens)
 
     def produced_all(self, told: I8, counted: int, count: int, now_s: float) -> None:
         """Chunks went out; see `Dispatcher.produced_all`."""
@@ -361,16 +364,14 @@ class ServedModel:
         """The reads at hand are done."""
         if self._is_telling:  # it is closed
             return
-        self._is_looking = False
+        is_due, self._is_looking = self._is_due, False
         try:
-            if self._is_due:
-                self._tick()
-            elif self._events or self._ended:
+            if not is_due:
                 self._tell_all(ticks=True)
                 self._look_at_fit()
         finally:
-            if self._events or self._ended:
-                self._tick_soon()
+            if is_due or self._events or self._ended:
+                self._tick()
 
     def _tick(self) -> None:
         self._is_due = False
