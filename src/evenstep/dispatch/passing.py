@@ -1,7 +1,8 @@
 """Requests and whole answers that a host tells of in number, as rows of numbers instead of events.
 
 Rules of this file. What a turn leaves is what `Finished`, `Arrived` and a `Tick` of the same time would leave, but for
-`Dispatcher.history`, which has none of it; so with prompts that are counted. Where a turn would not be in its usual course the host tells events.
+`Dispatcher.history`, which has none of it; so with prompts that are counted. Where a turn would not be in its usual course
+the host tells events.
 """
 
 from __future__ import annotations

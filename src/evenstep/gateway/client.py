@@ -59,21 +59,18 @@ class Client(asyncio.Protocol):
         self._service = service
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # until it is connected, as the next ones
         self.job: Job | None = None
-        self.paused = False
         self.last_head = b""
         self.alike: Alike | None = None
-        self.is_alike = False
         self.lent: Lent | None = None
         self._state = _IN_HEAD
         self._rest = bytearray()
         self._searched = 0
         self._asking: Asking = None  # type: ignore[assignment]
-        self._length = 0
         self._pieces: list[bytes] = []
-        self._got, self._body_since_s = 0, 0.0
+        self._length, self._got, self._body_since_s = 0, 0, 0.0
         self._chunked: Chunked | None = None
         self._chunks = self._keep_alive = True
-        self._is_head = self.is_framed = False
+        self._is_head = self.is_framed = self.is_alike = self.paused = False
         self._prefix, self._name, self._unsent = b"", "", 0
         self._deadline: Deadline = None  # type: ignore[assignment]
 
