@@ -11,11 +11,12 @@ import re
 import msgspec
 
 _NUMBER = rb"0|[1-9]\d{0,14}+"
+_TOKENS = rb"0|[1-9]\d{0,6}+"  # fewer than the most of `chunks.Tokens`
 #: What differs from stream to stream: how it is written, and what may stand there.
 _OPEN = {
     "id": (b'"id":%b,', rb'(?P<id>"[ !#-\[\]-~]*+")'),
     "created": (b'"created":%b,', b"(?P<created>%b)" % _NUMBER),
-    "tokens": (b'"prompt_tokens":%b,', b"(?P<tokens>%b)" % _NUMBER),
+    "tokens": (b'"prompt_tokens":%b,', b"(?P<tokens>%b)" % _TOKENS),
     "total": (b'"total_tokens":%b', b"(?P=tokens)"),
     "ids": (b'"prompt_token_ids":%b', rb"(?P<ids>\[[\d, ]++\])"),
 }
