@@ -54,8 +54,8 @@ class FullReply:
 
     __slots__ = (
         "_before", "_bytes", "_bytes_per_token", "_changes", "_chat", "_counted", "_created", "_dialect",
-        "_drop_final", "_drop_ids", "_drop_usage", "_events", "_final", "_habit", "_hands_back", "_has_guessed", "_held", "_ids",
-        "_ids_seen", "_is_between", "_is_new", "_is_told", "_is_whole", "_keep", "_kept", "_later", "_lessons",
+        "_drop_final", "_drop_ids", "_drop_usage", "_events", "_final", "_habit", "_hands_back", "_has_guessed", "_held",
+        "_ids", "_ids_seen", "_is_between", "_is_new", "_is_told", "_is_whole", "_keep", "_kept", "_later", "_lessons",
         "_limit", "_open", "_over", "_plain", "_prompt_ids", "_prompts", "_quick", "_reader", "_repeats",
         "_request_id", "_settled", "_settled_tokens", "_texts", "_usage_off", "_wants_usage", "cached_tokens", "done",
         "error_body", "estimated", "failure", "fingerprint", "finished", "produced", "prompt_tokens", "recomputed",

@@ -185,7 +185,8 @@ class ReplyStream(FullReply):
         request_id, created = self._request_id, self._created
         if self._habit is not None and not self._has_guessed:
             self._has_guessed = True
-            if self._keep and self._plain and not self.produced and is_role(choice):
+            is_role_alone = is_role(choice) and choice.stop_reason is None and self._plain
+            if is_role_alone and self._keep and not self.produced:
                 start = Start(len(raw), request_id, created, self.prompt_tokens, self._prompt_ids, out)
                 self._habit.starts.keep(raw, start)
             self._quick = self._habit.guess(request_id, created, self.prompt_tokens)
