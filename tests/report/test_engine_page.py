@@ -17,3 +17,4 @@ def test_the_page_shows_every_chart_and_fetches_nothing():
     assert text.count("<svg") == 8 and "Not recorded" not in text
     assert "&lt;b&gt;mine" in text and "<b>mine" not in text
     assert "src=" not in text and run.digest in text
+    assert 'text-anchor="start">sarathi</text>' in text, "the dot of mean and tail has its name"

@@ -95,3 +95,17 @@ def test_every_class_has_a_style():
         "tick",
     }:
         assert re.search(rf"\.{name}\b", style), name
+
+
+def test_names_beside_dots_lie_beside_each_other_and_on_the_board():
+    board = Board(Scale(0.0, 10.0), Scale(0.0, 10.0))
+    board.names([(9.9, 5.0, f"policy {k}") for k in range(9)] + [(5.0, 5.0, "a" * 99 + "<")])
+    places = [
+        (float(x), float(y), anchor, text)
+        for x, y, anchor, text in re.findall(
+            r'x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">([^<]+)<', board.svg()
+        )
+    ]
+    assert len({place[:3] for place in places}) == len(places) == 10
+    assert all(anchor == "end" for *_, anchor, _ in places[:9]), "none fits right of the dots"
+    assert all(12 <= y <= 300 for _, y, *_ in places) and len(places[9][3]) == 30

@@ -76,6 +76,7 @@ def mean_against_p99(comparison: EngineComparison) -> str:
     board.axes("mean end-to-end latency, s", "99th percentile, s")
     for i, mean, tail, name in found:
         board.dot(mean, tail, i, float("nan"), float("nan"), f"{name}: mean {mean:.4g} s, p99 {tail:.4g} s")
+    board.names([(mean, tail, name) for _, mean, tail, name in found])
     return board.svg()
 
 

@@ -14,6 +14,8 @@ from evenstep.request import F8
 
 #: Policies that have a colour of their own in the style sheet; more are told apart by dashes as well.
 COLOURS = 8
+#: Names beside dots: characters at most, and about how wide one and how high a line is.
+_LONGEST_NAME, _CHARACTER, _LINE = 30, 6.2, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,42 @@ class Board:
         self.parts.append(
             f'<circle class="bar {series_class(series)}" cx="{px:.1f}" cy="{py:.1f}" r="3.2">'
             f"<title>{escape(title)}</title></circle>"
+        )
+
+    def names(self, points: Sequence[tuple[float, float, str]]) -> None:
+        """Names beside dots, on the side and at the height that is free and nearest, with a line to a dot that is not near.
+
+        Args:
+            points: x and y of each dot, and its name.
+        """
+        taken: list[tuple[float, float, float]] = []  # left and right end, height
+        shifts = sorted(range(-10 * _LINE, 10 * _LINE + 1, _LINE), key=abs)
+        for x, y, name in points:
+            text = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+            px, py = float(self._x(np.array([x]))[0]), float(self._y(np.array([y]))[0])
+            wide = _CHARACTER * len(text)
+            places = [
+                (begin, begin + wide, py + shift) for shift in shifts for begin in (px + 7, px - 7 - wide)
+            ]
+            place = next((one for one in places if self._is_free(one, taken)), places[0])
+            taken.append(place)
+            side, at = ("start", px + 7) if place[0] > px else ("end", px - 7)
+            if abs(place[2] - py) > _LINE:
+                self.parts.append(f'<path class="grid" d="M{px:.1f} {py:.1f}L{at:.1f} {place[2]:.1f}"/>')
+            self.parts.append(
+                f'<text x="{at:.1f}" y="{place[2] + 3.5:.1f}" text-anchor="{side}">{escape(text)}</text>'
+            )
+
+    def _is_free(
+        self, place: tuple[float, float, float], taken: Sequence[tuple[float, float, float]]
+    ) -> bool:
+        """Whether a name fits there: left and right end, height."""
+        begin, end, at = place
+        is_inside = self.left <= begin and end <= self.width - self.right
+        return (
+            is_inside
+            and self.top <= at <= self.height - self.bottom
+            and all(begin > right or end < left or abs(at - y) >= _LINE for left, right, y in taken)
         )
 
     def cell(self, left: float, bottom: float, width: float, height: float, shade: float, text: str) -> None:

@@ -239,22 +239,8 @@ def count_arrivals(space, parameters, rows, arrival_s, waiting, first, W, memory
 
 @borrowing
 def observe(
-    now_s,
-    limits,
-    running,
-    waiting,
-    first,
-    R,
-    W,
-    rows,
-    arrival_s,
-    memory,
-    parameters,
-    solve_s,
-    slack,
-    space,
-    told,
-):
+    now_s, limits, running, waiting, first, R, W, rows, arrival_s, memory, parameters, solve_s, slack, space, told
+):  # fmt: skip
     """Learn what has happened since the last batch, and set the thresholds in force; see `observed.Observed.observe`."""
     G, S = space[GROUPS], space[SEGMENTS]
     gates = G * S
@@ -322,22 +308,8 @@ def form_gated(
     space[SOLVES] = 1 if solve_s > 0.0 else 0
     if solve_s > 0.0:
         observe(
-            now_s,
-            limits,
-            running,
-            waiting,
-            first,
-            R,
-            W,
-            rows,
-            arrival_s,
-            memory,
-            parameters,
-            solve_s,
-            slack,
-            space,
-            oldest,
-        )
+            now_s, limits, running, waiting, first, R, W, rows, arrival_s, memory, parameters, solve_s, slack, space, oldest
+        )  # fmt: skip
     for gate in range(gates):
         for k in range(HEADS, NUMBERS):
             space[FIRST_GATE + NUMBERS * gate + k] = 0
