@@ -111,6 +111,17 @@ def test_expected_loads_weigh_each_request_by_its_chance_to_be_there():
     assert not Ahead(Says(2.0), 2, True).expects  # without a curve as everybody else
 
 
+def test_by_a_curve_a_request_is_expected_to_leave_where_less_than_half_of_it_is_left():
+    class Stays(Says):
+        def curve(self, active, horizon):
+            return np.ones((active.age.size, horizon + 1))
+
+    for says, leave in ((SaysCurve(0), 7), (Stays(0), NEVER)):
+        table = running((0, 10, 5, 1))
+        project(Ahead(says, 3, True), table, [15], [1])
+        assert table.i[LEAVE][0] == leave  # half of it after one token, a quarter after two
+
+
 def test_who_outlived_its_curve_is_asked_about_again():
     says = SaysCurve(2.0)
     says.curve = lambda active, horizon: (

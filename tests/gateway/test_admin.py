@@ -88,6 +88,7 @@ def test_the_policy_can_be_changed_and_a_wrong_one_is_refused_with_the_nearest()
         ("POST", "/workers", "[]", JSON, "expected a JSON object"),
         ("POST", "/workers", "{", JSON, "expected JSON"),
         ("POST", "/workers", b"\xff", JSON, "expected JSON"),
+        ("PUT", "/policy", b"[" * 100_000, JSON, "expected JSON"),
         ("POST", "/workers", "{}", {"Content-Type": "text/plain"}, "Content-Type is 'text/plain'"),
         ("PUT", "/policy", '{"policy": 3}', JSON, "policy is 3; expected text"),
     ],

@@ -81,7 +81,8 @@ def believe_leaves(ints, rows, ages, horizon, leave):
 
 @jit
 def keep(ints, rows, ages, answered, curves):
-    """Keep the curves of these rows, predicted at these ages, and where each ends; returns whether they are curves.
+    """Keep the curves of these rows, predicted at these ages, where each ends, and where it has half ended, if it does: that
+    is when the request is expected to leave. Returns whether they are curves.
 
     Args:
         answered: float64[N, K], as the predictor said. curves: float64[R, K], written.
@@ -95,12 +96,14 @@ def keep(ints, rows, ages, answered, curves):
         if not total < np.inf:  # nan counts as well
             return False
     for i in range(rows.size):
-        row, end = rows[i], NEVER
+        row, end, leave = rows[i], NEVER, NEVER
         for h in range(answered.shape[1]):
             curves[row, h] = answered[i, h]
             if end == NEVER and answered[i, h] <= 0.0:
                 end = ages[i] + h
-        ints[CURVE_END, row] = end
+            if leave == NEVER and answered[i, h] < 0.5:
+                leave = ages[i] + h
+        ints[CURVE_END, row], ints[LEAVE, row] = end, leave
     return True
 
 

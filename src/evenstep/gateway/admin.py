@@ -238,7 +238,7 @@ async def _body(request: web.Request, kind: type[T]) -> T:
     raw = await request.read()
     try:
         values = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError("request", "body", raw[:80].decode("utf-8", "replace"), "JSON") from None
     if not isinstance(values, dict):
         raise InputError("request", "body", type(values).__name__, "a JSON object")
