@@ -267,7 +267,7 @@ def _acknowledge_late(file: int) -> None:
     goes back to it by itself: an engine that waits for it before it writes on (Nagle) has waited for some by then.
     """
     if _AT_ONCE is not None:
-        own = socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, file)  # asks the system nothing
+        own = socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, file)  # of a number alone
         with suppress(OSError):  # it is gone, or no socket of this kind
             own.setsockopt(socket.IPPROTO_TCP, _AT_ONCE, 0)
         own.detach()
