@@ -315,7 +315,10 @@ def said(code: int, state: EngineState) -> str:
         "with an empty batch",
         at.MAY_NOT_EVICT: "evicted a request, but overflow=never allows no eviction; a-max and h-sf need none",
     }[code]
-    return f"{what} (iteration {iteration})"
+    hint = ""
+    if code == at.HOLDS_FOR_EVER:
+        hint = ". Bound how long it holds (max_hold_s of wait and nested-wait), or stop the run at a time (until_s)"
+    return f"{what} (iteration {iteration}){hint}"
 
 
 def made(
