@@ -106,3 +106,38 @@ def test_the_snapshot_counts_answers_and_connections():
             assert found["generations"] == found["passing"] == 0
 
     asyncio.run(story())
+
+
+def test_who_still_waits_when_the_gateway_ends_is_told_so():
+    async def story():
+        async def begins(number, head, body, writer):
+            if b"/v1/responses" in head:
+                writer.write(EVENTS + framed(b"data: 1\n\n"))
+            elif b'"stream": true' in body:
+                writer.write(EVENTS + framed(chunk(" a", 1)))
+            return STALLS
+
+        body = {"model": "m", "prompt": "x", "max_tokens": 9}
+        wanted = [
+            request(body | {"stream": True}), request(body), request(body, "/v1/embeddings"),
+            request(body, "/v1/responses"), request(body | {"stream": True}),
+        ]  # fmt: skip
+        worker = Worker(url="http://x", slots=2)
+        async with engine(begins) as one, serving(replace(worker, url=one.url)) as server:
+            asked = []
+            for place, data in enumerate(wanted):
+                asked.append(asyncio.create_task(raw(server, data)))
+                await until(lambda place=place: len(one.asked) >= min(place + 1, 4))
+            await until(lambda: server.gateway.pools.all[0].requests == 3)
+            await asyncio.sleep(0.05)  # what the engine said is on its way to the clients
+            server.gateway.drain()
+            await server.gateway.give_up(1.0)
+            stream, whole_answer, other, events, waiting = await asyncio.gather(*asked)
+            for answer in (whole_answer, other, waiting):
+                assert answer.startswith(b"HTTP/1.1 503 ")
+                assert b"Retry-After: 1\r\n" in answer
+            for answer in (stream, events):
+                assert b'data: {"error":' in answer
+                assert answer.endswith(END)
+
+    asyncio.run(story())

@@ -267,6 +267,16 @@ class Exchange:
             self.story.output_tokens = leg.reply.produced if isinstance(leg, Stream) else 0
             self._over("cancelled", _OK if self.has_started else 0)
 
+    def give_up(self) -> None:
+        """The gateway ends before the answer: the client hears so."""
+        has_started, refusal = self.has_started, refusals.overloaded(1.0)
+        self._over("error", _OK if has_started else refusal.status)
+        self.client_gone()
+        if has_started:
+            self.client.send(refusals.stream_broken("the gateway is being stopped").event(), last=True)
+        else:
+            self.client.refuse(refusal)
+
     def client_resumed(self) -> None:
         """It has caught up."""
         leg = self._leg

@@ -171,6 +171,14 @@ class Gateway:
             await asyncio.sleep(_LOOK_S)
         return True
 
+    async def give_up(self, within_s: float) -> None:
+        """Tell everybody who waits for an answer that there will be no more of it, and let them hear that."""
+        told = [client for client in list(self.front.clients) if client.give_up()]
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + within_s
+        while any(client in self.front.clients for client in told) and loop.time() < until_s:
+            await asyncio.sleep(_LOOK_S)
+
     def close(self) -> None:
         """Close everything at once."""
         for client in list(self.front.clients):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from evenstep.dispatch.events import Kind
 from evenstep.engines import refusals
-from evenstep.engines.refusals import of_engine
+from evenstep.engines.refusals import Refusal, of_engine
 from evenstep.gateway.attached import Attached, carried
 from evenstep.gateway.client import Client
 from evenstep.gateway.ended import Outcome, Story
@@ -147,11 +147,7 @@ class Passing:
 
     def broke(self, kind: Kind, why: str) -> None:
         if self._started:  # what is there cannot be taken back
-            self._end("error", self._status)
-            if self._answer is not None and self._answer.kind == _EVENTS and self.client.is_framed:
-                self.client.send(b"\n\n" + _CUT.event(), last=True)
-            else:  # its framing shows that it is not whole
-                self.client.abort()
+            self._break_off(_CUT)
             return
         if kind == "stale" and not self._left and not self._is_repeated and self._attached is not None:
             self._left.append(self._attached)  # nobody else is there, and perhaps it was not asked at all
@@ -165,10 +161,28 @@ class Passing:
         self._close()
         self._end("cancelled", self._status if self._started else 0)
 
+    def give_up(self) -> None:
+        """The gateway ends before the answer: the client hears so."""
+        self._close()
+        if self._started:
+            self._break_off(refusals.stream_broken("the gateway is being stopped"))
+        else:
+            refusal = refusals.overloaded(1.0)
+            self._end("error", refusal.status)
+            self.client.refuse(refusal)
+
     def client_resumed(self) -> None:
         """It has caught up."""
         if self.connection is not None and self._attached is not None:
             self.connection.resume(time.monotonic() + self._attached.endpoint.settings.silence_s)
+
+    def _break_off(self, refusal: Refusal) -> None:
+        """What the client has is not whole: say so, where its form lets us."""
+        self._end("error", self._status)
+        if self._answer is not None and self._answer.kind == _EVENTS and self.client.is_framed:
+            self.client.send(b"\n\n" + refusal.event(), last=True)
+        else:  # its framing shows that it is not whole
+            self.client.abort()
 
     def _again(self) -> None:
         self._leave()
@@ -191,5 +205,6 @@ class Passing:
     def _end(self, outcome: Outcome, status: int) -> None:
         self._leave()
         self._over(self)
-        if self._story is not None:
-            self._story.ended(outcome, status)
+        story, self._story = self._story, None
+        if story is not None:
+            story.ended(outcome, status)

@@ -27,6 +27,7 @@ from evenstep.gateway.tls import client_context, server_context
 
 _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096
+_LAST_WORDS_S = 1.0  # for clients that are told that they get no answer to hear it
 _SWITCH_S = (
     0.0005  # the operation's thread gives way to the data path this soon; Python's own 5 ms would be its p99
 )
@@ -172,6 +173,7 @@ async def _until_told(server: Server, operation: Operation, say: Callable[[str],
     await asyncio.wait((draining, asked), return_when=asyncio.FIRST_COMPLETED)
     if not (draining.done() and draining.result()):
         _log.warning("requests were still running when the gateway ended")
+        await server.gateway.give_up(_LAST_WORDS_S)
     for task in (draining, asked):
         task.cancel()
 

@@ -31,6 +31,10 @@ class Job(Protocol):
 
     def client_resumed(self) -> None: ...
 
+    def give_up(self) -> None:
+        """The gateway ends before the answer: tell the client, and want nothing more."""
+        ...
+
 
 class Lent(Protocol):
     """Who reads and writes for a connection instead of it."""
