@@ -411,15 +411,6 @@ class Client(asyncio.Protocol):
         self._gone()
         self.transport.abort()
 
-    def give_up(self) -> bool:
-        """The gateway ends: whether somebody waited for an answer, and is told so in its place."""
-        self._end_lent()
-        job = self.job
-        if self._state != _BUSY or job is None:
-            return False
-        job.give_up()
-        return True
-
     def close_if_idle(self) -> None:
         """Close a connection that serves nothing, as the gateway stops."""
         self._end_lent()

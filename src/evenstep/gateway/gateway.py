@@ -172,8 +172,11 @@ class Gateway:
         return True
 
     async def give_up(self, within_s: float) -> None:
-        """Tell everybody who waits for an answer that there will be no more of it, and let them hear that."""
-        told = [client for client in list(self.front.clients) if client.give_up()]
+        """After `drain`: tell everybody who waits for an answer that there will be no more of it, and let them hear that."""
+        told = [client for client in self.front.clients if client.is_busy and client.job is not None]
+        for client in told:
+            if client.job is not None:  # the one before may have ended it
+                client.job.give_up()
         loop = asyncio.get_running_loop()
         until_s = loop.time() + within_s
         while any(client in self.front.clients for client in told) and loop.time() < until_s:
