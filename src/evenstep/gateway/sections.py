@@ -65,7 +65,7 @@ class Engines:
     Args:
         connect_s: longest wait for a connection.
         first_byte_s: longest wait for the first token of an answer, from the time a request is sent.
-        silence_s: longest silence in mid-stream.
+        silence_s: longest silence in mid-stream; comments and chunks without a token are silence.
         answer_s: longest wait for an answer that is no stream, and of a prefill leg.
         idle_s: how long an unused connection is kept.
         connections: unused connections kept for each engine.
