@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from evenstep.errors import EngineError
-from evenstep.gateway.pages import Pages
+from evenstep.gateway.pages import Pages, _Connection
 from evenstep.gateway.sections import Engines
 from evenstep.gateway.tls import client_context
 
@@ -116,9 +116,19 @@ def test_what_is_no_page_says_so_and_its_connection_is_not_kept(answer, why):
 def test_a_page_that_is_too_large_is_not_read_to_its_end(monkeypatch):
     monkeypatch.setattr("evenstep.gateway.pages._LARGEST", 10)
 
+    made = []
+
+    class Noted(_Connection):
+        def __init__(self):
+            super().__init__()
+            made.append(self)
+
+    monkeypatch.setattr("evenstep.gateway.pages._Connection", Noted)
+
     async def story(pages, url, heads):
         with pytest.raises(EngineError, match="size is over 10 bytes"):
             await pages.read(url)
+        assert not made[0]._page  # nor kept
 
     told([[page(b"x" * 11)]], story)
 

@@ -64,7 +64,7 @@ class Pages:
         try:
             page = await connection.ask(head)
         except BaseException:
-            connection.close()
+            connection.give_up()
             raise
         if connection.is_open:
             self._kept[url] = connection
@@ -136,6 +136,11 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def give_up(self) -> None:
+        """Close, and keep nothing of the page: connection and parser know each other, so that they may stay for long."""
+        self.close()
+        self._page = bytearray()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport, self.is_open = transport, True
@@ -171,6 +176,6 @@ class _Connection(asyncio.Protocol):
             self._fail(EngineError(f"metrics page: status is {status}; expected {_OK}."))
 
     def _fail(self, error: Exception) -> None:
-        self.close()
+        self.give_up()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
