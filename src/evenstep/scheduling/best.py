@@ -15,12 +15,16 @@ from evenstep.scheduling.filling import Filling
 from evenstep.scheduling.view import UNLIMITED, BatchDecision, EngineView
 
 #: Words: float64 sums, fading, over who joined: size times seconds it waited, and size; who would join next by size: its
-#: place in the queue, from 1 on, 0 = not known; its id; how many waited when it was found, and how many had arrived.
-WAITED, SIZES, PLACE, NEXT, QUEUED, SEEN = range(knee.MEMORY, knee.MEMORY + 6)
+#: place in the queue, from 1 on, 0 = not known; its id; how many waited when it was found, and how many had arrived;
+#: no waiting request of the window has fewer tokens left, 0 = not known; over how many places of the queue that was seen
+#: to, and how many waited less how many had arrived, both less those who have joined since.
+WAITED, SIZES, PLACE, NEXT, QUEUED, SEEN, FEWEST, PLACES, BALANCE = range(knee.MEMORY, knee.MEMORY + 9)
 #: Requests that have to be finished before their mean length counts.
 KNOWN = 8
 #: Newcomers shorter than every running prefill go ahead of these, with one part in so many of the budget.
 AHEAD = 2
+#: Times as long as it takes to be overdue after which nobody passes a request that waits for memory.
+PASSED = 4
 #: Share of what is known of waits that an admission leaves; the last twenty count.
 FADES = 0.95
 
@@ -39,13 +43,17 @@ class Best:
     mean wait of late, then the shortest of the oldest `window` (prompt, and the middle of its believed output bounds
     where there are any). The mean is over tokens, not requests: it is about what first come, first served would make of
     it, whatever the order is. Prefills that have fewer tokens left run first, newcomers among them with half of the
-    budget at most. *Eviction*: whoever has computed least goes; that is the least to compute again.
+    budget at most. *Passing*: while the next does not fit into the memory, the shortest that does goes ahead, where the
+    others can grow during its prefill and the next will still fit when one that runs leaves: the largest where prefills
+    are held at the knee, and cost nobody time, else one of mean size. *Eviction*: whoever has computed least goes; that
+    is the least to compute again.
 
     Args:
         room: mean outputs of KV memory that an admission leaves free while anything runs; the mean is learned from what
             has finished.
         watermark: share of the memory, 0..1, that it leaves instead while fewer than `KNOWN` have finished.
-        patience: mean waits after which a request is overtaken no more; 0 = first come, first served.
+        patience: mean waits after which a request is overtaken no more, except by those that fit where it does not; not
+            by these either after `PASSED` times as long; 0 = first come, first served.
         window: oldest waiting requests among which the shortest is looked for.
         paced: whether prefills are spread over iterations; else each runs as many tokens as the engine takes.
         target_s: seconds an iteration may last, the time between two tokens; 0 = the engine's token budget alone.
@@ -63,7 +71,7 @@ class Best:
     target_s: float = 0.0
     paced: bool = True
 
-    memory_size: ClassVar[int] = knee.MEMORY + 6
+    memory_size: ClassVar[int] = knee.MEMORY + 9
 
     def __post_init__(self) -> None:
         if not 0 <= self.watermark < 1:
@@ -128,9 +136,9 @@ class Best:
     def admit(
         self, filling: Filling, chunks: list[int], reserve: int, memory: I8, longest: int, spend: int
     ) -> None:
-        """Waiting requests join one by one, as long as the next fits whole; `memory` learns how long they waited.
+        """Waiting requests join one by one, as long as the next fits whole, or one that may pass it does.
 
-        The next must have `longest` tokens left at most, and all of them together `spend`.
+        `memory` learns how long they waited. They must have `longest` tokens left at most, and all together `spend`.
         """
         view, kept = filling.view, memory.view(np.float64)
         oldest = range(filling.running, view.left.size)[: self.window]
@@ -139,7 +147,7 @@ class Best:
             return
         while queue and filling.seats > 0 and filling.budget > 0:
             runs = filling.running + int((filling.tokens[filling.running :] > 0).sum())
-            free = filling.free - promised(filling, chunks) - (reserve if runs else 0)
+            free = filling.free - promised(filling, chunks)
             mean_s = float(kept[WAITED]) / float(kept[SIZES]) if kept[SIZES] > 0.0 else 0.0
             overdue = self.is_overdue(view, queue[0], mean_s)
             request = queue[0] if overdue else next_of(view, queue)
@@ -148,10 +156,18 @@ class Best:
                 memory[PLACE], memory[NEXT] = request - filling.running + 1, view.request_id[request]
                 memory[QUEUED], memory[SEEN] = view.left.size - filling.running, view.arrived.sum()
             tokens, left = filling.most(request), int(view.left[request])
-            if tokens < 1 or left > min(longest, spend) or filling.grows(request, left) > free:
+            if tokens < 1 or left > min(longest, spend):
                 return
+            whole = filling.grows(request, left)
+            if whole > free - (reserve if runs else 0):
+                passes = self.who_passes(filling, queue, request, memory, free, reserve, min(longest, spend))
+                if passes < 0:
+                    return
+                request, tokens, left = passes, filling.most(passes), int(view.left[passes])
             filling.give(request, tokens)
             memory[PLACE] = 0
+            memory[PLACES] -= 1
+            memory[BALANCE] -= 1
             spend -= left
             queue.remove(request)
             if tokens < left:
@@ -160,6 +176,39 @@ class Best:
                 size, waited_s = size_of(view, request), view.now_s - float(view.arrival_s[request])
                 kept[WAITED] = FADES * float(kept[WAITED]) + size * waited_s
                 kept[SIZES] = FADES * float(kept[SIZES]) + size
+
+    def who_passes(
+        self,
+        filling: Filling,
+        queue: list[int],
+        blocked: int,
+        memory: I8,
+        free: int,
+        reserve: int,
+        longest: int,
+    ) -> int:
+        """The shortest of the queue that may go ahead of one that does not fit; -1 where nobody may."""
+        view, kept, running = filling.view, memory.view(np.float64), filling.running
+        mean_s = float(kept[WAITED]) / float(kept[SIZES]) if kept[SIZES] > 0.0 else 0.0
+        if view.now_s - float(view.arrival_s[blocked]) >= PASSED * self.patience * mean_s:
+            return -1
+        short = filling.grows(blocked, int(view.left[blocked])) - free
+        spare = leaving(filling, bool(memory[knee.PRICE])) - short
+
+        def fits(left: int, whole: int) -> bool:
+            others = max(reserve, running * left // filling.budget)
+            return left <= longest and whole <= spare and whole + others <= free
+
+        waits = view.left.size - running
+        places, joined = min(waits, self.window), int((filling.tokens[running:] > 0).sum())
+        balance = waits - joined - int(view.arrived.sum())
+        fewest = fewest_left(view, memory, running, places, joined, balance)
+        if fewest and not fits(fewest, fewest):
+            return -1
+        memory[FEWEST] = min(int(view.left[k]) for k in queue)
+        memory[PLACES], memory[BALANCE] = places - joined, balance
+        may = [k for k in queue if fits(int(view.left[k]), filling.grows(k, int(view.left[k])))]
+        return min(may, key=lambda k: size_of(view, k), default=-1)
 
     def is_overdue(self, view: EngineView, request: int, mean_s: float) -> bool:
         """Whether a request, the oldest, has waited for so long that nobody overtakes it any more."""
@@ -173,6 +222,28 @@ def next_of(view: EngineView, queue: list[int]) -> int:
         if view.evictions[request] > 0:
             return request
     return min(queue, key=lambda k: size_of(view, k))
+
+
+def fewest_left(view: EngineView, memory: I8, running: int, places: int, joined: int, balance: int) -> int:
+    """No waiting request of the window has fewer tokens left; 0 = not known.
+
+    What was found last time holds while others only join, and arrive at the queue's end; whoever is evicted changes the
+    balance of those who wait and those who have arrived.
+    """
+    if memory[FEWEST] == 0 or memory[BALANCE] != balance:
+        return 0
+    for k in range(int(memory[PLACES]) + joined, places):
+        memory[FEWEST] = min(int(memory[FEWEST]), int(view.left[running + k]))
+    memory[PLACES] = places - joined
+    return int(memory[FEWEST])
+
+
+def leaving(filling: Filling, largest: bool) -> int:
+    """KV tokens that one of those that decode gives back when it leaves: the largest, or one of mean size."""
+    held = [int(filling.view.resident[k]) for k in range(filling.running) if filling.view.decoding[k]]
+    if not held:
+        return 0
+    return max(held) if largest else sum(held) // len(held)
 
 
 def size_of(view: EngineView, request: int) -> float:

@@ -5,9 +5,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import batch_kernel, borrowing
+from evenstep.compiled import batch_kernel, borrowing, borrowing_inlined
 from evenstep.scheduling import knee_kernel
-from evenstep.scheduling.best import AHEAD, FADES, KNOWN, NEXT, PLACE, QUEUED, SEEN, SIZES, WAITED
+from evenstep.scheduling.best import (
+    AHEAD,
+    BALANCE,
+    FADES,
+    FEWEST,
+    KNOWN,
+    NEXT,
+    PASSED,
+    PLACE,
+    PLACES,
+    QUEUED,
+    SEEN,
+    SIZES,
+    WAITED,
+)
 from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, ROOM, SEATS, give, grows, most, open_batch
 from evenstep.scheduling.knee import DECODED, LEAST, PRICE
 from evenstep.scheduling.pace import COUNT, SECONDS
@@ -172,6 +186,15 @@ def room_for(limits, rows, running, R, W, arrived, memory, parameters):
     return np.int64(parameters[ROOM_LEFT] * output * share)
 
 
+@borrowing_inlined
+def arrivals(arrived):
+    """Requests seen so far."""
+    seen = 0
+    for k in range(arrived.size):
+        seen += arrived[k]
+    return seen
+
+
 @borrowing
 def found_by_size(rows, waiting, first, count, R, picked, start, given):
     """The first that was evicted, else the shortest, the oldest of equals; -1 where all have joined."""
@@ -229,14 +252,92 @@ def next_of(
         return oldest
     if not nobody_yet:
         return found_by_size(rows, waiting, first, count, R, picked, start, given)
-    seen = 0
-    for k in range(arrived.size):
-        seen += arrived[k]
+    seen = arrivals(arrived)
     i = found_again(rows, waiting, first, count, W, seen, memory)
     if i < 0:
         i = found_by_size(rows, waiting, first, count, R, picked, start, given)
     memory[PLACE], memory[NEXT], memory[QUEUED], memory[SEEN] = i + 1, rows[ID, waiting[first + i]], W, seen
     return i
+
+
+@borrowing
+def leaving(rows, running, R, largest):
+    """KV tokens that one of those that decode gives back when it leaves: the largest, or one of mean size."""
+    total, many, most_held = 0, 0, 0
+    for k in range(R):
+        row = running[k]
+        if rows[DECODING, row] == 1:
+            held = rows[RESIDENT, row]
+            total += held
+            many += 1
+            most_held = max(most_held, held)
+    if many == 0:
+        return 0
+    return most_held if largest else total // many
+
+
+@borrowing
+def fewest_left(rows, waiting, first, count, W, seen, memory, newcomers):
+    """No waiting request of the window has fewer tokens left; 0 = not known. See `best.fewest_left`."""
+    if memory[FEWEST] == 0 or W - newcomers - seen != memory[BALANCE]:
+        return 0
+    for i in range(memory[PLACES] + newcomers, count):
+        memory[FEWEST] = min(memory[FEWEST], rows[LEFT, waiting[first + i]])
+    memory[PLACES] = count - newcomers
+    return memory[FEWEST]
+
+
+@borrowing
+def shortest_that_fits(
+    limits, left, rows, waiting, first, count, R, memory, picked, start, given, free, spare, reserve, longest, newcomers
+):  # fmt: skip
+    """The shortest of the window that fits beside all that is to stay free, -1 where none does; the fewest tokens left."""
+    shortest, least, fewest, budget_left = -1, 0, 0, left[BUDGET_LEFT]
+    for i in range(count):
+        row, joined = waiting[first + i], False
+        if newcomers > 0:
+            for p in range(start, given):
+                joined = joined or picked[0, p] == R + i
+        if joined:
+            continue
+        tokens = rows[LEFT, row]
+        if fewest == 0 or tokens < fewest:
+            fewest = tokens
+        if tokens > min(longest, free):
+            continue
+        whole, others = grows(limits, rows, row, tokens), max(reserve, R * tokens // budget_left)
+        if whole <= spare and whole + others <= free:
+            doubled = 2 * rows[PROMPT, row] + rows[LOW, row] + rows[HIGH, row]
+            if shortest < 0 or doubled < least:
+                shortest, least = i, doubled
+    memory[FEWEST] = fewest
+    return shortest
+
+
+@borrowing
+def who_passes(
+    now_s, limits, left, rows, arrival_s, arrived, running, waiting, first, count, R, W, memory, parameters, picked, start,
+    given, blocked, free, short, longest, newcomers,
+):  # fmt: skip
+    """The shortest that may go ahead of one that does not fit; -1 where nobody may. See `best.Best.who_passes`."""
+    sizes = kept(memory, SIZES)
+    mean_s = kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0
+    if now_s - arrival_s[blocked] >= PASSED * parameters[PATIENCE] * mean_s:
+        return -1
+    seen = arrivals(arrived)
+    fewest = fewest_left(rows, waiting, first, count, W, seen, memory, newcomers)
+    if fewest > longest or fewest + R * fewest // left[BUDGET_LEFT] > free:
+        return -1
+    spare = leaving(rows, running, R, memory[PRICE] != 0) - short
+    if fewest > spare:
+        return -1
+    reserve = room_for(limits, rows, running, R, W, arrived, memory, parameters) if R + newcomers > 0 else 0
+    if fewest > 0 and fewest + reserve > free:
+        return -1
+    memory[PLACES], memory[BALANCE] = count - newcomers, W - newcomers - seen
+    return shortest_that_fits(
+        limits, left, rows, waiting, first, count, R, memory, picked, start, given, free, spare, reserve, longest, newcomers
+    )  # fmt: skip
 
 
 @borrowing
@@ -252,9 +353,8 @@ def admit(
         runs += 1 if picked[0, p] >= R else 0
     if left[FREE] <= promised:
         return given
-    reserve = (
-        -1
-    )  # not known yet: it takes a walk over all who run, and most of the time memory is full without it
+    # the reserve is not known yet: it takes a walk over all who run, and most of the time memory is full without it
+    reserve = -1
     count, patience = min(W, int(parameters[WINDOW])), parameters[PATIENCE]
     while left[SEATS] > 0 and left[BUDGET_LEFT] > 0:
         free = left[FREE] - promised
@@ -266,16 +366,25 @@ def admit(
         row = waiting[first + i]
         tokens, tokens_left = most(left, rows, row), rows[LEFT, row]
         whole = grows(limits, rows, row, tokens_left)
-        if tokens < 1 or tokens_left > min(longest, spend) or whole > free:
+        if tokens < 1 or tokens_left > min(longest, spend):
             break
-        if runs > 0:
-            if reserve < 0:
-                reserve = room_for(limits, rows, running, R, W, arrived, memory, parameters)
-            if whole > free - reserve:
+        if runs > 0 and whole <= free and reserve < 0:
+            reserve = room_for(limits, rows, running, R, W, arrived, memory, parameters)
+        if whole > free - (reserve if runs > 0 and whole <= free else 0):
+            i = who_passes(
+                now_s, limits, left, rows, arrival_s, arrived, running, waiting, first, count, R, W, memory, parameters,
+                picked, start, given, row, free, whole - free, min(longest, spend), runs - R,
+            )  # fmt: skip
+            if i < 0:
                 break
+            row = waiting[first + i]
+            tokens, tokens_left = most(left, rows, row), rows[LEFT, row]
+            whole = grows(limits, rows, row, tokens_left)
         promised += whole - grows(limits, rows, row, tokens)
         given = give(limits, left, rows, row, tokens, R + i, picked, given)
         memory[PLACE] = 0
+        memory[PLACES] -= 1
+        memory[BALANCE] -= 1
         spend -= tokens_left
         runs += 1
         if rows[EVICTIONS, row] == 0:
