@@ -11,7 +11,8 @@ from tests.strategies import engine_runs, engine_views
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.best import FEWEST, PASSED, PLACE, SIZES, WAITED, Best
+from evenstep.scheduling.best import PASSED, SIZES, WAITED, Best
+from evenstep.scheduling.foremost import FEWEST, PLACE
 from evenstep.scheduling.sarathi import Sarathi
 from evenstep.scheduling.view import EngineView
 from evenstep.sim.engine import Engine, simulate_engine

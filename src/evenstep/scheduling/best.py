@@ -10,15 +10,12 @@ import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.request import I8
-from evenstep.scheduling import knee, pace
+from evenstep.scheduling import foremost, knee, pace
 from evenstep.scheduling.filling import Filling
 from evenstep.scheduling.view import UNLIMITED, BatchDecision, EngineView
 
-#: Words: float64 sums, fading, over who joined: size times seconds it waited, and size; who would join next by size: its
-#: place in the queue, from 1 on, 0 = not known; its id; how many waited when it was found, and how many had arrived;
-#: no waiting request of the window has fewer tokens left, 0 = not known; over how many places of the queue that was seen
-#: to, and how many waited less how many had arrived, both less those who have joined since.
-WAITED, SIZES, PLACE, NEXT, QUEUED, SEEN, FEWEST, PLACES, BALANCE = range(knee.MEMORY, knee.MEMORY + 9)
+#: Words: float64 sums, fading, over who joined: size times seconds it waited, and size.
+WAITED, SIZES = range(foremost.MEMORY, foremost.MEMORY + 2)
 #: Requests that have to be finished before their mean length counts.
 KNOWN = 8
 #: Newcomers shorter than every running prefill go ahead of these, with one part in so many of the budget.
@@ -45,7 +42,7 @@ class Best:
     it, whatever the order is. Prefills that have fewer tokens left run first, newcomers among them with half of the
     budget at most. *Passing*: while the next does not fit into the memory, the shortest that does goes ahead, where the
     others can grow during its prefill and the next will still fit when one that runs leaves: the largest where prefills
-    are held at the knee, and cost nobody time, else one of mean size. *Eviction*: whoever has computed least goes; that
+    cost nobody time, being held at the knee, else one of mean size. *Eviction*: whoever has computed least goes; that
     is the least to compute again.
 
     Args:
@@ -71,7 +68,7 @@ class Best:
     target_s: float = 0.0
     paced: bool = True
 
-    memory_size: ClassVar[int] = knee.MEMORY + 9
+    memory_size: ClassVar[int] = foremost.MEMORY + 2
 
     def __post_init__(self) -> None:
         if not 0 <= self.watermark < 1:
@@ -143,31 +140,37 @@ class Best:
         view, kept = filling.view, memory.view(np.float64)
         oldest = range(filling.running, view.left.size)[: self.window]
         queue = [k for k in oldest if not filling.tokens[k]]
+        joined = [k for k in range(filling.running, view.left.size) if filling.tokens[k]]
+        if view.left.size == filling.running or filling.seats <= 0 or filling.budget <= 0:
+            return
         if filling.free <= promised(filling, chunks):
             return
+        foremost.recall(memory, view, filling.running, len(oldest), joined)
         while queue and filling.seats > 0 and filling.budget > 0:
-            runs = filling.running + int((filling.tokens[filling.running :] > 0).sum())
+            runs = filling.running + len(joined)
             free = filling.free - promised(filling, chunks)
+            if memory[foremost.FEWEST] > min(longest, spend, free):
+                return
             mean_s = float(kept[WAITED]) / float(kept[SIZES]) if kept[SIZES] > 0.0 else 0.0
             overdue = self.is_overdue(view, queue[0], mean_s)
-            request = queue[0] if overdue else next_of(view, queue)
-            if not overdue and runs == filling.running:
-                # nobody has joined yet: the kernel need not look at the whole queue again next time
-                memory[PLACE], memory[NEXT] = request - filling.running + 1, view.request_id[request]
-                memory[QUEUED], memory[SEEN] = view.left.size - filling.running, view.arrived.sum()
+            request = queue[0]
+            if not overdue:  # the first that was evicted, else the shortest, the oldest of equals
+                request = foremost.found(memory, view, filling.running, joined)
+                if request < 0:
+                    request = foremost.look_over(memory, view, filling.running, queue, joined)
             tokens, left = filling.most(request), int(view.left[request])
             if tokens < 1 or left > min(longest, spend):
                 return
             whole = filling.grows(request, left)
             if whole > free - (reserve if runs else 0):
-                passes = self.who_passes(filling, queue, request, memory, free, reserve, min(longest, spend))
+                room = free, reserve
+                passes = self.who_passes(filling, queue, joined, request, memory, room, min(longest, spend))
                 if passes < 0:
                     return
                 request, tokens, left = passes, filling.most(passes), int(view.left[passes])
             filling.give(request, tokens)
-            memory[PLACE] = 0
-            memory[PLACES] -= 1
-            memory[BALANCE] -= 1
+            foremost.leave(memory, filling.running, request, joined)
+            joined.append(request)
             spend -= left
             queue.remove(request)
             if tokens < left:
@@ -178,64 +181,44 @@ class Best:
                 kept[SIZES] = FADES * float(kept[SIZES]) + size
 
     def who_passes(
-        self,
-        filling: Filling,
-        queue: list[int],
-        blocked: int,
-        memory: I8,
-        free: int,
-        reserve: int,
+        self, filling: Filling, queue: list[int], joined: list[int], blocked: int, memory: I8, room: tuple[int, int],
         longest: int,
-    ) -> int:
-        """The shortest of the queue that may go ahead of one that does not fit; -1 where nobody may."""
+    ) -> int:  # fmt: skip
+        """The shortest of the queue that may go ahead of one that does not fit; -1 where nobody may.
+
+        Args:
+            room: KV tokens that are free, and how many of them an admission leaves.
+            longest: tokens that it may have left.
+        """
+        free, reserve = room
         view, kept, running = filling.view, memory.view(np.float64), filling.running
         mean_s = float(kept[WAITED]) / float(kept[SIZES]) if kept[SIZES] > 0.0 else 0.0
         if view.now_s - float(view.arrival_s[blocked]) >= PASSED * self.patience * mean_s:
             return -1
-        short = filling.grows(blocked, int(view.left[blocked])) - free
-        spare = leaving(filling, bool(memory[knee.PRICE])) - short
+
+        def whole_of(request: int) -> int:
+            return filling.grows(request, int(view.left[request]))
+
+        spare = leaving(filling, 0.0 < float(kept[knee.PRICE]) <= knee.FREE) - (whole_of(blocked) - free)
 
         def fits(left: int, whole: int) -> bool:
             others = max(reserve, running * left // filling.budget)
             return left <= longest and whole <= spare and whole + others <= free
 
-        waits = view.left.size - running
-        places, joined = min(waits, self.window), int((filling.tokens[running:] > 0).sum())
-        balance = waits - joined - int(view.arrived.sum())
-        fewest = fewest_left(view, memory, running, places, joined, balance)
+        fewest = int(memory[foremost.FEWEST])
         if fewest and not fits(fewest, fewest):
             return -1
-        memory[FEWEST] = min(int(view.left[k]) for k in queue)
-        memory[PLACES], memory[BALANCE] = places - joined, balance
-        may = [k for k in queue if fits(int(view.left[k]), filling.grows(k, int(view.left[k])))]
-        return min(may, key=lambda k: size_of(view, k), default=-1)
+        known = foremost.found(memory, view, running, joined)
+        if known >= 0 and view.evictions[known] == 0 and fits(int(view.left[known]), whole_of(known)):
+            return known
+        foremost.look_over(memory, view, running, queue, joined)
+        may = [k for k in queue if fits(int(view.left[k]), whole_of(k))]
+        return min(may, key=lambda k: foremost.doubled(view, k), default=-1)
 
     def is_overdue(self, view: EngineView, request: int, mean_s: float) -> bool:
         """Whether a request, the oldest, has waited for so long that nobody overtakes it any more."""
         waited_s = view.now_s - float(view.arrival_s[request])
         return self.patience == 0 or 0.0 < self.patience * mean_s < waited_s
-
-
-def next_of(view: EngineView, queue: list[int]) -> int:
-    """Who joins next, if the oldest is not overdue: the first that was evicted, else the shortest, the oldest of equals."""
-    for request in queue:
-        if view.evictions[request] > 0:
-            return request
-    return min(queue, key=lambda k: size_of(view, k))
-
-
-def fewest_left(view: EngineView, memory: I8, running: int, places: int, joined: int, balance: int) -> int:
-    """No waiting request of the window has fewer tokens left; 0 = not known.
-
-    What was found last time holds while others only join, and arrive at the queue's end; whoever is evicted changes the
-    balance of those who wait and those who have arrived.
-    """
-    if memory[FEWEST] == 0 or memory[BALANCE] != balance:
-        return 0
-    for k in range(int(memory[PLACES]) + joined, places):
-        memory[FEWEST] = min(int(memory[FEWEST]), int(view.left[running + k]))
-    memory[PLACES] = places - joined
-    return int(memory[FEWEST])
 
 
 def leaving(filling: Filling, largest: bool) -> int:

@@ -7,23 +7,12 @@ import numpy as np
 
 from evenstep.compiled import batch_kernel, borrowing, borrowing_inlined
 from evenstep.scheduling import knee_kernel
-from evenstep.scheduling.best import (
-    AHEAD,
-    BALANCE,
-    FADES,
-    FEWEST,
-    KNOWN,
-    NEXT,
-    PASSED,
-    PLACE,
-    PLACES,
-    QUEUED,
-    SEEN,
-    SIZES,
-    WAITED,
-)
+from evenstep.scheduling.best import AHEAD, FADES, KNOWN, PASSED, SIZES, WAITED
 from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, ROOM, SEATS, give, grows, most, open_batch
+from evenstep.scheduling.foremost import FEWEST
+from evenstep.scheduling.foremost_kernel import found, has_joined, leave, look_over, recall
 from evenstep.scheduling.knee import DECODED, LEAST, PRICE
+from evenstep.scheduling.knee import FREE as FREE_S
 from evenstep.scheduling.pace import COUNT, SECONDS
 from evenstep.scheduling.pace_kernel import budget, kept, learn, line, note
 from evenstep.scheduling.view import (
@@ -31,7 +20,6 @@ from evenstep.scheduling.view import (
     EVICTED,
     EVICTIONS,
     HIGH,
-    ID,
     KV_CAPACITY,
     KV_FREE,
     LEFT,
@@ -79,9 +67,12 @@ def evict_least(limits, left, rows, running, R, picked, given):
 
 
 @borrowing
-def evict_for(limits, left, rows, running, R, position, picked, given):
-    """Evict until a running request fits or is itself evicted; how many went."""
-    row, gone = running[position], 0
+def evict_for(limits, left, rows, running, R, position, picked, given, gone):
+    """Evict until a running request fits or is itself evicted; how many have gone in this batch."""
+    if gone == 0:
+        for k in range(R):
+            left[ROOM + k] = 0
+    row = running[position]
     tokens = most(left, rows, row)
     while tokens > 0 and grows(limits, rows, row, tokens) > left[FREE]:
         gone += 1
@@ -91,16 +82,13 @@ def evict_for(limits, left, rows, running, R, position, picked, given):
     return gone
 
 
-@borrowing
+@borrowing_inlined
 def run_one(limits, left, rows, running, R, position, picked, given, gone):
     """Run a running request, or evict for it: (given, gone)."""
     row = running[position]
     tokens = most(left, rows, row)
     if tokens > 0 and grows(limits, rows, row, tokens) > left[FREE]:
-        if gone == 0:
-            for k in range(R):
-                left[ROOM + k] = 0
-        gone += evict_for(limits, left, rows, running, R, position, picked, given)
+        gone = evict_for(limits, left, rows, running, R, position, picked, given, gone)
         if left[ROOM + position] == 1:
             return given, gone
         tokens = most(left, rows, row)
@@ -186,77 +174,25 @@ def room_for(limits, rows, running, R, W, arrived, memory, parameters):
     return np.int64(parameters[ROOM_LEFT] * output * share)
 
 
-@borrowing_inlined
-def arrivals(arrived):
-    """Requests seen so far."""
-    seen = 0
-    for k in range(arrived.size):
-        seen += arrived[k]
-    return seen
-
-
-@borrowing
-def found_by_size(rows, waiting, first, count, R, picked, start, given):
-    """The first that was evicted, else the shortest, the oldest of equals; -1 where all have joined."""
-    shortest, least = -1, 0
-    for i in range(count):
-        row, joined = waiting[first + i], False
-        for p in range(start, given):
-            joined = joined or picked[0, p] == R + i
-        if joined:
-            continue
-        if rows[EVICTIONS, row] > 0:
-            return i
-        doubled = 2 * rows[PROMPT, row] + rows[LOW, row] + rows[HIGH, row]
-        if shortest < 0 or doubled < least:
-            shortest, least = i, doubled
-    return shortest
-
-
-@borrowing
-def found_again(rows, waiting, first, count, W, seen, memory):
-    """Who was found by size last time, or one shorter that has arrived since; -1 where the queue has changed otherwise.
-
-    Who joins makes the place unknown, and whoever is evicted makes the queue longer than by arrivals.
-    """
-    i, older = memory[PLACE] - 1, memory[QUEUED]
-    if i < 0 or i >= count or older < 0 or older > W or W - older != seen - memory[SEEN]:
-        return -1
-    row = waiting[first + i]
-    if rows[ID, row] != memory[NEXT] or rows[EVICTIONS, row] > 0:
-        return i if rows[ID, row] == memory[NEXT] else -1
-    least = 2 * rows[PROMPT, row] + rows[LOW, row] + rows[HIGH, row]
-    for k in range(older, count):
-        row = waiting[first + k]
-        doubled = 2 * rows[PROMPT, row] + rows[LOW, row] + rows[HIGH, row]
-        if doubled < least:
-            i, least = k, doubled
-    return i
-
-
 @borrowing
 def next_of(
-    now_s, rows, arrival_s, arrived, waiting, first, count, R, W, memory, patience, picked, start, given, nobody_yet
+    now_s, limits, rows, arrival_s, waiting, first, count, R, W, memory, patience, picked, start, given, newcomers
 ):  # fmt: skip
     """Who joins next: the oldest if it is overdue, else the first that was evicted, else the shortest."""
-    oldest, sizes, joined = 0, kept(memory, SIZES), True
-    while oldest < count and joined:
-        joined = False
-        for p in range(start, given):
-            joined = joined or picked[0, p] == R + oldest
-        oldest += 1 if joined else 0
+    oldest, sizes = 0, kept(memory, SIZES)
+    if newcomers > 0:
+        while oldest < count and has_joined(picked, start, given, R + oldest):
+            oldest += 1
     if oldest == count:
         return -1
     patience_s = patience * (kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0)
     if patience == 0.0 or 0.0 < patience_s < now_s - arrival_s[waiting[first + oldest]]:
         return oldest
-    if not nobody_yet:
-        return found_by_size(rows, waiting, first, count, R, picked, start, given)
-    seen = arrivals(arrived)
-    i = found_again(rows, waiting, first, count, W, seen, memory)
+    i = found(memory, rows, waiting, first, R, W, picked, start, given, newcomers)
     if i < 0:
-        i = found_by_size(rows, waiting, first, count, R, picked, start, given)
-    memory[PLACE], memory[NEXT], memory[QUEUED], memory[SEEN] = i + 1, rows[ID, waiting[first + i]], W, seen
+        i, _ = look_over(
+            memory, limits, rows, waiting, first, count, R, picked, start, given, newcomers, 0, 0, 0, 0, 1
+        )  # fmt: skip
     return i
 
 
@@ -277,44 +213,6 @@ def leaving(rows, running, R, largest):
 
 
 @borrowing
-def fewest_left(rows, waiting, first, count, W, seen, memory, newcomers):
-    """No waiting request of the window has fewer tokens left; 0 = not known. See `best.fewest_left`."""
-    if memory[FEWEST] == 0 or W - newcomers - seen != memory[BALANCE]:
-        return 0
-    for i in range(memory[PLACES] + newcomers, count):
-        memory[FEWEST] = min(memory[FEWEST], rows[LEFT, waiting[first + i]])
-    memory[PLACES] = count - newcomers
-    return memory[FEWEST]
-
-
-@borrowing
-def shortest_that_fits(
-    limits, left, rows, waiting, first, count, R, memory, picked, start, given, free, spare, reserve, longest, newcomers
-):  # fmt: skip
-    """The shortest of the window that fits beside all that is to stay free, -1 where none does; the fewest tokens left."""
-    shortest, least, fewest, budget_left = -1, 0, 0, left[BUDGET_LEFT]
-    for i in range(count):
-        row, joined = waiting[first + i], False
-        if newcomers > 0:
-            for p in range(start, given):
-                joined = joined or picked[0, p] == R + i
-        if joined:
-            continue
-        tokens = rows[LEFT, row]
-        if fewest == 0 or tokens < fewest:
-            fewest = tokens
-        if tokens > min(longest, free):
-            continue
-        whole, others = grows(limits, rows, row, tokens), max(reserve, R * tokens // budget_left)
-        if whole <= spare and whole + others <= free:
-            doubled = 2 * rows[PROMPT, row] + rows[LOW, row] + rows[HIGH, row]
-            if shortest < 0 or doubled < least:
-                shortest, least = i, doubled
-    memory[FEWEST] = fewest
-    return shortest
-
-
-@borrowing
 def who_passes(
     now_s, limits, left, rows, arrival_s, arrived, running, waiting, first, count, R, W, memory, parameters, picked, start,
     given, blocked, free, short, longest, newcomers,
@@ -324,20 +222,27 @@ def who_passes(
     mean_s = kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0
     if now_s - arrival_s[blocked] >= PASSED * parameters[PATIENCE] * mean_s:
         return -1
-    seen = arrivals(arrived)
-    fewest = fewest_left(rows, waiting, first, count, W, seen, memory, newcomers)
+    fewest = memory[FEWEST]
     if fewest > longest or fewest + R * fewest // left[BUDGET_LEFT] > free:
         return -1
-    spare = leaving(rows, running, R, memory[PRICE] != 0) - short
+    spare = leaving(rows, running, R, 0.0 < kept(memory, PRICE) <= FREE_S) - short
     if fewest > spare:
         return -1
     reserve = room_for(limits, rows, running, R, W, arrived, memory, parameters) if R + newcomers > 0 else 0
     if fewest > 0 and fewest + reserve > free:
         return -1
-    memory[PLACES], memory[BALANCE] = count - newcomers, W - newcomers - seen
-    return shortest_that_fits(
-        limits, left, rows, waiting, first, count, R, memory, picked, start, given, free, spare, reserve, longest, newcomers
+    i = found(memory, rows, waiting, first, R, W, picked, start, given, newcomers)
+    if i >= 0 and rows[EVICTIONS, waiting[first + i]] == 0:
+        row = waiting[first + i]
+        tokens, whole = rows[LEFT, row], grows(limits, rows, row, rows[LEFT, row])
+        others = max(reserve, R * tokens // left[BUDGET_LEFT])
+        if tokens <= longest and whole <= spare and whole + others <= free:
+            return i
+    _, i = look_over(
+        memory, limits, rows, waiting, first, count, R, picked, start, given, newcomers, free, spare, reserve, longest,
+        left[BUDGET_LEFT],
     )  # fmt: skip
+    return i
 
 
 @borrowing
@@ -356,10 +261,16 @@ def admit(
     # the reserve is not known yet: it takes a walk over all who run, and most of the time memory is full without it
     reserve = -1
     count, patience = min(W, int(parameters[WINDOW])), parameters[PATIENCE]
+    seen = 0
+    for k in range(arrived.size):
+        seen += arrived[k]
+    recall(memory, rows, waiting, first, R, W, count, seen, picked, start, given, runs - R)
     while left[SEATS] > 0 and left[BUDGET_LEFT] > 0:
         free = left[FREE] - promised
+        if memory[FEWEST] > min(longest, spend, free):
+            break
         i = next_of(
-            now_s, rows, arrival_s, arrived, waiting, first, count, R, W, memory, patience, picked, start, given, runs == R,
+            now_s, limits, rows, arrival_s, waiting, first, count, R, W, memory, patience, picked, start, given, runs - R
         )  # fmt: skip
         if i < 0:
             break
@@ -381,10 +292,8 @@ def admit(
             tokens, tokens_left = most(left, rows, row), rows[LEFT, row]
             whole = grows(limits, rows, row, tokens_left)
         promised += whole - grows(limits, rows, row, tokens)
+        leave(memory, i, R, picked, start, given)
         given = give(limits, left, rows, row, tokens, R + i, picked, given)
-        memory[PLACE] = 0
-        memory[PLACES] -= 1
-        memory[BALANCE] -= 1
         spend -= tokens_left
         runs += 1
         if rows[EVICTIONS, row] == 0:
