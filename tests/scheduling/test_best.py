@@ -70,7 +70,7 @@ def held_up(size, hold=1000, budget=512):
         iteration=3, seed=0, now_s=100.0, token_budget=budget, batch_limit=8, kv_capacity=hold, kv_free=hold - 400,
         block_tokens=1, hold_produced=0, arrived=column([3]), memory=memory, request_id=np.arange(3),
         request_class=np.zeros(3, np.int64), prompt_tokens=column([300, 700, size]), prefilled=column([400, 0, 0]),
-        produced=column([101, 0, 0]), reached=column([101, 0, 0]), left=column([1, 700, size]),
+        produced=column([101, 0, 0]), reached=np.zeros(3, np.int64), lost_at=np.zeros(3, np.int64), left=column([1, 700, size]),
         resident=column([400, 0, 0]), output_low=np.zeros(3, np.int64), output_high=np.zeros(3, np.int64),
         evictions=np.zeros(3, np.int64), arrival_s=column([10.0, 80.0, 90.0]), running=column([True, False, False]),
         decoding=column([True, False, False]),
