@@ -32,7 +32,6 @@ class Looking(Silent):
 
 @pytest.mark.engine
 def test_sigterm_stays_as_it_was_while_a_cluster_of_this_process_runs():
-    """It comes first: where the module's cluster runs, none is started."""
     looking = Looking()
     sweep(tiny(), executor="ray", progress=looking)
     assert set(looking.seen) == {signal.getsignal(signal.SIGTERM)}
@@ -57,6 +56,20 @@ def test_two_nodes_give_the_same_bytes_as_this_process(cluster, tmp_path):
     write_swept(sweep(tiny(), executor="ray", ray_address=cluster.address), tmp_path / "ray")
     assert (tmp_path / "ray").read_bytes() == (tmp_path / "here").read_bytes()
     assert not ray.is_initialized()
+
+
+@pytest.mark.engine
+def test_without_an_address_it_starts_a_cluster_of_its_own_whatever_else_runs_here(cluster):
+    """Not even if Ray would find another one by itself."""
+    import ray
+
+    class Asking(Silent):
+        def advance(self, label: str) -> None:
+            found.add(ray.get_runtime_context().gcs_address)
+
+    found: set[str] = set()
+    sweep(tiny(), executor="ray", progress=Asking())
+    assert len(found) == 1 and cluster.address not in found
 
 
 @pytest.mark.engine

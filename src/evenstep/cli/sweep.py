@@ -74,7 +74,7 @@ class SweepCommand:
         parser.add_argument(
             "--ray-address",
             metavar="ADDRESS",
-            help="the Ray cluster; that of RAY_ADDRESS, or one on this machine, when left out",
+            help="the Ray cluster; that of RAY_ADDRESS, or a new one on this machine, when left out",
         )
         parser.add_argument(
             "--dry-run",

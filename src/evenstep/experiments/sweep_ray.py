@@ -93,7 +93,8 @@ def _connect(ray: Any, address: str | None) -> None:
     named = "--ray-address" if address is not None else "RAY_ADDRESS"
     address = address if address is not None else os.environ.get("RAY_ADDRESS")
     if not address:
-        _start(partial(ray.init, include_dashboard=False, **quiet))
+        # Left to itself Ray joins any cluster of this machine, and waits for ever where that one ends.
+        _start(partial(ray.init, address="local", include_dashboard=False, **quiet))
         return
 
     def join() -> None:
