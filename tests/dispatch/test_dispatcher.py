@@ -6,7 +6,7 @@ from collections import deque
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.dispatch.batches import Batches, state
 from tests.dispatch.engines import Barrier, saturated
@@ -236,6 +236,7 @@ def test_events_that_are_handled_together_leave_what_each_by_itself_leaves(seed,
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.booleans())
+@example(397, True)  # a tick that lets the next part of a pool be bound at once
 def test_a_tick_that_is_due_behind_events_may_be_handled_with_them(seed, is_logged):
     logs: tuple[list, list] = ([], [])
     one, other = (Batches(seed, log=log.append if is_logged else None) for log in logs)

@@ -97,7 +97,10 @@ class Dispatcher(Passing):
             InputError: as `handle`; the event stands first in `events`, and the next call has the commands so far.
         """
         out, history, waiting = self.out, self.history, self.pool.here
-        while events:
+        while events or (ticks and self.due):
+            if not events:
+                events.append(ev.Tick(now_s=self.now_s))
+                ticks = False
             done = self._several(events) if len(events) > 1 else 0
             if done:
                 for _ in range(done):
@@ -107,10 +110,6 @@ class Dispatcher(Passing):
                 history.append((events.popleft(), out))
             if waiting and self.deciding.door.binds_at_once:
                 self.bind_waiting()
-        if ticks and self.due:
-            tick = ev.Tick(now_s=self.now_s)
-            self._take(tick)
-            history.append((tick, out))
         return self._told()
 
     def _told(self) -> list[Command]:
