@@ -19,7 +19,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-sim test test-all test-full test-engines test-leaderboard engines check bench docs pictures leaderboard reference lock clean
+.PHONY: help demo demo-sim test test-all test-full test-engines test-leaderboard mutants engines check bench docs pictures leaderboard reference lock clean
 
 help:
 	@echo "make demo      install, then live: emulated engines, the gateway, a real trace, two policies; a minute, and a report"
@@ -28,6 +28,7 @@ help:
 	@echo "make test-all  every test, from the lock file; a skipped test fails; then a tenth of the leaderboard again"
 	@echo "make engines   real vLLM and NIXL on the processor, from the lock file, into $(ENGINES); make test-all does it too"
 	@echo "make check     lint, format, types, imports, spelling, docs, file sizes"
+	@echo "make mutants  change a module one operator at a time, and see whether its tests notice: make mutants MODULE=routing/jsq"
 	@echo "make bench     the speed ratios of benchmarks/"
 	@echo "make docs      the documentation, into build/site"
 	@echo "make leaderboard  rank every policy on every workload anew: page, data and picture; five to ten minutes on two cores"
@@ -97,6 +98,9 @@ test-engines: $(VENV)/.dev $(ENGINES)/.done
 
 test-leaderboard: $(VENV)/.dev
 	$(BIN)/evenstep leaderboard examples/leaderboard.yaml --check docs/reference/leaderboard.parquet
+
+mutants: $(VENV)/.test
+	$(PY) -m tests.mutants $(MODULE)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

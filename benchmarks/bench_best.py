@@ -8,8 +8,8 @@ The papers' policies come as they are (no bound on age: what fits badly waits to
 one always. ``--same-age`` compares the traces under one rule instead: ours without its bound beside theirs without, and
 ours with it beside theirs with the same one, 18 mean waits.
 
-    python benchmarks/bench_best.py [--seeds 3] [--part loads sizes speeds memory] [--traces FILE ... [--limit 4000]]
-                                    [--same-age]
+    python benchmarks/bench_best.py [--seeds 3] [--part loads sizes speeds memory develop held-out]
+                                    [--traces FILE ... [--limit 4000]] [--same-age]
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ import re
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+
+from best_workloads import DEVELOP, HELD_OUT, Workload
+from evenstep import Cluster, Trace, read_trace, simulate
+from evenstep.experiments.contenders import contender
+from evenstep.workload.replicate import scaled_to_rate
 
 EVENSTEP = (sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())")
 BURST = str(Path(__file__).parent.parent / "examples" / "workloads" / "burst.yaml")
@@ -105,20 +111,89 @@ def speeds(seeds: int) -> None:
     )
 
 
-def memory(seeds: int) -> None:
-    print(
-        "\nslots limited by KV memory: tokens a worker, restarts by overflow, requests completed, idle %, policy"
-    )
-    for tokens in (40_000, 50_000, 60_000):
-        found = compared(
-            BURST, seeds, ["--kv-tokens", str(tokens), "--limit", "6000"], ("br-0", "least-load")
-        )
-        for one in found if not isinstance(found, str) else []:
+def simulated(trace: Trace, policy: str, cluster: Cluster) -> dict[str, float]:
+    """Metrics of one run."""
+    built, predictor = contender(policy).build()
+    return simulate(trace, built, cluster=cluster, predictor=predictor, records=False).summary
+
+
+def memory_cell(trace: Trace, cluster: Cluster) -> list[dict[str, float]]:
+    """`best`, least load and bf-io on one trace, worker memory and kind of arrivals; the first row is printed."""
+    found = [simulated(trace, policy, cluster) for policy in ("best", "least-load", "bf-io")]
+    better = min(one["makespan_s"] for one in found[1:])
+    more = 100 * (found[0]["makespan_s"] / better - 1)
+    restarts = " / ".join(f"{one['restarts']:.0f}" for one in found)
+    oldest = " / ".join(f"{one['oldest_wait_s']:.0f}" for one in found)
+    print(f"{cluster.workers:3} {cluster.arrivals:9} {more:+6.1f} %   {restarts:24} {oldest}", flush=True)
+    return found
+
+
+def memory(seeds: int, rows: int = 500) -> None:
+    """What the reserve costs: makespan and restarts beside least load and bf-io; a restart costs no time here."""
+    del seeds
+    misses, cells, most = 0, 0, -100.0
+    for sample in ("mooncake-conversation", "azure-conv"):
+        whole = read_trace(f"sample:{sample}").head(rows)
+        tokens = whole.prompt_tokens + whole.output_tokens
+        for held in (3, 6, 12, 24, 72):
+            kv = float(held * tokens.mean())
+            trace = Trace(whole.prompt_tokens[tokens <= kv], whole.output_tokens[tokens <= kv], name=sample)
             print(
-                f"{tokens:9,d} {one['restarts']:9.1f} {one['requests']:9.0f} {100 * one['idle_share']:6.2f}  {one['policy']}"
+                f"\n{sample}, KV memory for {held} mean requests ({kv:,.0f} tokens a worker), {len(trace)} requests that fit"
+                "\n  G arrivals  makespan   restarts, best / least-load / bf-io   oldest wait, s"
             )
-        if isinstance(found, str):
-            print(f"{tokens:9,d} {found}")
+            for workers in (1, 2, 4, 16):
+                cluster = Cluster(workers=workers, pool=max(128, 8 * workers), kv_tokens=kv)
+                full = memory_cell(trace, cluster)
+                timed = scaled_to_rate(trace, 0.9 * len(trace) / full[1]["makespan_s"])
+                for found in (full, memory_cell(timed, replace(cluster, arrivals="timed"))):
+                    more = found[0]["makespan_s"] / min(one["makespan_s"] for one in found[1:]) - 1
+                    misses, cells, most = misses + (more > 0.05), cells + 1, max(most, more)
+    print(
+        f"\n{cells - misses} of {cells} cells at most 5 % behind the better one in makespan; most {100 * most:+.1f} %"
+    )
+
+
+def judged(workloads: tuple[Workload, ...]) -> None:
+    """Idle share of `best` beside that of the others under the same bound on age, workload by workload."""
+    others = (
+        "bf-io",
+        "bf-io:tie_weight=1",
+        "bf-io:horizon=20,discount=0.9,predictor=survival",
+        "br-0",
+        "least-load",
+    )
+    level = 0
+    for limit in (18, 0):
+        print(
+            f"\nbound on age: {limit or 'none'} mean waits\nworkload                       best %  other %  other"
+        )
+        for workload in workloads:
+            trace, cluster = workload.trace(), workload.cluster()
+            asked = [OURS, *others]
+            found = {
+                one: simulated(trace, one if one == "least-load" else aged(one, limit), cluster)["idle_share"]
+                for one in asked
+            }
+            ours = found.pop(OURS)
+            name = min(found, key=found.__getitem__)
+            is_level = ours <= 1.02 * found[name]
+            level += is_level
+            print(
+                f"{workload.name:30} {100 * ours:6.2f}  {100 * found[name]:6.2f}  {name}{'' if is_level else '  BEHIND'}",
+                flush=True,
+            )
+    print(f"\n{level} of {2 * len(workloads)} level (2 %) or ahead")
+
+
+def develop(seeds: int) -> None:
+    del seeds
+    judged(DEVELOP)
+
+
+def held_out(seeds: int) -> None:
+    del seeds
+    judged(HELD_OUT)
 
 
 def main() -> None:
@@ -127,7 +202,8 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=3)
     parts = {"loads": loads, "sizes": sizes, "speeds": speeds, "memory": memory}
-    parser.add_argument("--part", nargs="*", choices=list(parts), default=list(parts))
+    sets = {"develop": develop, "held-out": held_out}
+    parser.add_argument("--part", nargs="*", choices=[*parts, *sets], default=list(parts))
     parser.add_argument("--traces", nargs="*", default=[], help="recorded traces, each run saturated")
     parser.add_argument("--same-age", action="store_true", help="compare traces under one rule of age")
     parser.add_argument("--limit", type=int, default=4000, help="rows of each trace (default 4000)")
@@ -137,7 +213,7 @@ def main() -> None:
         f"{'workload':34} {'idle %':>6} {'other':>6}  imbalance against the best other [95 %]   oldest/mean wait  best other"
     )
     for part in args.part:
-        if parts[part] in (loads, sizes):
+        if part in parts and parts[part] in (loads, sizes):
             parts[part](args.seeds)
     for trace in args.traces:
         options = ["--limit", str(args.limit), "--arrivals", "saturated"]
@@ -150,8 +226,8 @@ def main() -> None:
             found = compared(trace, args.seeds, options, others, aged(OURS, limit))
             row(f"{name[:24]} age {limit or 'free'}", found)
     for part in args.part:
-        if parts[part] in (speeds, memory):
-            parts[part](args.seeds)
+        if part in sets or parts[part] in (speeds, memory):
+            (parts | sets)[part](args.seeds)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import evenstep
 from evenstep.experiments.settings import USUAL
-from evenstep.load.demo import DemoSettings, Shown, replayed, run_demo
+from evenstep.load.demo import Shown, replayed, run_demo
 from evenstep.load.demo_page import cells, head
+from evenstep.load.demo_settings import DemoSettings
 
 HERE = Path(__file__).parent
 WIDTH, LEFT, ROW = 760, 330, 34
@@ -48,7 +49,7 @@ def live_svg(rows: list[Shown]) -> str:
     ]
     for i, row in enumerate(rows):
         y, colour, length = 10 + ROW * i, "#8a9099" if i == 0 else "#0072b2", row.tokens_per_s * scale
-        said = f"{row.tokens_per_s:,.0f} tokens/s, {100 * row.idle_engines:.1f} % idle"
+        said = f"{row.tokens_per_s:,.0f} tokens/s, {100 * row.idle_engines:.1f} % of time lost"
         parts += [
             f'<text x="{left - 10}" y="{y + 20}" text-anchor="end">{row.name}</text>',
             f'<rect x="{left}" y="{y + 4}" width="{length:.1f}" height="{ROW - 10}" rx="2" fill="{colour}"/>',
@@ -71,7 +72,7 @@ def live() -> None:
 def main() -> None:
     live()
     comparison = evenstep.compare("sample:azure-conv", USUAL)
-    rows = [(p.policy, 100 * p.mean("idle_share"), p.oracle) for p in comparison.policies]
+    rows = [(p.policy, 100 * p.mean("idle_time_share"), p.oracle) for p in comparison.policies]
     for name, value, oracle in rows:
         print(f"{value:6.2f} %  {name}{'  (oracle)' if oracle else ''}")
     path = HERE / "images" / "idle-share.svg"

@@ -93,10 +93,10 @@ Everything else that goes to an engine is made anew: no header of a client picks
 | path | what |
 |---|---|
 | `POST /v1/chat/completions`, `/v1/completions` | wait for the policy, are counted, retried and continued |
-| `GET /v1/models`, `/v1/models/NAME` | what the workers serve, together; asked of them at start and at every reload |
+| `GET /v1/models`, `/v1/models/NAME` | what the workers serve, together; asked of them at start, at every reload, and when one answers 404 for a model that it listed (it moves to what it lists then; with `models` in the config it gets nothing until it lists that) |
 | any other `/v1/...`, `/tokenize`, `/detokenize`, `/pooling`, `/classify`, `/score`, `/rerank`, `/v2/rerank` | passed on to the healthy worker with least to do, not counted |
 | `GET /healthz`, `/health` | 200 while the process answers |
-| `GET /readyz` | 200 when a model can be served, else 503 and why |
+| `GET /readyz` | 200 and `ok` when a model can be served, else 503 and why; then a line for each note, which changes no status: a worker without its engine's metrics page, or a decision log that cannot be written |
 
 `/v1/load_lora_adapter` and `/v1/unload_lora_adapter` change one engine alone and are not passed on.
 

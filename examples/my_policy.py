@@ -49,4 +49,4 @@ if __name__ == "__main__":
         cluster=evenstep.Cluster(workers=4, slots=16, pool=64),
     )
     for result in comparison.policies:
-        print(f"{result.policy:<28} idle share {100 * result.mean('idle_share'):.2f} %")
+        print(f"{result.policy:<28} {100 * result.mean('idle_time_share'):.2f} % of time at the barrier")

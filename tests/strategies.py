@@ -281,6 +281,7 @@ def clusters(
             "prefill_base_s": draw(st.sampled_from([0.0, 0.5])),
             "prefill_per_token_s": draw(st.sampled_from([0.0, 0.1])),
         }
+    options["may_hold"] = draw(st.booleans())
     if plain:
         return Cluster(**options)
     options |= {
@@ -590,11 +591,12 @@ def engine_views(draw: Any, most: int = 12) -> EngineView:
     runs = np.arange(count) < running
     decoding = runs & (share > 0.4)
     produced = np.where(decoding, out, 0)
+    prompt = prompt + (runs & ~decoding)
     prefilled = np.where(
-        decoding, prompt + produced - 1, np.where(runs, (prompt - 1) * share, 0).astype(np.int64)
+        decoding, prompt + produced - 1, np.where(runs, 1 + (prompt - 2) * share, 0).astype(np.int64)
     )
     left = prompt + produced - prefilled
-    held = np.where(runs & (prefilled > 0), prefilled + hold * decoding, 0)
+    held = np.where(runs, prefilled + hold * decoding, 0)
     resident = -(-held // block) * block
     capacity = int(resident.sum()) + block * draw(st.integers(0, 12))
     low = np.array(draw(ints))
@@ -606,7 +608,7 @@ def engine_views(draw: Any, most: int = 12) -> EngineView:
         arrived=np.array([count]), memory=np.zeros(0, np.int64), request_id=rank, request_class=rank * 0,
         prompt_tokens=prompt, prefilled=prefilled, produced=produced, reached=produced * 0, lost_at=produced * 0, left=left, resident=resident,
         output_low=low, output_high=low + np.array(draw(ints)), evictions=rank * 0, arrival_s=rank.astype(float),
-        running=runs, decoding=decoding,
+        running=runs, decoding=decoding, resident_limit=running + draw(st.sampled_from([0, 1, 2, 1 << 40])),
     )  # fmt: skip
 
 
@@ -625,7 +627,7 @@ def engine_runs(draw: Any, most: int = 30) -> tuple[Trace, Engine, int]:
     overflow = draw(st.sampled_from(["recompute", "recompute", "restart", "swap"]))
     engine = Engine(
         token_budget=draw(st.sampled_from([0, 5, 64])), batch_limit=draw(st.sampled_from([0, 1, 4])),
-        kv_tokens=draw(st.sampled_from([0, 96, 160, 400])), block_tokens=block,
+        resident_limit=draw(st.sampled_from([None, None, 0, 1, 3, 8])), kv_tokens=draw(st.sampled_from([0, 96, 160, 400])), block_tokens=block,
         overflow=overflow, keeps_evicted=overflow == "recompute" and draw(st.booleans()),
         schedules_ahead=draw(st.booleans()),
         first_token=draw(st.sampled_from(["prefill", "decode"])), hold_produced=draw(st.booleans()),

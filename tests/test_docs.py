@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import runpy
 import shlex
 import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
 from pathlib import Path
 
 import jsonschema
@@ -21,6 +28,8 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```", re.M | re.S)
 RUN = {"python", "sh", "bash", "console", "yaml"}
 PAGES = [p for p in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))] if p != DOCS / "reference" / "cli.md"]
+#: Pages that need servers; they have a test of their own.
+RECORDED = (DOCS / "how-to" / "from-log-to-comparison.md",)
 
 
 def blocks(page: Path) -> list[tuple[str, str, str]]:
@@ -39,7 +48,7 @@ def blocks(page: Path) -> list[tuple[str, str, str]]:
     [
         pytest.param(p, marks=pytest.mark.slow if p.parent.name == "tutorial" else ())
         for p in PAGES
-        if blocks(p)
+        if blocks(p) and p not in RECORDED
     ],
     ids=lambda p: str(p.relative_to(ROOT)),
 )
@@ -59,6 +68,67 @@ def test_every_block_of_a_page_runs_in_order(page, tmp_path, monkeypatch, capsys
                 words = shlex.split(line.removeprefix("$ "), comments=True)
                 if words and words[0] == "evenstep":
                     assert main(words[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_ready(url: str) -> bool:
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
+        return answer.status == 200
+    return False
+
+
+def test_the_page_on_recorded_traffic_runs_from_its_first_command_to_its_last(tmp_path, monkeypatch, capsys):
+    """Its servers run as processes of their own, at free ports in place of the page's."""
+    monkeypatch.chdir(tmp_path)
+    page = DOCS / "how-to" / "from-log-to-comparison.md"
+    text = page.read_text(encoding="utf-8")
+    for port in ("8100", "8000"):
+        text = text.replace(port, str(free_port()))
+    emulate, serve, load = (
+        shlex.split(block.splitlines()[0])[1:]
+        for block in re.findall(r"^```text\n(.*?)^```", text, re.M | re.S)
+    )
+    start = [
+        sys.executable,
+        "-c",
+        "import sys; from evenstep.cli.main import main; sys.exit(main(sys.argv[1:]))",
+    ]
+    more = ([], ["--admin-port", "0"])
+    servers: list[subprocess.Popen[bytes]] = []
+    try:
+        for words, rest, place in zip((emulate, serve), more, ("health", "readyz"), strict=True):
+            servers.append(subprocess.Popen([*start, *words, *rest], stdout=subprocess.DEVNULL))
+            url = f"http://127.0.0.1:{words[words.index('--port') + 1]}/{place}"
+            for _ in range(1200):
+                if is_ready(url) or servers[-1].poll() is not None:
+                    break
+                threading.Event().wait(0.1)
+            assert is_ready(url), url
+        assert main(load) == 0
+        servers[1].send_signal(signal.SIGINT)
+        assert servers[1].wait(60) == 0
+    finally:
+        for server in servers:
+            server.kill()
+            server.wait()
+    commands = [
+        line for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S) for line in block.splitlines()
+    ]
+    capsys.readouterr()
+    said = []
+    for line in commands:
+        assert main(shlex.split(line)[1:]) == 0, line
+        said.append(capsys.readouterr().out)
+    replayed, changed, compared, larger = said
+    assert "every decision is the same" in replayed and "first difference" in changed
+    assert "observed: jsq" in compared and "Error of the simulator (simulated jsq" in compared
+    assert "From the log: 4 workers, 16 slots each" in compared and Path("comparison.html").exists()
+    assert "Overridden: --workers" in larger and "SLO met" in larger
 
 
 def test_generated_pages_are_what_the_code_says():

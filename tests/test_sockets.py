@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,17 @@ def test_an_address_is_ours_once_bound_and_what_is_wrong_with_another_is_told():
         for port in (0, 8100):
             with pytest.raises(InputError, match=f"--host is '{host}'; expected an address of this machine"):
                 sockets.listening("x", host, port)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no such device")
+def test_a_line_for_a_stdout_that_takes_none_ends_nothing(monkeypatch):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        sockets.said("draining")
+        sockets.said("drained")
+    with Path("/dev/null").open("w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+    sockets.said("draining")
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):

@@ -3,12 +3,16 @@
 Kernels are plain functions marked with `jit` (helpers) or `route_kernel` (a routing policy's kernel, which has one
 declared signature so that the simulator's loop is compiled once and kept in the disk cache). Without numba, or with
 ``EVENSTEP_PLAIN=1``, they run as plain Python, and `mode()` says so to banners and manifests: never silently.
+
+``EVENSTEP_CHECKED=1`` compiles the checked build: an index outside its array and an address outside the array that it was
+told for raise an IndexError. Its code has a cache of its own, so that the two builds never mix.
 """
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import importlib
 import math
 import os
@@ -23,6 +27,9 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 import numpy as np
 from numpy.typing import NDArray
 
+from evenstep import kernel_cache
+from evenstep.addresses import is_inside
+
 if os.environ.get("EVENSTEP_PLAIN") == "1":
     numba: Any = None
 else:
@@ -31,30 +38,42 @@ else:
     except ImportError:  # pragma: no cover - exercised by EVENSTEP_PLAIN in the tests
         numba = None
 
+#: Whether this is the checked build.
+CHECKED = numba is not None and os.environ.get("EVENSTEP_CHECKED") == "1"
+
 # No fastmath, no parallel: same bits everywhere. No run-time memory: a kernel allocates nothing, and numba then leaves out
 # the counting of references to arrays, which costs more than most kernels' own work.
-_FLAGS: dict[str, Any] = {"fastmath": False, "parallel": False, "error_model": "numpy", "_nrt": False}
+_FLAGS: dict[str, Any] = {
+    "fastmath": False, "parallel": False, "error_model": "numpy", "_nrt": False, "boundscheck": CHECKED,
+}  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def mode() -> str:
-    """``numba <version>``, or ``plain Python (slow)`` where kernels are not compiled."""
-    return f"numba {numba.__version__}" if numba is not None else "plain Python (slow)"
+    """``numba <version>``, or ``plain Python (slow)`` where kernels are not compiled; the checked build says so."""
+    if numba is None:
+        return "plain Python (slow)"
+    return f"numba {numba.__version__}{', checked (slow)' if CHECKED else ''}"
+
+
+def _made(function: F, flags: dict[str, Any]) -> F:
+    """A kernel that is compiled when it is called, and kept in the cache if there is one."""
+    if numba is None:
+        return function
+    made = numba.njit(**flags)(function)
+    made._cache = _cache_of(function)
+    return made
 
 
 def jit(function: F) -> F:
     """Compile a kernel helper at its first call, cached on disk; no fastmath, no parallel: same bits everywhere."""
-    if numba is None:
-        return function
-    return numba.njit(cache=True, **_FLAGS)(function)
+    return _made(function, _FLAGS)
 
 
 def allocating(function: F) -> F:
     """As `jit`, for a helper that has to allocate working space whose size only the data know."""
-    if numba is None:
-        return function
-    return numba.njit(cache=True, **{**_FLAGS, "_nrt": True})(function)
+    return _made(function, {**_FLAGS, "_nrt": True})
 
 
 def inlined(function: F) -> F:
@@ -65,10 +84,7 @@ def inlined(function: F) -> F:
 
 
 #: Flags of helpers that only compiled code calls: no references counted, no way in from Python to compile.
-_BORROWING: dict[str, Any] = {
-    "cache": True, "fastmath": False, "parallel": False, "error_model": "numpy",
-    "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
-}  # fmt: skip
+_BORROWING: dict[str, Any] = {**_FLAGS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def borrowing(function: F) -> F:
@@ -76,12 +92,12 @@ def borrowing(function: F) -> F:
 
     For loops that pass many arrays, where counting would cost more than the work.
     """
-    return function if numba is None else numba.njit(**_BORROWING)(function)
+    return _made(function, _BORROWING)
 
 
 def borrowing_inlined(function: F) -> F:
     """`borrowing`, and always part of its caller's machine code: for the small pieces of such loops."""
-    return function if numba is None else numba.njit(forceinline=True, **_BORROWING)(function)
+    return _made(function, {"forceinline": True, **_BORROWING})
 
 
 def external(name: str, signature: str) -> Any:
@@ -97,44 +113,94 @@ def external(name: str, signature: str) -> Any:
     return numba.types.ExternalFunction(name, result(*arguments))
 
 
-def _array_at(address: int, size: int, dtype: Any) -> NDArray[Any]:
+def _array_at(base: int, offset: int, size: int, dtype: Any) -> NDArray[Any]:
     count = int(size) * np.dtype(dtype).itemsize
-    held: Any = (ctypes.c_char * count).from_address(int(address))
+    held: Any = (ctypes.c_char * count).from_address(int(base) + int(offset))
     return np.frombuffer(held, dtype)
 
 
-def _compiled_array_at() -> Any:
+def _compiled_array_at(has_offset: bool) -> Any:
+    """`part_of`, or `array_at`, which has no offset."""
     from numba.extending import intrinsic  # pyright: ignore[reportMissingTypeStubs]
     from numba.np.arrayobj import make_array, populate_array  # pyright: ignore[reportMissingTypeStubs]
 
+    number = numba.types.int64
+
+    def made(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array = make_array(signature.return_type)(context, builder)
+        item = context.get_constant(numba.types.intp, signature.return_type.dtype.bitwidth // 8)
+        *address, size, _ = values
+        begin = builder.inttoptr(builder.add(*address) if has_offset else address[0], array.data.type)
+        populate_array(array, begin, [size], [item], item, None)
+        return array._getvalue()
+
+    def part_of(_typing: Any, base: Any, offset: Any, size: Any, dtype: Any) -> Any:
+        return numba.types.Array(dtype.dtype, 1, "C")(number, number, number, dtype), made
+
     def array_at(_typing: Any, address: Any, size: Any, dtype: Any) -> Any:
-        kind, number = numba.types.Array(dtype.dtype, 1, "C"), numba.types.int64
+        return numba.types.Array(dtype.dtype, 1, "C")(number, number, dtype), made
 
-        def made(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            array = make_array(signature.return_type)(context, builder)
-            item = context.get_constant(numba.types.intp, dtype.dtype.bitwidth // 8)
-            populate_array(
-                array, builder.inttoptr(values[0], array.data.type), [values[1]], [item], item, None
-            )
-            return array._getvalue()
-
-        return kind(number, number, dtype), made
-
-    return intrinsic(array_at)
+    return intrinsic(part_of if has_offset else array_at)
 
 
-#: ``array_at(address, size, dtype)``, so many numbers that lie at an address: for kernels that are told of many arrays by
-#: one. Nothing is allocated or counted: whoever tells the address keeps the array.
-array_at: Any = _array_at if numba is None else _compiled_array_at()
+def _checked_part_of(part_of: Any) -> Any:
+    """`part_of`, with the check in front."""
+    import llvmlite.binding  # pyright: ignore[reportMissingTypeStubs]
+
+    count = ctypes.c_int64
+    callback = ctypes.CFUNCTYPE(count, count, count, count)(is_inside)
+    _kept.append(callback)
+    address = ctypes.cast(callback, ctypes.c_void_p).value
+    llvmlite.binding.add_symbol(
+        "evenstep_is_inside", address
+    )  # compiled code finds it by its name, in any process
+    inside = external("evenstep_is_inside", "int64(int64, int64, int64)")
+
+    def checked(base: Any, offset: Any, size: Any, dtype: Any) -> Any:
+        found = part_of(base, offset, size, dtype)
+        if inside(base, offset, size * found.itemsize) == 0:
+            raise IndexError("compiled code used an address outside the array that it was told")
+        return found
+
+    return inlined(checked)
+
+
+_kept: list[object] = []  # what compiled code calls
+
+#: ``part_of(base, offset, size, dtype)``, so many numbers that lie some bytes behind the beginning of an array: for kernels
+#: that are told of many arrays by one. Nothing is allocated or counted: whoever tells the address, by `placed`, keeps the
+#: array.
+_part_of: Any = _array_at if numba is None else _compiled_array_at(has_offset=True)
+part_of: Any = _checked_part_of(_part_of) if CHECKED else _part_of
+
+
+def _from_its_beginning(address: Any, size: Any, dtype: Any) -> Any:
+    return part_of(address, 0, size, dtype)
+
+
+#: ``array_at(address, size, dtype)``, so many numbers from the beginning of an array on; as `part_of`.
+array_at: Any = (
+    inlined(_from_its_beginning) if numba is None or CHECKED else _compiled_array_at(has_offset=False)
+)
+
+
+@inlined
+def seen_as(values: Any, offset: Any, size: Any, dtype: Any) -> Any:
+    """So many numbers of another kind, from some bytes of an array on."""
+    found = _part_of(values.ctypes.data, offset, size, dtype)
+    check(offset >= 0 and size >= 0 and offset + size * found.itemsize <= values.size * values.itemsize)
+    return found
 
 
 def declared(signature: Any) -> Callable[[F], F]:
     """Compile a kernel eagerly for one declared signature, cached on disk."""
 
     def wrap(function: F) -> F:
-        if numba is None:
-            return function
-        return numba.njit(signature, cache=True, **_FLAGS)(function)
+        made: Any = _made(function, _FLAGS)
+        if numba is not None:
+            made.compile(signature)
+            made.disable_compile()
+        return made
 
     return wrap
 
@@ -188,7 +254,7 @@ def drop_stale_caches(root: Path) -> None:
     """Forget compiled kernels older than any source they may contain: numba looks at their own file alone.
 
     Args:
-        root: the package's folder.
+        root: the package's folder, where kernels are kept beside their sources.
     """
     for room in (root, *(path for path in root.iterdir() if path.is_dir())):
         indices = list(room.glob("__pycache__/*.nbi"))
@@ -202,9 +268,77 @@ def drop_stale_caches(root: Path) -> None:
             new = set[Path]().union(*(_imported(root, path) for path in parts)) - sources
         newest = max(source.stat().st_mtime for source in sources)
         for index in indices:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 if index.stat().st_mtime < newest:
                     index.unlink()
+
+
+def _cache_of(function: Any) -> Any:
+    """The disk cache of a kernel; nothing is kept where there is no folder for it."""
+    from numba.core import caching  # pyright: ignore[reportMissingTypeStubs]
+
+    is_ours = Path(function.__code__.co_filename).is_relative_to(kernel_cache.ROOT)
+    try:
+        return _cache_class(is_ours)(function)
+    except RuntimeError:  # there is no folder
+        return caching.NullCache()
+
+
+@functools.cache
+def _cache_class(is_ours: bool) -> Any:
+    """numba's cache of one kernel, in our folder; a user's own kernel is kept where numba would, if it can be."""
+    from numba.core import caching  # pyright: ignore[reportMissingTypeStubs]
+
+    class Locator(caching.InTreeCacheLocator):
+        def get_cache_path(self) -> str:
+            return str(kernel_cache.place().folder_of(Path(self._py_file)))
+
+        def ensure_cache_path(
+            self,
+        ) -> None:  # whether it can be written was seen once, and not for each kernel
+            Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
+
+    where = kernel_cache.place()
+    has_place = where.folder is not None or (is_ours and where.is_beside)
+    usual = [] if is_ours else list(caching.CacheImpl._locator_classes)  # pyright: ignore[reportPrivateUsage]
+
+    class Impl(caching.CompileResultCacheImpl):
+        _locator_classes = [*usual, Locator] if has_place else usual
+
+    class Kept(caching.FunctionCache):
+        """A cache that is a help and never a hindrance: what a full disk does not take is compiled again next time."""
+
+        _impl_class = Impl
+
+        def save_overload(self, sig: Any, data: Any) -> None:
+            with suppress(OSError):
+                super().save_overload(sig, data)
+
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
+            with suppress(OSError):
+                return super().load_overload(sig, target_context)
+
+    return Kept
+
+
+def _listen() -> None:
+    """Have it announced when a kernel is compiled that the cache does not have."""
+    from numba.core import event  # pyright: ignore[reportMissingTypeStubs]
+
+    class Compiling(event.Listener):
+        def on_start(self, event: Any) -> None:
+            kernel_cache.announce()
+
+        def on_end(self, event: Any) -> None: ...
+
+    event.register("numba:compile", Compiling())
+
+
+@jit
+def check(holds: Any) -> None:
+    """Raise an IndexError in the checked build where something does not hold; any other build does nothing."""
+    if CHECKED and not holds:
+        raise IndexError("compiled code used an index outside its table")
 
 
 if numba is None:
@@ -213,7 +347,9 @@ if numba is None:
         "ignore", "overflow encountered in scalar", RuntimeWarning, r"evenstep\.streams_kernel"
     )
 if numba is not None:
-    drop_stale_caches(Path(__file__).parent)
+    if kernel_cache.place().is_beside:
+        drop_stale_caches(kernel_cache.ROOT)
+    _listen()
     # Functions as values are what a compiled policy is here; numba calls the feature experimental at every use.
     warnings.filterwarnings("ignore", category=numba.NumbaExperimentalFeatureWarning)
 

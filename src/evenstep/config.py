@@ -264,9 +264,8 @@ def _reject_unknown(values: Any, hint: Any, path: str, where: str | Document) ->
             for key in given:
                 if key not in known:
                     field = f"{path}.{key}".lstrip(".")
-                    raise InputError(
-                        _place(where, field), "key", field, "a known key", nearest(str(key), known)
-                    )
+                    hint = renamed(kind, str(key)) or nearest(str(key), known)
+                    raise InputError(_place(where, field), "key", field, "a known key", hint)
             hints = get_type_hints(kind)
             for key, value in given.items():
                 _reject_unknown(value, hints[key], f"{path}.{key}".lstrip("."), where)
@@ -278,6 +277,12 @@ def _reject_unknown(values: Any, hint: Any, path: str, where: str | Document) ->
     if origin is dict and isinstance(values, Mapping) and inside:
         for key, value in cast("Mapping[Any, Any]", values).items():
             _reject_unknown(value, inside[1], f"{path}.{key}".lstrip("."), where)
+
+
+def renamed(kind: Any, name: str) -> str:
+    """A hint where a field of a dataclass has another name now, by its `RENAMED`; empty where it never had this one."""
+    found = getattr(kind, "RENAMED", {}).get(name, "")
+    return f"It is called {found}." if found else ""
 
 
 def _dataclasses_in(hint: Any) -> list[Any]:

@@ -84,7 +84,8 @@ def find(room: str, name: str) -> Any:
         )
     if others:
         return others[0].load()
-    raise InputError(room, "name", name, f"a known {_noun(room)}", nearest(name, members(room)))
+    hint = _elsewhere(room, name) or nearest(name, members(room))
+    raise InputError(room, "name", name, f"a known {_noun(room)}", hint)
 
 
 def parse(text: str) -> dict[str, str]:
@@ -177,6 +178,15 @@ def _made(kind: Any, where: str) -> Generator[None]:
             ) from error
         hint = f"{type(error).__name__}: {said}."
         raise InputError(where, "class", name, "one that can be made", hint) from error
+
+
+def _elsewhere(room: str, name: str) -> str:
+    """What to do where the name is a policy of the other kind; empty where it is not."""
+    if room == "routing" and name in members("scheduling"):
+        return f"{name} forms the batches of one engine: add --engine to evenstep compare."
+    if room == "scheduling" and name in members("routing"):
+        return f"{name} routes requests to workers: leave --engine out of evenstep compare."
+    return ""
 
 
 def _noun(room: str) -> str:

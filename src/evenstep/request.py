@@ -114,6 +114,34 @@ class Trace:
     synthetic: bool = False
     notes: tuple[str, ...] = field(default=())
 
+    @classmethod
+    def from_columns(
+        cls,
+        prompt_tokens: Any,
+        output_tokens: Any,
+        arrival_s: Any = None,
+        *,
+        unit: Literal["s", "ms", "us", "ns"] = "s",
+        name: str = "columns",
+        **others: Any,
+    ) -> Trace:
+        """A trace of lists, arrays, or columns of a table; rows are sorted by time and checked.
+
+        Args:
+            prompt_tokens, output_tokens: whole numbers >= 1.
+            arrival_s: times in `unit`, or dates; None = lengths only.
+            unit: of `arrival_s`.
+            name: what reports call the workload.
+            others: further fields of `Request` by name; classes and sessions may be text.
+
+        Raises:
+            InputError: an unknown field, columns of different lengths, or a value that does not fit (with its row).
+        """
+        import evenstep  # the public door: this floor knows no reader
+
+        columns = {"prompt_tokens": prompt_tokens, "output_tokens": output_tokens, "arrival_s": arrival_s}
+        return evenstep.trace_of_columns({**columns, **others}, unit=unit, name=name)
+
     def __len__(self) -> int:
         return int(self.prompt_tokens.size)
 

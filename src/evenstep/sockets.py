@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -52,9 +54,34 @@ def need_parser(where: str) -> None:
     Raises:
         InputError: it is not.
     """
-    if find_spec("httptools") is None:
+    _need(where, "httptools")
+
+
+def need_gateway_extra(where: str) -> None:
+    """See that what a gateway imports is installed: the HTTP parser, and the server of the admin API.
+
+    Raises:
+        InputError: it is not.
+    """
+    for package in ("httptools", "aiohttp"):
+        _need(where, package)
+
+
+def _need(where: str, package: str) -> None:
+    if find_spec(package) is None:
         hint = "Install it with: pip install 'evenstep[gateway]'."
-        raise InputError(where, "httptools", "missing", "the package httptools", hint)
+        raise InputError(where, package, "missing", f"the package {package}", hint)
+
+
+def said(line: str) -> None:
+    """Print a line about a service; a stdout that is full or closed does not end the service, and gets no more lines."""
+    try:
+        print(line, flush=True)
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.dispatch.recorded_run import record
 
 from evenstep.cli.main import main, parser_of
 from evenstep.experiments import compare as comparing
@@ -137,7 +138,7 @@ def test_the_table_has_a_row_a_policy_differences_and_digests(capsys):
     )
     out = capsys.readouterr().out
     lines = [line for line in out.splitlines() if not line.startswith("compiling kernels")]
-    assert lines[0].startswith("policy") and "idle" in lines[0]
+    assert lines[0].startswith("policy") and "barrier" in lines[0] and "worth" in lines[0]
     assert lines[2].startswith("jsq") and lines[3].startswith("fcfs")
     assert "difference to jsq, replicate by replicate" in out
     assert "Overload (BF-IO Definition 1" in out
@@ -285,7 +286,6 @@ def test_timed_arrivals_on_a_length_list_need_a_rate(capsys, tmp_path):
 BAD_POLICIES = {
     "greedy": ("RoutingDecision(np.zeros(view.waiting_id.size, np.int64))", "over capacity"),
     "lost": ("RoutingDecision(np.full(view.waiting_id.size, 99))", "unknown worker 99"),
-    "holds": ("RoutingDecision(np.full(view.waiting_id.size, -1))", "expected it to admit at least one"),
     "raises": ("1 / 0", "ZeroDivisionError"),
     "leaves": ("sys.exit(0)", "exits Python with 0"),
     "nothing": ("None", "'NoneType' object"),
@@ -300,7 +300,7 @@ BAD_POLICIES = {
 @pytest.mark.parametrize("name", BAD_POLICIES)
 def test_a_policy_that_breaks_its_contract_is_exit_2_and_one_line(capsys, tmp_path, name, form, monkeypatch):
     # as on a new machine
-    monkeypatch.setattr(comparing, "compile_notice", lambda policies, loops: "compiling kernels")
+    monkeypatch.setattr(comparing, "compile_notice", lambda: "kernels run as plain Python")
     answer, message = BAD_POLICIES[name]
     bad = tmp_path / f"{name}.py"
     bad.write_text(
@@ -311,6 +311,25 @@ def test_a_policy_that_breaks_its_contract_is_exit_2_and_one_line(capsys, tmp_pa
     assert main(["compare", "sample:azure-conv", *SMALL, "--policy", str(bad), "--format", form]) == 2
     seen = capsys.readouterr()
     assert seen.err.count("\n") == 1 and message in seen.err
+
+
+HOLDS = (
+    "import numpy as np\nfrom evenstep import RoutingDecision\n"
+    "class Holds:\n    def route(self, view):\n        return RoutingDecision(np.full(view.waiting_id.size, -1))\n"
+    "policy = Holds\n"
+)
+
+
+def test_a_policy_that_holds_what_fits_an_idle_worker_is_told_of_and_may_hold_lets_it(capsys, tmp_path):
+    policy = tmp_path / "holds.py"
+    policy.write_text(HOLDS)
+    words = ["sample:azure-conv", *SMALL, "--policy", str(policy)]
+    assert main(["compare", *words]) == 0
+    assert "held requests that fit a worker which ran nothing, at " in capsys.readouterr().out
+    assert main(["simulate", *words]) == 0
+    assert "held requests that fit a worker which ran nothing, at " in capsys.readouterr().out
+    assert main(["compare", *words, "--may-hold"]) == 2
+    assert "expected it to admit at least one" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -382,3 +401,142 @@ def test_a_predictor_that_never_had_enough_to_fit_is_told_of(capsys):
     asked = "compare sample:azure-conv --limit 200 --workers 2 --slots 8 --seeds 2 --policy br-h:predictor=learned"
     assert main(asked.split()) == 0
     assert "survival answered in its place" in capsys.readouterr().out
+
+
+def test_any_csv_is_compared_by_naming_its_columns_on_a_fleet_and_inside_an_engine(capsys, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("ts,in,out\n" + "".join(f"{10 * i},{50 + i},{8 + i % 5}\n" for i in range(40)))
+    named = [
+        str(path),
+        "--columns",
+        "prompt=in,output=out,time=ts,unit=ms",
+        "--seeds",
+        "1",
+        "--format",
+        "json",
+    ]
+    fleet = ["--workers", "2", "--slots", "4", "--arrivals", "timed", "--policy", "jsq"]
+    assert main(["compare", *named, *fleet]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["trace"]["format"], found["conditions"]["arrivals"]) == ("columns", "timed")
+    assert found["settings"]["format_name"]["origin"] == "command line"
+    assert main(["compare", *named, "--engine", "kv-tokens=4000", "--policy", "vllm"]) == 0
+    assert json.loads(capsys.readouterr().out)["trace"]["requests"] == 40
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--report", "x.pdf"],
+            "--report: file is 'x.pdf'; expected a name that ends in .html. Print the page",
+        ),
+        (["--policy", "jsq", "--policy", "jsq"], "policy is 'jsq'; expected each policy once, not 2 times"),
+        (
+            ["--policy", "sarathi"],
+            "sarathi forms the batches of one engine: add --engine to evenstep compare",
+        ),
+        (
+            ["--rate", "2", "--load", "0.9"],
+            "--load is 0.9; expected a rate or a load, not both. The rate is 2",
+        ),
+    ],
+)
+def test_a_mistake_of_the_command_line_says_what_to_do(capsys, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "sample:azure-conv", *SMALL, *words]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and captured.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_objective_adds_the_share_of_requests_that_meet_it_and_their_goodput(capsys):
+    found = compare(capsys, "--policy", "jsq", "--seeds", "1", "--load", "0.8", "--slo", "ttft=1s,tpot=6ms")
+    (jsq,) = found["policies"]
+    assert 0.0 < jsq["slo_share"] < 1.0
+    assert jsq["goodput_requests_per_s"] == pytest.approx(jsq["slo_share"] * 300 / jsq["makespan_s"])
+    assert (
+        main(["compare", "sample:azure-conv", *SMALL, "--policy", "jsq", "--seeds", "1", "--slo", "ttft=1"])
+        == 0
+    )
+    heads = capsys.readouterr().out.splitlines()[0]
+    assert "SLO met" in heads and "goodput" in heads
+
+
+def test_a_first_token_without_a_prefill_model_says_so_in_its_head(capsys, tmp_path):
+    report = tmp_path / "r.html"
+    words = [
+        "compare",
+        "sample:azure-conv",
+        *SMALL,
+        "--policy",
+        "jsq",
+        "--seeds",
+        "1",
+        "--report",
+        str(report),
+    ]
+    assert main(words) == 0
+    assert "s, no prefill" in capsys.readouterr().out and "<small>s, no prefill</small>" in report.read_text()
+    assert main([*words, "--prefill-base-s", "0.1", "--load", "0.8"]) == 0
+    assert "no prefill" not in capsys.readouterr().out and "no prefill" not in report.read_text()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory) -> str:
+    path = tmp_path_factory.mktemp("log") / "decisions.evlog"
+    record(path, workers=4, slots=16, requests=200)
+    return str(path)
+
+
+def test_a_decision_log_is_compared_on_its_own_fleet_with_the_observed_run_beside_it(
+    capsys, recorded, tmp_path
+):
+    report = tmp_path / "r.html"
+    words = ["compare", recorded, "--policy", "br-0", "--seeds", "1", "--report", str(report)]
+    assert main([*words, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    conditions = found["conditions"]
+    assert (conditions["workers"], conditions["slots"], conditions["arrivals"]) == (4, 16, "timed")
+    assert conditions["seconds_per_token"] == pytest.approx(1.1e-7, rel=0.1)
+    assert found["settings"]["slots"]["origin"] == "decision log"
+    assert [p["policy"] for p in found["policies"]] == ["jsq", "br-0"]  # the log's own comes first
+    observed = found["observed"]
+    assert observed["policy"] == "jsq" and observed["overridden"] == []
+    for name in ("tokens_per_s", "makespan_s", "tpot_mean_s"):
+        error = observed["error"][name]
+        assert abs(error["error"]) < 0.02
+        assert error["simulated"] == found["policies"][0]["per_seed"][0][name]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert (
+        re.search(r"^observed: jsq .*observed", out, re.M) and "Error of the simulator (simulated jsq" in out
+    )
+    assert "From the log: 4 workers, 16 slots each" in out
+    page = report.read_text()
+    assert "badge base'>observed" in page or 'badge base">observed' in page
+    assert "Error of the simulator" in page
+
+
+def test_flags_override_what_a_log_says_and_say_so(capsys, recorded):
+    assert main(["compare", recorded, "--policy", "jsq", "--seeds", "1", "--workers", "8"]) == 0
+    out = capsys.readouterr().out
+    assert (
+        "Overridden: --workers. The simulation is of another fleet than the log's: no error is given." in out
+    )
+    assert "Error of the simulator" not in out
+    words = [
+        "--law",
+        "linear:overhead-s=0.01,per-token-s=1e-7",
+        "--users",
+        "8",
+        "--think-s",
+        "0",
+        "--format",
+        "json",
+    ]
+    assert main(["compare", recorded, "--policy", "jsq", "--seeds", "1", *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["conditions"]["workers"], found["conditions"]["arrivals"]) == (4, "closed")
+    assert found["conditions"]["overhead_s"] == [0.01]
+    assert set(found["observed"]["overridden"]) == {"law", "users", "think_s"}

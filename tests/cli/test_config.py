@@ -24,7 +24,7 @@ def test_it_shows_each_value_with_its_origin(capsys, monkeypatch):
         (["print", "--config", "/no/such/file.yaml"], "/no/such/file.yaml"),
         (["print", "--port", "x"], "command line --port: listen.port is 'x'; expected an integer."),
         (["print", "--worker", "a"], "worker a: url is 'a'"),
-        (["show"], "expected one of print"),
+        (["show"], "word is 'show'; expected print first"),
         ([], "print is 'missing'"),
     ],
 )

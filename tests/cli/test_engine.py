@@ -40,9 +40,9 @@ def test_a_table_a_report_and_records_are_written(capsys, tmp_path):
     asked = [
         *ASKED,
         "--policy",
-        "sarathi",
+        "vllm",
         "--policy",
-        "sarathi",
+        "vllm:watermark=0",
         "--report",
         str(report),
         "--records",
@@ -50,18 +50,46 @@ def test_a_table_a_report_and_records_are_written(capsys, tmp_path):
     ]
     assert main(asked) == 0
     out = capsys.readouterr().out
-    assert "E2E p99" in out and "difference to sarathi" in out and "+0.0 ±0.0" in out
+    explained = [kind for kind in ("undecided", "mixed", "unstable") if f"verdict {kind}: " in out]
+    assert explained == [kind for kind in ("undecided", "mixed", "unstable") if f" {kind}\n" in out]
+    assert "E2E p99" in out and "difference to vllm" in out and "+0.0 ±0.0" in out
     page = report.read_text(encoding="utf-8")
     assert page.count("<svg") >= 7 and "http" not in page.replace("http-equiv", "")
-    table, head = read_table(records / "0-sarathi" / "engine_requests.parquet")
+    table, head = read_table(records / "0-vllm" / "engine_requests.parquet")
     assert table.request_id.size == 300 and head["digest"]
+
+
+def test_an_objective_adds_the_share_of_requests_that_meet_it_and_their_goodput(capsys, tmp_path):
+    report = tmp_path / "engine.html"
+    asked = [*ASKED, "--policy", "vllm", "--policy", "sarathi", "--slo", "ttft=1s,tpot=50ms"]
+    assert main([*asked, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["slo"] == {"ttft_s": 1.0, "tpot_s": 0.05}
+    for one in found["policies"]:
+        assert 0.0 < one["slo_share"] < 1.0
+        for seed in one["per_seed"]:
+            good = seed["slo_share"] * seed["requests"]
+            assert seed["goodput_requests_per_s"] == pytest.approx(good / seed["makespan_s"])
+    assert main([*asked, "--report", str(report)]) == 0
+    out, page = capsys.readouterr().out, report.read_text(encoding="utf-8")
+    assert "SLO met" in out.splitlines()[0] and out.splitlines()[0].count("goodput") == 1
+    assert "SLO met" in page and "goodput" in page
+    assert main([*ASKED, "--policy", "vllm"]) == 0
+    assert "SLO met" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        (["--slo", "ttlt=2"], "slo: key is 'ttlt'; expected ttft or tpot"),
         (["--workers", "3"], "--workers is '3'; expected no such flag beside --engine"),
         (["--policy", "sarati"], "Did you mean sarathi"),
+        (["--policy", "jsq"], "jsq routes requests to workers: leave --engine out"),
+        (
+            ["--policy", "vllm", "--policy", "vllm"],
+            "policy is 'vllm'; expected each policy once, not 2 times",
+        ),
+        (["--report", "x.pdf"], "--report: file is 'x.pdf'; expected a name that ends in .html"),
         (["--bounds", "constant:9"], "--bounds is 'constant:9'"),
         (["--batch-time", "token-budget:a-s=-1"], "a_s is -1"),
         (["--rate", "2"], "a rate or a load, not both"),

@@ -54,3 +54,12 @@ def test_a_law_is_refused_by_itself_and_can_be_asked_for(capsys, tmp_path):
     ):
         assert main(["fit", "step-time", str(path), "--law", law]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_file_in_place_of_the_verb_and_a_page_in_place_of_a_log_are_told_apart(capsys, tmp_path):
+    page = tmp_path / "report.html"
+    page.write_text("<!doctype html><html></html>")
+    assert main(["fit", str(page)]) == 2
+    assert f"expected step-time first. Write evenstep fit step-time {page}" in capsys.readouterr().err
+    assert main(["fit", "step-time", str(page)]) == 2
+    assert "file is 'a page'; expected a CSV log of iterations" in capsys.readouterr().err

@@ -194,6 +194,25 @@ def test_every_command_has_a_summary_a_description_and_examples_that_parse():
         assert f"evenstep {name}" in cli.parser_of(name).format_help()
 
 
+#: What takes long to import, and rooms that import it.
+HEAVY = {
+    "numba", "numpy", "scipy", "pyarrow", "matplotlib", "aiohttp", "httptools", "uvloop", "ray", "lightgbm", "highspy",
+    "evenstep.compiled", "evenstep.sim.cluster", "evenstep.routing.view", "evenstep.workload.reading",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(names.members("cli")))
+def test_the_help_of_a_command_imports_nothing_heavy(name):
+    code = (
+        "import sys; from evenstep.cli.main import main; code = main(sys.argv[1:]); "
+        f"print(sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr); sys.exit(code)"
+    )
+    command = [sys.executable, "-c", code, name, "--help"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "[]\n")
+    assert f"usage: evenstep {name}" in ended.stdout
+
+
 def test_a_table_nobody_reads_to_its_end_is_no_error():
     code = "import sys; from evenstep.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "trace", "inspect", "sample:azure-conv"]

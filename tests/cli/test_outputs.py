@@ -28,7 +28,7 @@ def test_differences_fit_the_terminal_the_last_columns_first_to_go():
     for width in (120, 100, 80):
         lines = outputs.differences(found, width)[2:]
         assert max(map(len, lines)) <= width
-        assert "idle share" in lines[0] and "…" in lines[2]
+        assert "barrier time" in lines[0] and "…" in lines[2]
     assert "energy" not in outputs.differences(found, 80)[2]
     assert outputs.differences(compare_runs([replicates("fcfs")])) == []
 

@@ -109,10 +109,21 @@ def test_new_writes_a_scheduling_policy_that_passes_its_check_and_its_own_test(t
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["policy", "new", "--kind", "scheduling", "my-batches"]) == 0
     assert "--engine" in capsys.readouterr().out
-    assert main(["policy", "check", "--kind", "scheduling", "my_batches.py:kept_free=40"]) == 0
+    assert main(["policy", "check", "--kind", "scheduling", "my_batches.py:room=40"]) == 0
     assert "promises kept" in capsys.readouterr().out
     tests = runpy.run_path("test_my_batches.py")
     tests["test_my_batches_keeps_every_promise"]()
     tests["test_my_batches_runs_every_request_to_its_end"]()
     assert main(["policy", "check", "my_batches.py"]) == 2
     assert "Take --kind scheduling." in capsys.readouterr().err
+
+
+def test_the_scheduling_policy_people_start_from_is_no_worse_than_vllms(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["policy", "new", "--kind", "scheduling", "mine"]) == 0
+    words = ["compare", "sample:azure-conv", "--limit", "150", "--engine", "kv-tokens=8000", "--seeds", "1"]
+    capsys.readouterr()
+    assert main([*words, "--policy", "vllm", "--policy", "mine.py", "--format", "json"]) == 0
+    vllm, mine = json.loads(capsys.readouterr().out)["policies"]
+    assert mine["e2e_mean_s"] < 1.05 * vllm["e2e_mean_s"] and mine["e2e_p99_s"] < 1.05 * vllm["e2e_p99_s"]
+    assert mine["evictions"] <= vllm["evictions"] and vllm["evictions"] > 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from evenstep.cli.main import main
@@ -22,3 +25,29 @@ def test_bad_input_is_one_line_and_exit_code_2(words, said, capsys):
     text = capsys.readouterr().err
     assert said in text
     assert text.count("\n") == 1
+
+
+#: What a start without the packages of the extra looks like: no finder knows them.
+WITHOUT = """
+import importlib.machinery, sys
+find = importlib.machinery.PathFinder.find_spec
+def without(name, path=None, target=None):
+    return None if name.partition(".")[0] in {gone!r} else find(name, path, target)
+importlib.machinery.PathFinder.find_spec = without
+from evenstep.cli.main import main
+raise SystemExit(main({words!r}))
+"""
+
+
+@pytest.mark.parametrize("gone", [("httptools", "aiohttp", "uvloop"), ("aiohttp",)])
+@pytest.mark.parametrize(
+    "words", [["serve", "--port", "0"], ["config", "print"], ["demo"], ["demo", "--help"], ["load", "--help"]]
+)
+def test_without_the_gateway_extra_it_says_what_to_install(gone, words):
+    code = WITHOUT.format(gone=gone, words=words)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "bug of evenstep" not in ended.stderr
+    if ended.returncode:
+        assert ended.returncode == 2
+        assert ended.stderr.count("\n") == 1 and "pip install 'evenstep[gateway]'" in ended.stderr
+    assert ended.returncode == 2 or words[0] != "serve"

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -35,7 +36,7 @@ def test_a_sweep_prints_a_table_and_writes_parquet_report_and_cache(folder, caps
     assert main(["sweep", "s.yaml", "--report", "s.html"]) == 0
     out = capsys.readouterr().out
     lines = [line.split() for line in out.splitlines() if not line.startswith("compiling kernels")]
-    assert lines[0] == ["workers", "policy", "runs", "idle", "share"]
+    assert lines[0] == ["workers", "policy", "runs", "load", "imbalance"]
     assert [line[:3] for line in lines[2:6]] == [
         ["2", "jsq", "2"], ["2", "br-0", "2"], ["4", "jsq", "2"], ["4", "br-0", "2"],
     ]  # fmt: skip
@@ -192,3 +193,31 @@ def test_sigterm_says_what_is_kept_and_how_to_go_on(folder, capsys, monkeypatch,
         in capsys.readouterr().err
     )
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_an_objective_is_a_column_of_a_sweep(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.yaml").write_text(
+        "version: 1\nsource: sample:azure-conv\npolicies: [jsq]\nover: {load: [0.5, 0.9]}\n"
+        "fixed: {workers: 4, slots: 8, limit: 200, seeds: 1}\nmetrics: [makespan_s]\n"
+    )
+    assert (
+        main(["sweep", "sweep.yaml", "--slo", "ttft=1s,tpot=6ms", "--format", "json", "--report", "r.html"])
+        == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert all(0 < row["metrics"]["slo_share"]["mean"] <= 1 for row in found["rows"])
+    assert "SLO met" in Path("r.html").read_text()
+    assert main(["sweep", "sweep.yaml", "--slo", "ttft=1s,tpot=6ms"]) == 0
+    assert "SLO met" in capsys.readouterr().out
+
+
+def test_goodput_without_an_objective_is_refused_and_one_that_is_swept_is_not_given_twice(capsys, tmp_path):
+    file = tmp_path / "sweep.yaml"
+    text = "version: 1\nsource: sample:azure-conv\npolicies: [jsq]\nfixed: {limit: 20}\n"
+    file.write_text(text + "over: {workers: [2, 4]}\nmetrics: [slo_share]\n")
+    assert main(["sweep", str(file)]) == 2
+    assert "metrics is 'slo_share'; expected an objective beside it. Give --slo" in capsys.readouterr().err
+    file.write_text(text + "over: {slo: [ttft=1, ttft=2]}\nmetrics: [slo_share]\n")
+    assert main(["sweep", str(file), "--slo", "ttft=1"]) == 2
+    assert "expected left out where over.slo varies it" in capsys.readouterr().err

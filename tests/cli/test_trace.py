@@ -100,3 +100,15 @@ def test_bad_input_is_one_line_and_exit_code_2(words, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
+
+
+def test_any_csv_is_read_by_naming_its_columns(capsys, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("ts,in,out\n2000,50,8\n3500,30,9\n")
+    words = ["trace", "inspect", str(path), "--columns", "prompt=in,output=out,time=ts,unit=ms"]
+    assert main([*words, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["span_s"] == 1.5
+    assert main([*words, "--format-name", "lengths"]) == 2
+    assert "expected left out where --columns is given" in capsys.readouterr().err
+    assert main(["trace", "inspect", str(path), "--columns", "in"]) == 2
+    assert "--columns is 'in'; expected KEY=NAME" in capsys.readouterr().err

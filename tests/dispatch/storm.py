@@ -20,6 +20,7 @@ POLICIES = (
     "prefix-affinity",
     "best:horizon=4",
 )
+MOST_RETRIES = 3
 
 
 class Storm:
@@ -31,9 +32,11 @@ class Storm:
         log: of the dispatcher.
     """
 
+    kinds = ("connect", "status", "stream", "stall", "client", "recomputed", "unable")
+
     def __init__(self, seed: int, split: bool = False, log: Any = None, policy: str | None = None) -> None:
         self.random = random.Random(seed)
-        self.ttl_s = self.random.choice([0.5, 5.0])
+        self.ttl_s, self.total_s = self.random.choice([0.5, 5.0]), self.random.choice([0.0, 2.0, 3600.0])
         self.settings = self.rules()
         self.policy = policy or self.random.choice(POLICIES)
         self.dispatcher = Dispatcher(self.policy, settings=self.settings, log=log)
@@ -42,6 +45,9 @@ class Storm:
         self.most: dict[str, int] = {}  # slots a worker ever had: what runs there stays
         self.leaving: set[str] = set()
         self.alive: dict[int, float] = {}  # request -> since when it may be waiting
+        self.born: dict[int, float] = {}
+        self.asked: dict[int, int] = {}  # decode legs by request, less those handed back with a new token
+        self.fruits: set[int] = set()  # requests whose leg has brought a token
         self.copies: dict[int, int] = {}
         self.prefilling: dict[int, tuple[int, str]] = {}
         self.kept: dict[int, str] = {}  # request -> prefiller with its KV
@@ -58,10 +64,10 @@ class Storm:
         """Any settings, but for what the books here count on."""
         return Settings(
             ttl_s=self.ttl_s, pool_limit=self.random.choice([3, 30]), gather_ms=self.random.choice([0.0, 2.0]),
-            tenants={"b": TenantLimits(concurrent=4, per_s=50.0)}, retries=self.random.randint(0, 3), stale_s=1.0,
-            good_rounds=5, bypass_margin=1, prefix_blocks=8, round_slots=self.random.choice([0, 1, 3]),
-            pool_window=self.random.choice([0, 1, 4]), kv_reserve=self.random.choice([None, 0.0, 30.0]),
-            breaker_failures=self.random.choice([1, 3]),
+            tenants={"b": TenantLimits(concurrent=4, per_s=50.0)}, retries=self.random.randint(0, MOST_RETRIES), stale_s=1.0,
+            policy_cooldown_s=0.3, gateways=self.random.choice([0, 0, 2]), bypass_margin=1, prefix_blocks=8,
+            round_slots=self.random.choice([0, 1, 3]), pool_window=self.random.choice([0, 1, 4]), kv_reserve=self.random.choice([None, 0.0, 30.0]),
+            breaker_failures=self.random.choice([1, 3]), total_s=self.total_s,
         )  # fmt: skip
 
     # --- what a host does with commands
@@ -88,6 +94,9 @@ class Storm:
         assert self.told[c.request] == getattr(c, "produced", 0)
         self.decoding[c.request] = c.leg, c.worker, c.row
         self.alive[c.request] = float("inf")
+        self.asked[c.request] += 1
+        self.fruits.discard(c.request)
+        assert self.asked[c.request] <= 1 + MOST_RETRIES
 
     def on_continue(self, c: co.Continue) -> None:
         assert c.produced > 0
@@ -165,7 +174,14 @@ class Storm:
             self.tell(ev.Sampling(now_s=self.now_s, worker=name))
         self.tell(
             ev.Sampled(
-                now_s=self.now_s, worker=name, running=running, waiting=0, kv_used=used, kv_tokens=1000
+                now_s=self.now_s,
+                worker=name,
+                running=running,
+                waiting=0,
+                kv_used=used,
+                kv_tokens=1000,
+                prefix_queried=30 * self.requests,
+                prefix_hit=self.requests,
             )
         )
 
@@ -173,6 +189,7 @@ class Storm:
         self.requests += 1
         r = self.requests
         self.alive[r], self.told[r], self.copies[r] = self.now_s, 0, self.random.choice([1, 1, 1, 1, 2, 3])
+        self.born[r], self.asked[r] = self.now_s, 0
         self.tell(
             ev.Arrived(
                 now_s=self.now_s, request=r, prompt_tokens=self.random.choice([1, 7, 40, 500]),
@@ -192,6 +209,7 @@ class Storm:
     def chunk(self, request: int) -> None:
         tokens = self.random.choice([1, 1, 1, 2, 5])
         self.told[request] += tokens
+        self.fruits.add(request)
         self.kept.pop(request, None)
         self.dispatcher.now_s = self.now_s
         self.dispatcher.produced(self.decoding[request][2], tokens)
@@ -204,10 +222,12 @@ class Storm:
         self.end(request, "finished")
 
     def fail(self, request: int) -> None:
-        legs = self.prefilling if request in self.prefilling else self.decoding
-        leg = legs.pop(request)[0]
+        is_decoding = request in self.decoding
+        leg = (self.decoding if is_decoding else self.prefilling).pop(request)[0]
         self.alive[request] = self.now_s
-        kind = self.random.choice(["connect", "status", "stream", "stall", "client", "recomputed"])
+        kind = self.random.choice(self.kinds)
+        if is_decoding and (kind == "unable" or (kind == "recomputed" and request in self.fruits)):
+            self.asked[request] -= 1  # it was not asked at all, or brought the answer on
         self.tell(ev.Failed(now_s=self.now_s, request=request, leg=leg, kind=kind))  # type: ignore[arg-type]
 
     def prefilled(self, request: int) -> None:
@@ -231,6 +251,7 @@ class Storm:
         self.now_s += seconds
         self.tell(ev.Tick(now_s=self.now_s))
         for request, since in self.alive.items():
+            assert not self.total_s or self.now_s < self.born[request] + self.total_s
             if request not in self.decoding and request not in self.prefilling:
                 assert since + self.ttl_s + 1.1 >= self.now_s, (request, since, self.now_s)
 
@@ -314,3 +335,15 @@ class Storm:
         assert shown["pool_depth"] == shown["requests_present"] == 0
         assert all(w["worker_kv_tokens"] == 0 and w["worker_active_requests"] == 0 for w in shown["workers"])
         assert not self.dispatcher.breaker._doubted and not self.dispatcher.excluded
+
+
+class HandingBack(Storm):
+    """Engines that mostly hand requests back, with or without a token."""
+
+    kinds = ("recomputed", "recomputed", "recomputed", "unable", "status")
+
+    def step(self) -> None:
+        if self.decoding and self.random.random() < 0.3:
+            self.fail(self.random.choice(sorted(self.decoding)))
+        else:
+            super().step()

@@ -113,6 +113,29 @@ def test_many_predictions_are_made_before_the_round():
     assert sent(story.tick()) == [100] and not story.d.due
 
 
+def test_very_many_predictions_are_made_in_parts_and_come_to_the_same():
+    story = Story("br-h:horizon=4", predictor="survival", ttl_s=1e9, pool_limit=1000)
+    story.worker("a", slots=700)
+    story.worker("b", slots=700)
+    rows = []
+    for request in range(600):
+        story.arrives(request, 10 + request)
+    while story.d.due:
+        rows += [c.row for c in story.tick() if isinstance(c, SendDecode)]
+    for row in rows:
+        story.chunk(row)
+    story.arrives(600)
+    asked = []
+    while not (told := sent(story.tick())):
+        assert story.d.due
+        asked.append(story.d.snapshot()["predictions"]["predictions"])
+    assert asked == [256, 512, 600] and told == [600]
+    ahead = story.d.deciding.ahead
+    kept = ahead.projections.copy()
+    ahead.forget()
+    assert (ahead.project(story.d.rows, story.d.mirror) == kept).all()
+
+
 def test_a_predictor_that_fails_before_a_round_is_a_reason_of_that_round():
     story = Story("br-h:horizon=4", predictor="survival", ttl_s=1e9, pool_limit=1000)
     story.worker("a", slots=100)
@@ -181,3 +204,13 @@ def test_the_lightest_come_first_and_equals_stay_in_order(loads):
     order = np.empty(len(loads), np.int64)
     kernel.lightest_first(floats, order)
     assert order.tolist() == np.argsort(floats[LOAD] + floats[SENT_LOAD], kind="stable").tolist()
+
+
+def test_a_request_goes_past_the_worker_it_failed_on_though_the_round_offers_no_other():
+    story = Story(round_slots=1, backoff_s=0.0)
+    story.worker("a")
+    story.worker("b")
+    first = story.sent(1)
+    assert first.worker == "a"
+    story.fails(first, "status")
+    assert [c.worker for c in story.tick()] == ["b"]

@@ -13,6 +13,7 @@ from tests.dispatch.told import Story
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import Notice, SendDecode
 from evenstep.dispatch.door import Packed, Shown
+from evenstep.dispatch.records import Round
 from evenstep.routing import view as at
 from evenstep.routing.view import RoutingDecision, broken_rule
 
@@ -70,7 +71,7 @@ def test_a_policy_sees_what_runs_was_sent_is_foreign_and_is_kept_free():
     assert seen[1].waiting_key.tolist() == [8] and last.waiting_key.tolist() == [3]
     assert last.running.tolist() == [0, 2] and last.queued.tolist() == [0, 1]
     assert last.load.tolist() == [0, 12 + 68] and last.queued_load.tolist() == [0, 20]
-    assert last.free_slots.tolist() == [9, 6]
+    assert last.free_slots.tolist() == [9, 3]  # half of the 6 is left to whoever sent the other
     assert last.kv_free.tolist() == [1000, 1000 - 100 - 5 * 3]
 
 
@@ -83,17 +84,22 @@ def test_a_policy_sees_what_runs_was_sent_is_foreign_and_is_kept_free():
     ],
 )
 def test_a_policy_that_breaks_is_replaced_by_least_load_for_a_while(reason, route):
-    story = with_guest(in_turn(route, all_to_b), good_rounds=2)
+    story = with_guest(in_turn(route, all_to_b), policy_cooldown_s=2.0)
     assert sends(story, 1) == ["a"]  # by least load
+    story.now_s = 1.9
     assert sends(story, 2) + sends(story, 3) == ["b", "a"]
-    assert sends(story, 4) == ["b"]  # two good rounds later by the policy
+    last = story.d.snapshot()["fallback_last"]
+    assert last["reason"] == "cooling" and last["why"].startswith(f"cooling since the last fault ({reason}: ")
+    story.now_s = 2.0
+    assert sends(story, 4) == ["b"]  # two seconds later by the policy
     assert story.d.snapshot()["fallback_total"] == {reason: 1, "cooling": 2}
 
 
 def test_a_policy_that_raises_three_times_in_a_row_is_off_until_reload():
-    story = with_guest(lambda view: 1 / 0, good_rounds=1)
+    story = with_guest(lambda view: 1 / 0, policy_cooldown_s=1.5)
     told = []
     for request in range(12):
+        story.now_s = float(request)
         story.arrives(request)
         told += [(c.kind, c.text) for c in story.tick() if isinstance(c, Notice)]
     assert [kind for kind, _ in told] == [
@@ -109,6 +115,17 @@ def test_a_policy_that_raises_three_times_in_a_row_is_off_until_reload():
     assert not story.d.snapshot()["policy_is_off"]
 
 
+def test_time_that_other_processes_took_is_not_in_the_budget():
+    wall, processor = iter(range(0, 10**6, 100)), iter(x / 1000 for x in range(100))
+    options = {"stopwatch": lambda: next(wall), "processor": lambda: next(processor)}
+    story = with_guest(all_to_b, budget_ms=1.5, **options)
+    assert sends(story, 1) == ["b"]
+    story = with_guest(all_to_b, budget_ms=0.5, **options)
+    assert sends(story, 1) == ["a"]
+    why = story.d.snapshot()["fallback_last"]["why"]
+    assert why == "budget: 1.0 ms of processor time for one decision; budget_ms is 0.5"
+
+
 def test_a_policy_over_its_budget_is_not_heard():
     ticks = iter(range(100))
     story = with_guest(all_to_b, budget_ms=500.0, stopwatch=lambda: next(ticks))
@@ -117,14 +134,34 @@ def test_a_policy_over_its_budget_is_not_heard():
     assert story.d.snapshot()["decision_seconds"]["route"]["count"] == 1
 
 
-def test_stale_news_of_a_worker_are_a_reason_too():
-    story = with_guest(all_to_b, stale_s=2.0, good_rounds=1)
+def test_late_news_of_a_worker_that_only_we_send_to_change_nothing():
+    story = with_guest(all_to_b, stale_s=2.0)
+    for request in range(5):
+        story.now_s = 100.0 * request
+        story.finishes(story.sent(request))
+    assert story.d.snapshot()["fallback_total"] == {} and story.d.snapshot()["fallback_last"] is None
+
+
+def test_stale_news_of_a_worker_that_others_send_to_are_a_reason_for_as_long_as_they_are_stale():
+    log = []
+    story = with_guest(all_to_b, stale_s=2.0, log=log.append)
+    for _ in range(2):
+        story.sampled("b", running=1)
+    story.now_s = 1.9
+    assert sends(story, 1) == ["b"]
     story.now_s = 2.5
-    assert sends(story, 1) == ["a"]
-    story.sampled("a")
-    story.sampled("b")
-    assert sends(story, 2) == ["b"]  # cooling; least load sees a busy
-    assert story.d.snapshot()["fallback_total"] == {"stale": 1, "cooling": 1}
+    told = story.arrives(2) + story.tick()
+    assert [c.worker for c in told if isinstance(c, SendDecode)] == ["a"]
+    why = "stale: b runs requests of others and was last read 2.5 s ago; stale_s is 2"
+    assert [c.text for c in told if isinstance(c, Notice)] == [
+        f"least load decides instead of {story.d.deciding.door.text}: {why}"
+    ]
+    assert story.d.snapshot()["fallback_last"] == {"decision": 1, "reason": "stale", "why": why, "now_s": 2.5}
+    assert [(r.fallback, r.why) for r in log if isinstance(r, Round)] == [("", ""), ("stale", why)]
+    for _ in range(2):
+        story.sampled("b", running=2)
+    assert sends(story, 3) == ["b"]  # at once: nothing cools down
+    assert story.d.snapshot()["fallback_total"] == {"stale": 1}
 
 
 def test_a_predictor_that_raises_is_a_reason_too():
@@ -147,8 +184,9 @@ def test_a_request_that_failed_there_goes_to_the_lightest_other_worker():
 
 def test_a_policy_that_holds_is_asked_again():
     holds = lambda view: RoutingDecision(np.full(view.waiting_id.size, -1, np.int64))  # noqa: E731
-    story = with_guest(in_turn(holds, all_to_b))
-    assert sends(story, 1) == []
+    story = with_guest(in_turn(all_to_b, holds, holds, all_to_b))
+    assert sends(story, 0) + sends(story, 1) == ["b", "a"]  # an idle worker is given what is held
+    assert sends(story, 2) == []
     assert story.wake_s == pytest.approx(0.05)
     assert [c.worker for c in story.tick(0.05)] == ["b"]
 

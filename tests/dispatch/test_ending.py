@@ -21,7 +21,11 @@ def the_long_way(batches: Batches) -> None:
             d._finish(event.request, event.leg, event.prompt_tokens, event.output_tokens)
         return len(events)
 
-    d.finished_all, d._send_all, d.arrived_all = finished_all, lambda shown, worker: -1, lambda events: 0
+    d.finished_all, d._send_all, d.arrived_all = (
+        finished_all,
+        lambda shown, worker, in_order: -1,
+        lambda events: 0,
+    )
 
 
 @settings(max_examples=25, deadline=None)

@@ -64,6 +64,21 @@ def test_foreign_load_and_missing_requests_are_told():
     story.sampled("a", running=2)
     assert kinds(story.sampled("a", running=2)) == ["foreign"]
     story.sent(1)
-    story.sampled("a", running=0)
+    for _ in range(2):
+        assert kinds(story.sampled("a", running=0)) == []
     assert kinds(story.sampled("a", running=0)) == ["divergence"]
     assert story.d.snapshot()["state_divergence_total"] == 1
+
+
+def test_a_worker_that_is_back_before_its_removal_is_told_is_not_told_to_be_gone():
+    """A chunk frees the prefiller, which is taken out; that is told with the next event, which brings it back."""
+    story = Story()
+    story.worker("d")
+    story.worker("p", role="prefill")
+    story.arrives(1)
+    story.tick()
+    (sent,) = story.tell(ev.PrefillDone, request=1, leg=1, prompt_tokens=12) or story.tick()
+    assert story.tell(ev.WorkerRemoved, worker="p") == []
+    story.chunk(sent.row)
+    assert story.worker("p", role="prefill") == []
+    assert story.d.fleet.is_split

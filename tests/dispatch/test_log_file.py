@@ -98,3 +98,27 @@ def test_something_else_is_refused(tmp_path, content, said):
         list(read_log(tmp_path / "none.jsonl"))
     with pytest.raises(InputError, match="keep"):
         LogFile(path, keep=-1)
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.evlog"])
+def test_a_log_begun_anew_is_read_without_the_parts_of_the_one_before(tmp_path, name):
+    path = tmp_path / name
+    others = [tmp_path / f"other.1{path.suffix}", tmp_path / f"log.old{path.suffix}", tmp_path / "log.1.txt"]
+    for other in others:
+        other.write_text("mine")
+    last = write(path, part_bytes=200).part
+    again = write(path, count=1)
+    assert last > 1 and again.replaced == last
+    assert [r.request for r in read_log(path) if isinstance(r, Done)] == [0]
+    assert cut_off(path) == 0
+    assert sorted(tmp_path.iterdir()) == sorted([path, *others])
+    assert all(other.read_text() == "mine" for other in others)
+
+
+def test_parts_are_replaced_too_when_the_first_of_them_was_deleted(tmp_path):
+    path = tmp_path / "log.evlog"
+    write(path, part_bytes=100, keep=2)
+    assert not path.exists()
+    assert write(path, count=3).replaced == 2
+    assert [r.request for r in read_log(path) if isinstance(r, Done)] == [0, 1, 2]
+    assert write(tmp_path / "new.evlog").replaced == 0

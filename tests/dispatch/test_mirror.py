@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from evenstep.dispatch.mirror import LOAD, RUNNING, SENT, Mirror
 from evenstep.dispatch.settings import WorkerSpec
 
@@ -30,9 +32,72 @@ def test_only_what_two_samples_in_a_row_show_is_foreign():
     assert found.sampled(0, 2, 0.4, 0, 2.0) == (True, False)
     assert found.free(0) == 1 and found.workers[0].foreign_load == 50.0  # of the two the larger
     found.sampled(0, 2, 0.4, 0, 3.0)
-    assert found.free(0) == 2 and found.workers[0].foreign_load == 40.0
-    found.sampled(0, 0, 0.0, 0, 4.0)
-    assert found.free(0) == 4 and found.workers[0].foreign_load == 0.0
+    assert found.workers[0].foreign == 2 and found.workers[0].foreign_load == 40.0
+    for now_s in (4.0, 5.0):
+        found.sampled(0, 0, 0.0, 0, now_s)
+    assert found.workers[0].foreign == 0 and found.workers[0].foreign_load == 0.0
+
+
+def test_of_the_free_slots_of_a_shared_worker_each_gateway_takes_its_part_until_the_next_sample():
+    found = mirror(WorkerSpec(name="a", slots=16))
+    found.sampled(0, 0, 0.0, 0, 0.0)
+    assert found.free(0) == 16  # others were not seen
+    for now_s in (1.0, 2.0):
+        found.sampled(0, 4, 0.0, 0, now_s)
+    assert found.free(0) == 6  # of 12
+    found.takes(0, 6)
+    assert found.free(0) == 0
+    found.lets_go(0, SENT, 2)
+    assert found.free(0) == 2  # our own, while no sample shows that we left them
+    found.sampled(0, 8, 0.0, 0, 3.0)
+    assert found.free(0) == 4  # 8 are free, of which 2 were ours
+    found.takes(0, 3)
+    found.sampled(0, 15, 0.0, 0, 4.0)
+    assert found.free(0) == 1  # below an even share the last one is taken
+
+
+def test_who_has_more_than_an_even_share_of_a_full_worker_makes_room():
+    found = mirror(WorkerSpec(name="a", slots=32))
+    found.sampled(0, 0, 0.0, 0, 0.0)
+    found.takes(0, 30)
+    for now_s, total in ((1.0, 32), (2.0, 32)):
+        found.sampled(0, total, 0.0, 0, now_s)
+    found.lets_go(0, SENT, 4)
+    assert found.free(0) == 2  # 2 of the 30 are given up
+    found.takes(0, 2)
+    for now_s in (3.0, 4.0):
+        found.sampled(0, 30, 0.0, 0, now_s)
+    assert found.free(0) == 1  # of the 2 that are free one, half of them
+    found.lets_go(0, SENT, 27)
+    for now_s in (5.0, 6.0):
+        found.sampled(0, 32, 0.0, 0, now_s)
+    assert found.free(0) == 0  # the last one that we have stays ours, and no more
+
+
+def test_a_worker_is_shared_for_a_minute_after_the_last_request_of_others():
+    found = mirror(WorkerSpec(name="a", slots=16))
+    for now_s in (0.0, 1.0):
+        found.sampled(0, 4, 0.0, 0, now_s)
+    for now_s, free in ((2.0, 6), (3.0, 8), (60.9, 8), (61.0, 16)):
+        found.sampled(0, 0, 0.0, 0, now_s)
+        assert found.free(0) == free, now_s
+
+
+def test_a_number_of_gateways_is_believed_before_any_of_them_is_seen():
+    found = Mirror(gateways=4)
+    found.add(WorkerSpec(name="a", slots=16), 0.0)
+    found.add(WorkerSpec(name="b", slots=16, scraped=False), 0.0)
+    found.sampled(0, 0, 0.0, 0, 0.0)
+    assert [found.free(g) for g in range(2)] == [4, 16]
+    found.go_by(2, 0)
+    assert found.free(0) == 8
+
+
+def test_foreign_memory_is_taken_to_grow_until_the_next_sample_as_until_this_one():
+    found = mirror(WorkerSpec(name="a", slots=9, kv_tokens=100))
+    for now_s, used, expected in ((0.0, 0.2, 20.0), (1.0, 0.3, 40.0), (2.0, 0.5, 70.0), (3.0, 0.4, 50.0)):
+        found.sampled(0, 2, used, 0, now_s)
+        assert found.workers[0].foreign_load == pytest.approx(expected)
 
 
 def test_what_came_or_went_while_a_sample_was_read_is_neither_foreign_nor_lacking():
@@ -56,7 +121,7 @@ def test_what_came_or_went_while_a_sample_was_read_is_neither_foreign_nor_lackin
         found.takes(0, 1)
         found.lets_go(0, SENT, 1)
         assert found.sampled(0, theirs, 0.0, 0, now_s) == told
-    for now_s, told in ((9.0, (False, False)), (10.0, (False, True))):
+    for now_s, told in ((9.0, (False, False)), (10.0, (False, False)), (11.0, (False, True))):
         found.sampling(0)
         assert found.sampled(0, 3, 0.0, 0, now_s) == told
 
@@ -85,7 +150,28 @@ def test_a_worker_that_goes_takes_its_place_with_it():
     assert found.i[RUNNING][1] == 2 and found.f[LOAD][1] == 9.0
 
 
-def test_a_state_ages_until_the_next_sample():
-    found = mirror(WorkerSpec(name="a"), WorkerSpec(name="b", scraped=False))
-    found.sampled(0, 0, 0.0, 0, 5.0)
-    assert found.state_age_s(7.5) == 2.5
+def test_a_state_ages_where_others_were_seen_and_nowhere_else():
+    found = mirror(WorkerSpec(name="a"), WorkerSpec(name="b"), WorkerSpec(name="c", scraped=False))
+    for now_s in (4.0, 5.0):
+        found.sampled(0, 0, 0.0, 0, now_s)
+    assert found.state_age_s(1e6) == 0.0  # what our own requests do is known from their streams
+    for now_s in (6.0, 7.0):
+        found.sampled(1, 1, 0.0, 0, now_s)
+    assert found.state_age_s(9.5) == 2.5
+    assert found.oldest(9.5) == "b runs requests of others and was last read 2.5 s ago"
+
+
+def test_ends_that_are_on_their_way_are_no_divergence_though_every_sample_lacks_one():
+    found = mirror(WorkerSpec(name="a", slots=9))
+    found.sampled(0, 0, 0.0, 0, 0.0)
+    found.takes(0, 4)
+    for second in range(1, 30):
+        found.sampling(0)
+        assert found.sampled(0, 3, 0.0, 0, float(second)) == (False, False)
+        found.lets_go(0, SENT, 1)  # now its end is heard of, and another one goes there
+        found.takes(0, 1)
+    assert found.workers[0].divergences == 0
+    for second in range(30, 33):  # a request that the engine does not have
+        found.sampling(0)
+        found.sampled(0, 3, 0.0, 0, float(second))
+    assert found.workers[0].divergences == 1

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import numpy as np
 import pytest
+from tests.dispatch.told import Story
 
+from evenstep.dispatch import commands as co
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.log_file import LogFile, part_of
 from evenstep.dispatch.prefixes import Prefixes
+from evenstep.dispatch.replay import replay
+from evenstep.streams import uniform
 
 
 def cached(found, *requests):
@@ -14,7 +22,7 @@ def cached(found, *requests):
 
 def test_a_prompt_counts_as_cached_where_it_was_sent_until_the_worker_is_lost():
     found = Prefixes(room=8)
-    found.resize(2)
+    found.resize(["a", "b"])
     found.add(1, (5, 6))
     assert cached(found, 1, 3) == [[0, 0], [0, 0]]
     assert cached(found, 3) == []  # nothing is known
@@ -31,7 +39,7 @@ def test_a_prompt_counts_as_cached_where_it_was_sent_until_the_worker_is_lost():
 
 def test_nothing_is_kept_of_requests_that_ended():
     found = Prefixes(room=8)
-    found.resize(1)
+    found.resize(["a"])
     found.add(1, (5,))
     cached(found, 1)
     with pytest.raises(RuntimeError, match="ended"):
@@ -42,7 +50,7 @@ def test_nothing_is_kept_of_requests_that_ended():
 
 def test_what_is_sent_and_what_makes_room_for_it_is_seen_by_those_that_wait():
     found = Prefixes(room=3)
-    found.resize(2)
+    found.resize(["a", "b"])
     found.is_read = True
     for row, blocks in enumerate([(1, 2, 3), (1, 2, 4), (9,)]):
         found.add(row, blocks)
@@ -55,3 +63,120 @@ def test_what_is_sent_and_what_makes_room_for_it_is_seen_by_those_that_wait():
     found.check({0, 1, 2}, {0, 1})
     found.lost(0)
     assert found.cached(np.array([0]), np.array([90])).tolist() == [[0, 0]]
+
+
+class Cache:
+    """An engine's prefix cache of so many blocks of 10 tokens, used longest ago out first, with its counters."""
+
+    def __init__(self, room):
+        self.room, self.held, self.queried, self.hit = room, OrderedDict(), 0, 0
+
+    def serves(self, blocks):
+        depth = next((d for d, block in enumerate(blocks) if block not in self.held), len(blocks))
+        self.queried, self.hit = self.queried + 10 * len(blocks), self.hit + 10 * depth
+        for block in reversed(blocks):
+            self.held[block] = None
+            self.held.move_to_end(block)
+        while len(self.held) > self.room:
+            self.held.popitem(last=False)
+
+
+class Served:
+    """A dispatcher, engines with caches, and sessions whose prompts grow: what is believed, and what is true."""
+
+    def __init__(self, caches, *, tells=True, log=None):
+        self.story = Story("prefix-affinity", prefix_blocks=65_536, log=log)
+        self.caches, self.tells = caches, tells
+        self.turns, self.running = [0] * 60, []
+        for name in caches:
+            self.story.worker(name, slots=4)
+
+    def request(self, number):
+        # some sessions come often, others seldom
+        session = int(60 * uniform(1, "session", number) ** 2)
+        self.turns[session] = self.turns[session] % 12 + 1
+        blocks = tuple(1000 * session + k for k in range(1, 5 * self.turns[session] + 1))
+        handle = self.story.d.handle
+        told = handle(ev.Arrived(now_s=number, request=number, prompt_tokens=10 * len(blocks), blocks=blocks))
+        told += handle(ev.Tick(now_s=number))
+        (sent,) = [c for c in told if isinstance(c, co.SendDecode)]
+        self.caches[sent.worker].serves(blocks)
+        self.running.append(sent)
+        if len(self.running) > 5:
+            done = self.running.pop(0)
+            handle(ev.Finished(now_s=number, request=done.request, leg=done.leg, output_tokens=1))
+        if number % 20 == 0:
+            for name, cache in self.caches.items():
+                counters = {"prefix_queried": cache.queried, "prefix_hit": cache.hit} if self.tells else {}
+                self.story.sampled(name, at=number, **counters)
+
+    def shares(self, requests):
+        """Believed and true share of the prompt tokens of these requests."""
+        prefixes = self.story.d.prefixes
+        before = prefixes.sent_tokens, prefixes.hit_tokens, sum(c.hit for c in self.caches.values())
+        for number in requests:
+            self.request(number)
+        sent = prefixes.sent_tokens - before[0]
+        hit = sum(c.hit for c in self.caches.values()) - before[2]
+        return (prefixes.hit_tokens - before[1]) / sent, hit / sent
+
+
+def test_engines_with_smaller_caches_than_believed_are_believed_as_they_are_after_a_while():
+    served = Served({"a": Cache(600), "b": Cache(1200)})
+    served.shares(range(1, 3001))
+    believed, true = served.shares(range(3001, 6001))
+    assert believed == pytest.approx(true, abs=0.01)
+    assert 0.2 < true < 0.9
+    shown = {one["worker"]: one for one in served.story.d.snapshot()["workers"]}
+    for name, cache in served.caches.items():
+        assert shown[name]["prefix_room_blocks"] == pytest.approx(cache.room, rel=0.25)
+        assert abs(shown[name]["prefix_believed_share"] - shown[name]["prefix_true_share"]) < 0.15
+
+
+def test_engines_that_tell_no_counters_are_believed_as_before():
+    served = Served({"a": Cache(600), "b": Cache(1200)}, tells=False)
+    believed, true = served.shares(range(1, 3001))
+    assert believed > true + 0.1
+    shown = served.story.d.snapshot()["workers"]
+    assert [one["prefix_room_blocks"] for one in shown] == [65_536, 65_536]
+    assert [one["prefix_true_share"] for one in shown] == [None, None]
+
+
+def test_what_was_learned_of_a_worker_stays_when_the_fleet_changes():
+    served = Served({"a": Cache(600), "b": Cache(1200)})
+    served.shares(range(1, 3001))
+    prefixes = served.story.d.prefixes
+    learned = [prefixes.belief(place).room for place in range(2)]
+    assert max(learned) < 1800
+    served.story.worker("c")
+    assert [prefixes.belief(place).room for place in range(3)] == [*learned, 65_536]
+    served.story.tell(ev.WorkerRemoved, worker="a", drain=False)
+    assert [prefixes.belief(place).room for place in range(2)] == [learned[1], 65_536]
+
+
+def test_those_that_wait_see_what_a_worker_is_no_longer_believed_to_hold():
+    found = Prefixes(room=100)
+    found.resize(["a"])
+    found.is_read = True
+    found.sampled(0, 0, 0)
+    for row in range(64):
+        found.add(row, (1, 2, 3, 4))
+        found.sent(row, 0, 100)
+        found.forget(row)
+    found.add(64, (1, 2, 3, 4))
+    assert cached(found, 64) == [[100]]
+    found.sampled(0, 6400, 3200)
+    assert cached(found, 64) == [[50]]
+    found.check({64}, {64})
+
+
+def test_a_replay_learns_the_same(tmp_path):
+    file = LogFile(tmp_path / "log.evlog", part_bytes=200_000)
+    served = Served({"a": Cache(600), "b": Cache(1200)}, log=file)
+    served.shares(range(1, 1501))
+    file.close()
+    assert file.part > 1
+    assert served.story.d.prefixes.belief(0).room < 65_536
+    for part in (0, file.part):
+        found = replay(part_of(file.path, part))
+        assert found.decisions > 10 and found.difference is None

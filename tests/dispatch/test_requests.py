@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.dispatch.storm import Storm
+from tests.dispatch.storm import HandingBack, Storm
 from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
@@ -21,6 +21,7 @@ from evenstep.dispatch.commands import (
     SendDecode,
     SendPrefill,
 )
+from evenstep.dispatch.settings import Settings
 
 
 def two_workers(**options):
@@ -39,14 +40,23 @@ def test_in_any_storm_every_request_ends_exactly_once_and_nothing_is_left(seed, 
     storm.calm()
 
 
+@given(st.integers(0, 10_000), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_engines_that_hand_back_what_they_get_are_asked_no_more_often_than_retries_allow(seed, split):
+    storm = HandingBack(seed, split)
+    for _ in range(60):
+        storm.step()
+    storm.calm()
+
+
 @pytest.mark.slow
 @given(st.integers(0, 1 << 40), st.booleans(), st.integers(20, 150))
 @settings(max_examples=2000, deadline=None)
 def test_in_thousands_of_storms_every_request_ends_exactly_once_and_nothing_is_left(seed, split, steps):
-    storm = Storm(seed, split)
-    for _ in range(steps):
-        storm.step()
-    storm.calm()
+    for storm in (Storm(seed, split), HandingBack(seed, split)):
+        for _ in range(steps):
+            storm.step()
+        storm.calm()
 
 
 def test_a_request_arrives_is_sent_decodes_and_ends():
@@ -144,6 +154,99 @@ def test_a_recomputed_request_may_come_back_to_the_engine_that_stopped_it():
     assert story.tick() == [Continue(1, 2, "a", sent.row, 2)]
 
 
+def test_an_engine_that_hands_back_without_a_token_is_asked_as_often_as_retries_allow_and_later_and_later():
+    story = Story(retries=3, backoff_s=1.0, backoff_cap_s=60.0, stale_s=99.0)
+    story.worker("a")
+    sent, at_s = story.sent(1), 0.0
+    for wait_s in (1.0, 2.0, 4.0):
+        assert story.fails(sent, "recomputed") == []
+        assert story.tick(at_s + 0.99 * wait_s) == []
+        at_s += wait_s
+        (sent,) = story.tick(at_s)
+    assert story.fails(sent, "recomputed") == [Reject(1, 502, "failed")]
+
+
+def test_an_answer_that_is_handed_back_without_a_new_token_ends_with_an_error_after_as_many_retries():
+    story = Story(retries=2, backoff_s=1.0, stale_s=99.0)
+    story.worker("a")
+    sent = story.sent(1)
+    for _ in range(5):  # each with a token: the answer goes on
+        story.chunk(sent.row)
+        story.fails(sent, "recomputed")
+        (sent,) = story.tick()
+    for _ in range(2):
+        assert story.fails(sent, "recomputed") == []
+        assert story.tick() == []
+        (sent,) = story.tick(story.wake_s)
+        assert sent == Continue(1, sent.leg, "a", sent.row, 5)
+    assert story.fails(sent, "recomputed") == [Fail(1, "failed")]
+
+
+def test_a_request_that_was_handed_back_goes_to_another_engine_with_room_or_back_where_no_other_has_any():
+    story = two_workers(backoff_s=0.0, retries=9)
+    first = story.sent(1)
+    assert first.worker == "a"
+    story.fails(first, "recomputed")
+    (second,) = story.tick()
+    assert second.worker == "b"
+    story.fails(second, "recomputed")
+    (third,) = story.tick()
+    assert third.worker == "a"  # only the last one is avoided
+    others = [story.sent(request) for request in (2, 3, 4)]
+    assert [c.worker for c in others] == ["b", "a", "b"]
+    story.fails(third, "recomputed")
+    assert [c.worker for c in story.tick()] == ["a"]
+
+
+def test_a_request_goes_back_to_the_engine_that_handed_it_back_where_all_others_failed():
+    story = two_workers(backoff_s=0.0)
+    first = story.sent(1)
+    story.fails(first, "recomputed")
+    (second,) = story.tick()
+    assert story.sent(2).worker == "a"
+    assert story.fails(second, "stall") == []
+    (third,) = story.tick()  # the policy would like the lighter one, where it failed
+    assert (first.worker, second.worker, third.worker) == ("a", "b", "a")
+
+
+def test_a_request_that_waits_for_the_last_worker_it_could_go_to_ends_when_that_one_leaves():
+    story = Story()
+    story.worker("a")
+    story.worker("b", slots=1)
+    waiting = story.sent(1)
+    assert (waiting.worker, story.sent(2).worker) == ("a", "b")
+    story.chunk(waiting.row)
+    assert story.fails(waiting, "stream") == []
+    assert story.tick() == []
+    assert story.tell(ev.WorkerRemoved, worker="b") == [Fail(1, "failed")]
+
+
+def test_an_engine_whose_requests_others_answer_after_it_handed_them_back_is_left_alone():
+    story = two_workers(backoff_s=0.0, breaker_failures=2)
+    for request in (1, 2):
+        first = story.sent(request)
+        assert first.worker == "a"
+        story.fails(first, "recomputed")
+        (second,) = story.tick()
+        story.finishes(second)
+    assert [worker["is_up"] for worker in story.d.snapshot()["workers"]] == [False, True]
+
+
+def test_a_continuation_goes_past_engines_that_are_known_not_to_continue_at_no_cost_of_tries():
+    story = Story(retries=0, breaker_failures=1)
+    for name in "abc":
+        story.worker(name, group="x")
+    sent = story.sent(1)
+    story.chunk(sent.row, 2)
+    story.fails(sent, "recomputed")
+    for name in "abc":
+        (sent,) = story.tick()
+        assert sent == Continue(1, sent.leg, name, sent.row, 2)
+        told = story.fails(sent, "unable")
+    assert told == [Fail(1, "cannot-continue")]
+    assert all(worker["is_up"] for worker in story.d.snapshot()["workers"])
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"), [({"can_continue": False}, "cannot-continue"), ({"copies": 2}, "cannot-continue")]
 )
@@ -197,6 +300,48 @@ def test_what_waits_too_long_is_told_so_and_its_kv_is_released():
     story.tell(ev.PrefillDone, request=2, leg=3)
     assert story.tick(1.9) == []
     assert story.tick(2.0) == [Reject(2, 503, "expired", 1), Release(2, "p")]
+
+
+@pytest.mark.parametrize("stage", ["pool", "sent", "running", "backing off"])
+def test_a_request_whose_total_time_is_over_ends_at_every_stage(stage):
+    story = Story(total_s=9.0, ttl_s=100.0, backoff_s=60.0, backoff_cap_s=60.0, stale_s=99.0)
+    story.worker("a", slots=1)
+    story.now_s = 1.0
+    if stage == "pool":
+        story.sent(7)
+    story.arrives(1)
+    expected = [Reject(1, 504, "overdue")]
+    if stage != "pool":
+        (sent,) = story.tick()
+    if stage == "running":
+        story.chunk(sent.row)
+        expected = [Fail(1, "overdue")]
+    if stage == "backing off":
+        story.fails(sent, "recomputed")
+    elif stage != "pool":
+        expected.insert(0, Abort(1, 1, "a"))
+    else:
+        story.tick()
+        expected = [Abort(7, 1, "a"), Reject(7, 504, "overdue"), *expected]
+    assert story.tick(9.5) == [] and story.wake_s == 10.0
+    assert story.tick(10.0) == expected
+    assert story.d.snapshot()["requests_present"] == 0
+
+
+def test_without_a_total_time_a_request_may_last_for_ever():
+    story = Story(total_s=0.0)
+    story.worker("a")
+    sent = story.sent(1)
+    story.chunk(sent.row)
+    assert story.tick(1e9) == []
+
+
+def test_a_shorter_total_time_holds_for_requests_that_are_there_already():
+    story = two_workers()
+    story.chunk(story.sent(1).row)
+    story.tell(ev.Reloaded, settings=Settings(total_s=5.0))
+    assert story.wake_s == 5.0
+    assert story.tick(5.0) == [Abort(1, 1, "a"), Fail(1, "overdue")]
 
 
 def test_a_request_for_several_answers_waits_for_so_many_slots_of_one_worker_and_others_do_not_take_them():

@@ -33,3 +33,32 @@ def test_little_is_nothing():
     for _ in range(60):
         fit.add(5.0, 1.0)
     assert math.isnan(fit.seconds_per_token) and math.isnan(fit.r_squared)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_steps_that_say_nothing_of_tokens_make_no_law(seed):
+    """Loads that hardly differ, and steps whose length is other processes' doing: a slope below 0, or an R^2 of 0.002."""
+    fit, chance = StepFit(), random.Random(seed)
+    for _ in range(2000):
+        fit.add(chance.uniform(9.9e4, 1e5), 0.02 + chance.expovariate(200.0))
+    assert math.isnan(fit.seconds_per_token) and math.isnan(fit.overhead_s) and math.isnan(fit.r_squared)
+    assert fit.error > 0.25
+
+
+def test_a_slope_below_zero_is_no_law_however_well_it_fits():
+    fit, chance = StepFit(), random.Random(0)
+    for _ in range(300):
+        envelope = chance.uniform(1e5, 2e5)
+        fit.add(envelope, 0.05 - 1e-7 * envelope)
+    assert math.isnan(fit.seconds_per_token)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_law_that_is_shown_is_within_its_error(seed):
+    fit, chance = StepFit(), random.Random(seed)
+    for _ in range(2000):
+        envelope = chance.uniform(0.0, 2e5)
+        fit.add(envelope, 0.005 + 1e-7 * envelope + chance.gauss(0.0, 0.004))
+    assert 0.0 < fit.error < 0.25
+    assert abs(fit.seconds_per_token - 1e-7) < 1.5 * fit.error * 1e-7
+    assert fit.r_squared > 0.5

@@ -38,7 +38,7 @@ def test_a_round_with_a_request_of_several_copies_goes_the_long_way():
     story.worker("a", slots=9)
     found = []
     send_all = story.d._send_all
-    story.d._send_all = lambda *args: found.append(send_all(*args)) or found[-1]
+    story.d._send_all = lambda *args, **more: found.append(send_all(*args, **more)) or found[-1]
     for request, copies in ((1, 1), (2, 2), (3, 1), (4, 1)):
         story.arrives(request, copies=copies)
         if request > 1:

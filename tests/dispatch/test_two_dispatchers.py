@@ -90,3 +90,14 @@ def test_two_dispatchers_do_not_overfill_their_engines_and_say_that_they_see_eac
     assert min(fleet.done) > 0.5 * max(fleet.done)
     seen = [w["foreign_requests"] for d in fleet.dispatchers for w in d.snapshot()["workers"]]
     assert sum(seen) > 0
+
+
+def test_two_dispatchers_with_more_than_they_can_serve_share_the_engines_evenly():
+    fleet = Shared(load=3.0, seed=1)
+    for number in range(1, 1500):
+        fleet.step(number)
+    assert (
+        max(fleet.queued[6 * SCRAPE_STEPS * WORKERS :]) <= 1
+    )  # of those that were sent after they had seen each other
+    assert min(fleet.done) > 0.8 * max(fleet.done)
+    assert sum(fleet.done) > 430  # 480 to 500 where nobody leaves a slot to another

@@ -23,6 +23,7 @@ def test_every_compiled_part_of_a_round_was_called_once():
     parts_of_others = {
         "age_of", "enter", "project", "add_expected", "fill_between", "steps_between", "show_waiting", "show_workers",
         "free_slots", "lightest_first", "offer", "window", "clean", "count",
+        "check",
     }  # fmt: skip
     assert asleep <= parts_of_others
 

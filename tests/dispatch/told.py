@@ -14,7 +14,7 @@ class Story:
     """A dispatcher, told things at times that go on by themselves; every answer without its `WakeAt`."""
 
     def __init__(self, policy: str = "jsq:ties=lowest", **options: Any) -> None:
-        names = {"predictor", "log", "stopwatch"}
+        names = {"predictor", "log", "stopwatch", "processor"}
         own = {name: options.pop(name) for name in names & options.keys()}
         self.d = Dispatcher(policy, settings=Settings(**{"gather_ms": 0.0, **options}), **own)
         self.now_s = 0.0

@@ -56,6 +56,22 @@ def test_resident_tokens_can_be_read_from_the_usage_as_with_vllm():
     asyncio.run(story())
 
 
+def test_it_tells_how_much_of_the_prompts_it_found_in_its_cache():
+    async def story():
+        body = {"prompt": [7] * 100, "max_tokens": 1}
+        for caching, found in ((True, (200, 96)), (False, (0, 0))):
+            async with (
+                running(speed=50.0, block_size=16, prefix_caching=caching) as emulator,
+                aiohttp.ClientSession(url(emulator)) as session,
+            ):
+                for _ in range(2):
+                    await (await session.post("/v1/completions", json=body)).read()
+                (sample,) = VLLM().samples(await (await session.get("/metrics")).read())
+                assert (sample.prefix_queried, sample.prefix_hit) == found
+
+    asyncio.run(story())
+
+
 def test_the_names_of_sglang():
     async def story():
         async with running(ranks=2, speed=0.2, dialect="sglang", kv_tokens=3200) as emulator:

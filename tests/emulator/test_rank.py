@@ -85,6 +85,7 @@ def test_a_prompt_seen_before_is_found_in_the_cache():
     one.waiting.append(work(2, 10, chain=[101, 102]))
     assert step(one) == [1, 2]
     assert (one.prefill_tokens, one.counts.cached_tokens, one.memory.used) == (2, 8, 4)
+    assert (one.counts.looked_up_tokens, one.counts.found_tokens) == (20, 8)
     one.remove(first)
     assert one.memory.shared() == {101: 1, 102: 1}
 

@@ -155,8 +155,8 @@ def begin(group: Ranks, policy: str, gather_ms: float, number: int) -> Process:
         "workers": [{"url": worker.url, "group": "barrier", "slots": SLOTS} for worker in group.workers],
         "policy": policy,
         "tokenizers": {"tiny": str(group.model / "tokenizer.json")},
-        # engines, gateway and client share two cores: late metrics and late decisions are no news here
-        "dispatch": {"gather_ms": gather_ms, "ttl_s": 600.0, "stale_s": 120.0, "budget_ms": 5000.0},
+        # stale_s and budget_ms stay as they are by default: engines, gateway and client share two cores, so metrics are late
+        "dispatch": {"gather_ms": gather_ms, "ttl_s": 600.0},
         "decisions": {"path": str(group.fleet.folder / f"decisions-{number}.jsonl")},
     }
     path = group.fleet.folder / f"gateway-{number}.yaml"

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.engines.cleaning import framed, without_ids, without_prompt_ids, without_usage
+from evenstep.engines.cleaning import (
+    cut_prompt_ids,
+    framed,
+    is_list_of_ids,
+    with_prompt_ids,
+    without_ids,
+    without_prompt_ids,
+    without_usage,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +53,30 @@ def test_ids_go_wherever_they_are():
     assert without_ids(chunk, "absent") == b'{"choices":[{"text":",\\"token_ids\\":[1]"}]}'
     assert without_ids(b'{"token_ids":[1],"a":1}', "absent") == b'{"a":1}'
     assert without_ids(b'{"token_ids":[1],"a":1}', "null") == b'{"token_ids":null,"a":1}'
+
+
+@pytest.mark.parametrize(
+    ("chunk", "lists"),
+    [
+        (b'{"a":1,"prompt_token_ids":[1, 2],"token_ids":[3]}', [b"[1, 2]"]),
+        (b'{"choices":[{"prompt_token_ids":[1]},{"prompt_token_ids":[2,3]}]}', [b"[1]", b"[2,3]"]),
+        (b'{"a":1,"prompt_token_ids":null}', []),
+        (b'{"text":"\\"prompt_token_ids\\":[1]"}', []),
+        (b'{"prompt_token_ids":[[1]]}', []),
+        (b'{"prompt_token_ids":["1]"]}', []),
+        (b'{"prompt_token_ids":[1', []),
+    ],
+)
+def test_lists_of_a_prompts_ids_are_cut_out_unread_and_can_be_put_back(chunk, lists):
+    short, found = cut_prompt_ids(chunk)
+    assert found == lists
+    assert b'"prompt_token_ids":[]' in short or not lists
+    assert with_prompt_ids(short, found) == chunk
+
+
+def test_only_numbers_are_a_list_of_ids():
+    assert is_list_of_ids(b"[1, 23,4]") and is_list_of_ids(b"[]")
+    assert not any(is_list_of_ids(ids) for ids in (b"", b"[1.5]", b"[-1]", b"[1]]", b"[a]"))
 
 
 def test_the_ids_of_the_prompt_go_alone():

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from evenstep.engines.bodies import upstream
-from evenstep.engines.continuation import can_break, continuation
+from evenstep.engines.continuation import can_break, continuation, goes_on
 from evenstep.engines.requests import read_request
 from evenstep.engines.usage import SoFar
 from evenstep.engines.view import Dialect
@@ -117,3 +117,26 @@ def test_what_can_be_joined_is(more):
 def test_more_than_text_cannot_be_joined():
     before = SoFar(b'"1"', b"1", 2, 3, b"[1,2]", (3,), "a", False)
     assert "more than text" in go_on(chat(), before).why_not
+
+
+def test_what_is_left_of_a_limit_is_not_guessed_where_events_bring_several_tokens():
+    before = SoFar(b'"1"', b"1", -1, 3, b"", (), "a b c", True, bundled=True)
+    assert "limit is unknown" in go_on(completions(), before).why_not
+    assert go_on(completions(max_tokens=None), before).why_not  # 16 where nobody says
+
+
+def test_another_engine_may_continue_a_chat_from_ids_where_this_one_cannot():
+    assert go_on(chat(), dialect=Dialect()).is_engines
+    assert not go_on(chat(), TEXT_ONLY).is_engines
+    assert go_on(chat()).ids == b"[1, 2,3,4,5]" and not go_on(completions(), TEXT_ONLY).ids
+
+
+@pytest.mark.parametrize(
+    ("told", "prompt_tokens", "found"),
+    [
+        (b"[1,2,3]", 9, True), (b"[ 1,\n2, 3 ]", -1, True), (b"[1,2]", 3, False), (b"", 3, True), (b"", 2, False),
+        (b"", -1, None),
+    ],
+)  # fmt: skip
+def test_an_engine_goes_on_where_its_prompt_is_the_one_it_was_given(told, prompt_tokens, found):
+    assert goes_on(b"[1, 2,3]", told, prompt_tokens) is found

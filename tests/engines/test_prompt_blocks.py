@@ -48,6 +48,9 @@ def test_ids_fit_the_index_and_their_number_is_bounded():
     found = prompt_blocks(chat("a" * 10_000), KEY, block_bytes=64, max_blocks=7)
     assert len(found) == 7 and all(0 <= block < 2**63 for block in found)
     assert blocks(chat("")) == []
+    long = chat("a" * 1_000_000)
+    assert len(prompt_blocks(long, KEY)) == 2048  # of 256 bytes: the first 512 KiB
+    assert len(prompt_blocks(long, KEY, block_bytes=1024)) == 512
 
 
 def test_keys_say_who_is_alike_and_nothing_else():

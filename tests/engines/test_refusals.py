@@ -7,7 +7,7 @@ import json
 import pytest
 
 from evenstep.engines import refusals
-from evenstep.engines.refusals import Refusal, of_engine
+from evenstep.engines.refusals import Refusal, denies_model, of_engine
 from evenstep.errors import InputError
 
 EVERY = [
@@ -23,6 +23,7 @@ EVERY = [
     (refusals.too_many("Too many.", 2), 429, "rate_limit_error", "rate_limit_exceeded"),
     (refusals.overloaded(1.2), 503, "service_unavailable_error", "overloaded"),
     (refusals.waited_too_long(30, 5), 503, "service_unavailable_error", "pool_timeout"),
+    (refusals.lasted_too_long(3600.0), 504, "server_error", "request_timeout"),
     (refusals.too_large(10), 413, "invalid_request_error", "request_too_large"),
     (refusals.head_too_large(10), 431, "invalid_request_error", "headers_too_large"),
     (refusals.too_slow(), 408, "invalid_request_error", "request_timeout"),
@@ -86,3 +87,19 @@ def test_an_engines_own_fault_is_told_without_its_words():
 def test_back_pressure_of_an_engine_is_passed_on():
     assert of_engine(b"", 503, 7).retry_after == b"7"
     assert of_engine(b'{"error":{"message":"slow down","code":429}}', 429, 3).retry_after == b"3"
+
+
+@pytest.mark.parametrize(
+    ("body", "denies"),
+    [
+        (b'{"error":{"message":"The model `m` does not exist.","type":"NotFoundError","param":"model","code":404}}', True),
+        (b'{"object":"error","message":"The model `m` does not exist.","type":"NotFoundError","code":404}', True),
+        (b'{"error":{"message":"nothing here","code":"model_not_found"}}', True),
+        (b'{"error":"Model \'m\' not found"}', True),
+        (b'{"detail":"Not Found"}', False),
+        (b'{"error":{"message":"no such route","code":404}}', False),
+        (b"<html>", False),
+    ],
+)  # fmt: skip
+def test_an_engine_denies_a_model_in_whichever_words(body, denies):
+    assert denies_model(body) is denies

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies import chunk_streams, examples, pieces
 
+from evenstep.engines import full_reply
+from evenstep.engines import reply as reply_module
 from evenstep.engines.reply import ReplyStream
 from evenstep.engines.usage import SoFar
 from evenstep.engines.view import Asked, Dialect
@@ -39,6 +41,45 @@ def test_the_client_gets_what_the_engine_would_have_said_without_our_questions(
     assert reply.produced == stream.tokens
     assert reply.prompt_tokens == len(stream.prompt_ids)
     assert not reply.estimated
+
+
+@examples(200)
+@given(chunk_streams(), asked, st.booleans(), st.data())
+def test_ids_of_a_prompt_that_are_put_aside_unread_change_nothing(stream, client, keep, data):
+    engine = Asked(True, True, True)
+    sent = data.draw(pieces(b"".join(stream.events(engine))))
+    keep = keep and stream.choices == 1
+    found = []
+    for most in (0, 1 << 20):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(full_reply, "LONG", most)
+            patched.setattr(reply_module, "LONG", most)
+            reply = opened(stream, client, engine, keep=keep)
+            got = b"".join(reply.feed(part) for part in sent) + reply.end()
+        found.append((got, reply.produced, reply.prompt_tokens, reply.done, keep and reply.so_far()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_long_prompts_ids_are_kept_for_an_engine_that_goes_on_and_are_never_parsed(chat):
+    ids = b"[" + b",".join(b"%d" % n for n in range(20_000)) + b"]"
+    choice = (
+        b'"delta":{"role":"assistant","content":""}' if chat else b'"text":"","prompt_token_ids":%b' % ids
+    )
+    more = b',"prompt_token_ids":%b' % ids if chat else b""
+    event = b'data: {"id":"c","created":1,"choices":[{"index":0,%b}]%b}\n\n' % (choice, more)
+    reply = ReplyStream(Dialect(), chat=chat, client=NOTHING, engine=ALL, keep=True)
+    read = list[int]()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            full_reply,
+            "read_chunk",
+            lambda data, was=full_reply.read_chunk: read.append(len(data)) or was(data),
+        )
+        out = reply.feed(event)
+    assert len(read) == 1 and read[0] < 300
+    assert b'"prompt_token_ids":null' in out and len(out) < 300
+    assert reply.so_far().prompt_ids == ids
 
 
 @examples(150)
@@ -89,12 +130,61 @@ def test_a_stream_continued_elsewhere_reads_as_one(stream, client, data):
         steps.append((choice, ids, text, reason))
     rest = type(stream)(stream.chat, stream.prompt_ids + before.ids, tuple(steps), 1, stream.fingerprint)
     sent = b"".join(rest.events(engine)).replace(b'-7f"', b'-other"').replace(b"1763766000", b"1763766009")
-    second = opened(stream, client, engine, before=before)
+    given = json.dumps([*stream.prompt_ids, *before.ids]).encode() if before.ids else b""
+    second = opened(stream, client, engine, before=before, given=given)
     got += b"".join(second.feed(part) for part in data.draw(pieces(sent))) + second.end()
     assert second.done and second.produced == stream.tokens
     assert second.prompt_tokens == len(stream.prompt_ids)
     assert _said(got) == _said(b"".join(stream.events(client)))
     assert not cut or (b"other" not in got and b"1763766009" not in got)
+
+
+@examples(150)
+@given(
+    chunk_streams(choices=(1, 1)),
+    st.sampled_from([NOTHING, USAGE, ALL]),
+    st.sampled_from([USAGE, ALL]),
+    st.data(),
+)
+def test_of_an_engine_that_answers_from_the_start_no_byte_goes_on(stream, client, tells, data):
+    """Whether it tells the ids of the prompt it answers, or only how many they are."""
+    first = opened(stream, client, ALL, keep=True)
+    events = stream.events(ALL)
+    for event in events[: data.draw(st.integers(1, len(events)))]:
+        first.feed(event)
+    before = first.so_far()
+    if first.finished or not before.ids:
+        return
+    given = json.dumps([*stream.prompt_ids, *before.ids]).encode()
+    second = opened(stream, client, tells, before=before, given=given, keep=True)
+    sent = b"".join(stream.events(tells))
+    got = b"".join(second.feed(part) for part in data.draw(pieces(sent))) + second.end()
+    assert got == b"" and second.starts_anew and second.failure is not None and not second.done
+    assert second.so_far() == before
+
+
+def test_a_chat_that_goes_on_is_believed_only_where_the_engine_says_so():
+    before = SoFar(b'"1"', b"1", 2, 1, b"[9,8]", (1,), "a", True)
+    said = b'data: {"id":"2","created":2,"choices":[{"index":0,"delta":{"content":"b"}}]}\n\n'
+    chat = ReplyStream(Dialect(), chat=True, client=NOTHING, engine=ALL, before=before, given=b"[9,8,1]")
+    assert chat.feed(said) == b"" and chat.starts_anew
+    # a completion has them as its prompt
+    other = plain(client=NOTHING, engine=ALL, before=before, given=b"[9,8,1]")
+    assert other.feed(completion(choice={"text": "b", "token_ids": [2]})) and not other.starts_anew
+    other = plain(client=NOTHING, engine=ALL, before=before, given=b"[9,8,1]")
+    assert not other.feed(completion(choice={"text": "b", "prompt_token_ids": [9, 8]})) and other.starts_anew
+
+
+def test_what_was_counted_by_events_goes_on_with_as_many_as_there_were_events():
+    reply = plain(dialect=Dialect(counts=False), bytes_per_token=1.0, keep=True)
+    for text in ("abcd", "", " efgh"):
+        reply.feed(completion(choice={"text": text}))
+    assert (reply.produced, reply.so_far().produced, reply.so_far().bundled) == (9, 2, False)
+    second = plain(dialect=Dialect(counts=False), bytes_per_token=1.0, keep=True, before=reply.so_far())
+    second.feed(completion(choice={"text": "xyz"}))
+    assert second.so_far().produced == 3
+    second.feed(completion(choice={"text": " two words"}))
+    assert second.so_far().bundled
 
 
 def _said(sent: bytes) -> list[object]:
@@ -180,6 +270,16 @@ def test_recomputed_hands_the_request_back_without_its_chunk():
     )
     assert reply.recomputed and not reply.done and reply.failure is None
     assert (reply.so_far().text, reply.so_far().produced) == ("a", 2)
+
+
+def test_an_answer_that_has_ended_is_not_handed_back():
+    reply = plain(client=NOTHING, engine=USAGE, keep=True)
+    out = reply.feed(
+        completion(choice={"text": "b", "finish_reason": "length"})
+        + completion(choice={"text": "", "finish_reason": "stop", "stop_reason": "recomputed"})
+    )
+    assert b'"text":"b"' in (out + reply.end()).replace(b": ", b":")
+    assert reply.done and not reply.recomputed
 
 
 def test_a_stream_that_only_lacks_done_gets_it():

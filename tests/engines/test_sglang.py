@@ -47,6 +47,14 @@ def test_one_rank_needs_no_label():
     assert (only.rank, only.kv_tokens, only.generated_tokens) == (0, 10, 7)
 
 
+def test_the_cache_counters_of_one_rank_are_read_and_those_of_several_together_are_not():
+    counters = b"sglang:prompt_tokens_total 900\nsglang:cached_tokens_total 600\n"
+    page = b"sglang:num_running_reqs 1\nsglang:num_queue_reqs 0\nsglang:num_used_tokens 10\n" + counters
+    (only,) = SGLang().samples(page)
+    assert (only.prefix_queried, only.prefix_hit) == (900, 600)
+    assert all(math.isnan(one.prefix_queried) for one in SGLang().samples(PAGE + counters))
+
+
 def test_a_page_that_lacks_a_line_is_the_engines_error():
     for page in (b"", b"sglang:num_running_reqs 1\n"):
         with pytest.raises(EngineError, match="is missing"):

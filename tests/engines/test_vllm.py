@@ -49,6 +49,18 @@ def test_each_rank_is_read_and_the_null_block_is_no_room():
     assert (second.rank, second.running, second.kv_tokens) == (1, 0, 0)
 
 
+def test_its_prefix_cache_counters_are_read_where_it_has_them():
+    assert all(math.isnan(one.prefix_queried) and math.isnan(one.prefix_hit) for one in VLLM().samples(PAGE))
+    page = PAGE + (
+        b'vllm:prefix_cache_queries_total{engine="1",model_name="tiny"} 1.5e+06\n'
+        b'vllm:prefix_cache_hits_total{engine="1",model_name="tiny"} 1200064.0\n'
+        b'vllm:external_prefix_cache_queries_total{engine="1",model_name="tiny"} 9.0\n'
+    )
+    first, second = VLLM().samples(page)
+    assert (second.prefix_queried, second.prefix_hit) == (1_500_000, 1_200_064)
+    assert math.isnan(first.prefix_queried)
+
+
 def test_without_a_cache_config_the_capacity_is_unknown():
     page = b"".join(line for line in PAGE.splitlines(keepends=True) if b"cache_config" not in line)
     first = VLLM().samples(page)[0]

@@ -31,7 +31,9 @@ def cell(workload: str, policy: str, values: Sequence[float], *, oracle: bool = 
 
 def table(cells: Mapping[str, Mapping[str, Sequence[float]]], oracles: Sequence[str] = ()) -> Table:
     """A leaderboard from workload to policy to values."""
-    lines = tuple(WorkloadLine(name, "", "idle_share", "survival", "evenstep compare x") for name in cells)
+    lines = tuple(
+        WorkloadLine(name, "", "idle_time_share", "survival", "evenstep compare x") for name in cells
+    )
     made = [cell(w, p, v, oracle=p in oracles) for w, found in cells.items() for p, v in found.items()]
     origin = Origin("2026-01-02", "abc", "evenstep leaderboard b.yaml", 3, {"evenstep": "0"})
     return Table(lines, tuple(made), (lines[0].name,), origin)

@@ -19,7 +19,7 @@ def test_a_load_is_a_share_of_what_the_engine_serves():
 def test_policies_meet_the_same_requests_and_equal_ones_do_not_differ():
     from dataclasses import replace
 
-    outcome = run_engine_comparison(replace(SETTINGS, policies=["sarathi", "sarathi"]))
+    outcome = run_engine_comparison(replace(SETTINGS, policies=["vllm", "vllm:watermark=0"]))
     first, second = outcome.comparison.policies
     assert first.digests == second.digests and len(set(first.digests)) == 2
     assert second.versus_first is not None
@@ -36,7 +36,7 @@ def test_a_trace_without_times_asks_for_a_rate():
 def test_a_predictor_that_learns_starts_every_run_knowing_nothing():
     from dataclasses import replace
 
-    asked = replace(SETTINGS, policies=["sarathi", "sarathi"], bounds="survival", seeds=1)
+    asked = replace(SETTINGS, policies=["vllm", "vllm:watermark=0"], bounds="survival", seeds=1)
     runs = run_engine_comparison(asked).runs
     assert runs[0][0].digest == runs[1][0].digest
     assert runs[0][0].totals.counted == runs[1][0].totals.counted

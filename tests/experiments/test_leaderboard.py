@@ -41,7 +41,7 @@ def test_cells_have_what_their_runs_found_and_a_cache_spares_them(path, tmp_path
         ("chat", "bf-io:horizon=4,predictor=live", "survival"), ("chat", "jsq", ""),
         ("timed", "bf-io:horizon=4,predictor=live", "survival"), ("timed", "jsq", ""),
     ]  # fmt: skip
-    assert all(len(set(c.digests)) == 2 and 0 < c.interval("idle_share").value < 1 for c in cells)
+    assert all(len(set(c.digests)) == 2 and 0 < c.interval("idle_time_share").value < 1 for c in cells)
     assert board.made == 8
     again = Board(path, **asked)
     assert again.run(Places()) == cells and again.made == 0

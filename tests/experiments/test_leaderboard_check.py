@@ -35,7 +35,7 @@ def test_an_order_that_turns_over_with_disjoint_intervals_is_found_once_and_said
     again = [cell("w", "good", [4, 4.1, 4.2]), cell("w", "bad", [2, 2.1, 2.2])]
     found = [flip for flip in flips(STORED, again) if "near" not in (flip.first, flip.second)]
     assert [(flip.first, flip.second) for flip in found] == [("good", "bad")]
-    assert "w: good was better than bad (idle_share [0.8516, 1.348] and" in str(found[0])
+    assert "w: good was better than bad (idle_time_share [0.8516, 1.348] and" in str(found[0])
     assert [one.policy for one in changed(STORED, again)] == ["good", "bad"]
 
 

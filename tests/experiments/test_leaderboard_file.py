@@ -16,10 +16,11 @@ from evenstep.experiments.leaderboard_file import BELOW, SATURATED, read_board, 
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_load_means_that_policies_are_ranked_by_imbalance(tmp_path):
+def test_a_saturated_workload_is_ranked_by_time_lost_and_one_with_a_load_by_imbalance(tmp_path):
     (tmp_path / "b.yaml").write_text(BOARD)
     _, workloads, _ = read_board(tmp_path / "b.yaml")
     assert [one.metric for one in workloads] == [SATURATED, BELOW]
+    assert (SATURATED, BELOW) == ("idle_time_share", "imbalance_envelope_tokens")
     assert workloads[1].command == (
         "evenstep compare sample:azure-conv --workers 2 --slots 4 --load 0.7 --limit 60 --seeds 2"
     )

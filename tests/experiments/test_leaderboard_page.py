@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.experiments.leaderboards import table
 
 from evenstep.experiments.leaderboard_page import page, text_lines
@@ -46,3 +48,32 @@ def test_a_terminal_gets_the_mean_ranks():
         "b             2.0  on 1 of 2",
         "s             3.0  on 0 of 1 it ran on",
     ]
+
+
+def heads(made):
+    lines = page(made, data="x.parquet", picture="p.svg").splitlines()
+    return [line for line in lines if line.startswith("| rank |")]
+
+
+def test_time_lost_at_the_barrier_ranks_and_load_imbalance_has_a_column_of_its_own():
+    (head,) = {*heads(MADE)}
+    assert (
+        "| it knows | time lost at the barrier, % | behind the leader | load imbalance, % | full slots"
+        in head
+    )
+    assert "![Time lost at the barrier by policy on w: live" in page(MADE, data="x", picture="p.svg")
+
+
+def test_an_older_board_is_shown_with_what_it_was_ranked_by():
+    lines = [replace(line, metric="idle_share") for line in MADE.workloads]
+    cells = [replace(c, values={**c.values, "idle_time_share": (None,) * len(c.digests)}) for c in MADE.cells]
+    old = replace(MADE, workloads=tuple(lines), cells=tuple(cells))
+    (head,) = {*heads(old)}
+    assert "| it knows | load imbalance, % | behind the leader | full slots" in head
+    assert "time lost" not in page(old, data="x", picture="p.svg")
+    timed = [replace(line, metric="imbalance_envelope_tokens") for line in MADE.workloads]
+    (head,) = {*heads(replace(MADE, workloads=tuple(timed)))}
+    assert (
+        "| imbalance, KV tokens | behind the leader | time lost at the barrier, % | load imbalance, % |"
+        in head
+    )

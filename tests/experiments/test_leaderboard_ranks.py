@@ -10,13 +10,13 @@ from evenstep.experiments.leaderboard_ranks import alike, overall, standings
 
 def test_less_is_better_and_equal_means_share_a_rank():
     cells = [cell("w", "c", [3, 4]), cell("w", "a", [1, 2]), cell("w", "b", [3, 4]), cell("w", "d", [8, 9])]
-    found = standings(cells, "idle_share")
+    found = standings(cells, "idle_time_share")
     assert [(one.cell.policy, one.rank) for one in found] == [("a", 1), ("c", 2), ("b", 2), ("d", 4)]
 
 
 def test_an_oracle_stands_at_its_place_without_a_rank_and_is_nobodys_best():
     cells = [cell("w", "a", [2, 2.1]), cell("w", "o", [1, 1.1], oracle=True), cell("w", "b", [3, 3.1])]
-    found = standings(cells, "idle_share")
+    found = standings(cells, "idle_time_share")
     assert [(one.cell.policy, one.rank) for one in found] == [("o", None), ("a", 1), ("b", 2)]
     behind = {one.cell.policy: one.behind for one in found}
     assert behind["a"] is None
@@ -26,19 +26,19 @@ def test_an_oracle_stands_at_its_place_without_a_rank_and_is_nobodys_best():
 
 def test_differences_are_paired_so_a_policy_may_be_clearly_behind_within_overlapping_intervals():
     cells = [cell("w", "a", [1, 5, 9]), cell("w", "b", [1.1, 5.1, 9.11])]
-    first, second = standings(cells, "idle_share")
+    first, second = standings(cells, "idle_time_share")
     assert first.value.high > second.value.low
     assert second.behind.is_clear and not second.level
 
 
 def test_fewer_replicates_are_compared_with_the_first_ones_of_the_others():
-    found = standings([cell("w", "a", [1, 2, 30]), cell("w", "b", [12, 13])], "idle_share")
+    found = standings([cell("w", "a", [1, 2, 30]), cell("w", "b", [12, 13])], "idle_time_share")
     assert [one.cell.policy for one in found] == ["a", "b"]
     assert found[1].behind.value == pytest.approx(11)
 
 
 def test_a_policy_without_a_value_comes_last_without_a_rank():
-    found = standings([cell("w", "a", [None, 1]), cell("w", "b", [2, 3])], "idle_share")
+    found = standings([cell("w", "a", [None, 1]), cell("w", "b", [2, 3])], "idle_time_share")
     assert [(one.cell.policy, one.rank) for one in found] == [("b", 1), ("a", None)]
 
 

@@ -28,5 +28,13 @@ def test_a_file_that_is_no_leaderboard_is_one_clear_error(tmp_path):
 def test_an_interval_needs_a_value_of_every_replicate():
     made = table({"w": {"a": [1, None], "b": [1, 3]}})
     a, b = made.cells
-    assert a.interval("idle_share") is None and a.versus(b, "idle_share") is None
-    assert b.interval("idle_share").value == 2
+    assert a.interval("idle_time_share") is None and a.versus(b, "idle_time_share") is None
+    assert b.interval("idle_time_share").value == 2
+
+
+def test_a_board_from_before_a_metric_is_read_without_values_of_it(tmp_path):
+    path = tmp_path / "b.parquet"
+    write_table(table({"w": {"a": [1, 2]}}), path)
+    pq.write_table(pq.read_table(path).drop_columns(["idle_time_share"]), path)
+    (read,) = read_table(path).cells
+    assert read.interval("idle_time_share") is None and read.interval("idle_share").value == 1.5

@@ -6,7 +6,8 @@ import pytest
 
 from evenstep.cost.linear import Linear
 from evenstep.errors import InputError
-from evenstep.experiments.notation import drift_of, law_of, outages_of, speeds_of
+from evenstep.experiments.notation import drift_of, law_of, outages_of, slo_of, speeds_of
+from evenstep.measure.metrics import Slo
 from evenstep.sim.cluster import Outage
 from evenstep.sim.drift import Drift
 
@@ -130,3 +131,24 @@ def test_speeds_are_listed_or_drawn_by_the_seed():
 def test_what_is_no_speed_is_refused_with_its_text(text):
     with pytest.raises(InputError, match="^worker speeds: worker_speeds is "):
         speeds_of(text, 2, 0)
+
+
+def test_an_objective_is_in_seconds_unless_it_says_milliseconds():
+    assert slo_of(None) is None
+    assert slo_of("ttft=2,tpot=50ms") == Slo(2.0, 0.05)
+    assert slo_of("tpot=0.1s") == Slo(tpot_s=0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("2", "expected ttft=SECONDS,tpot=SECONDS"),
+        ("ttf=2", "key is 'ttf'; expected ttft or tpot"),
+        ("ttft=soon", "ttft is 'soon'; expected seconds above 0"),
+        ("ttft=0", "ttft_s is 0.0; expected seconds above 0"),
+        ("tpot=nan", "tpot_s is nan; expected seconds above 0"),
+    ],
+)
+def test_what_is_no_objective_is_one_clear_error(text, said):
+    with pytest.raises(InputError, match=said):
+        slo_of(text)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
-
-import pytest
 
 from evenstep import compiled
 from evenstep.experiments import progress
-from evenstep.routing.jsq import JSQ
 
 
 class Terminal(io.StringIO):
@@ -54,40 +50,9 @@ def test_rows_on_stdout_are_neither_redirected_nor_drawn_over(capsys):
     assert "a row" not in stream.getvalue()
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A file with a kernel, and nothing in numba's cache."""
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    kernel = tmp_path / "mine_kernel.py"
-    kernel.write_text("")
-    (tmp_path / "__pycache__").mkdir()
-    return tmp_path
-
-
-def test_a_kernel_is_cold_until_its_index_is_in_the_cache(folder):
-    kernel = folder / "mine_kernel.py"
-    assert not progress._in_cache(kernel)
-    index = folder / "__pycache__" / "mine_kernel.route_into-7.py311.nbi"
-    index.write_bytes(b"")
-    assert progress._in_cache(kernel)
-    os.utime(index, (1, 1))
-    assert not progress._in_cache(kernel)
-
-
-def test_the_notice_names_what_is_compiled(monkeypatch):
-    monkeypatch.setattr(progress, "_in_cache", lambda file: False)
-    assert "compiling kernels, once per machine" in progress.compile_notice([JSQ()], [LOOP])
-    assert "jsq" in progress.compile_notice([JSQ()], [LOOP])
-    monkeypatch.setattr(progress, "_in_cache", lambda file: True)
-    assert progress.compile_notice([JSQ()], [LOOP]) == ""
-
-
 def test_without_numba_it_says_so(monkeypatch):
     monkeypatch.setattr(compiled, "numba", None)
-    assert (
-        progress.compile_notice([], [])
-        == "kernels run as plain Python (slow): install numba for compiled ones"
-    )
+    assert progress.compile_notice() == "kernels run as plain Python (slow): install numba for compiled ones"
 
 
 def test_the_silent_one_takes_everything():

@@ -34,6 +34,7 @@ class FakeGateway:
             self.dispatcher.handle(ev.WorkerAdded(now_s=0.0, spec=worker.spec()))
         self.why, self.refuses = "", ""
         self.asked: list[Any] = []
+        self.alone: list[str] = []
         self.heard: asyncio.Queue[tuple[str, EngineSample | None]] = asyncio.Queue()
 
     def config(self) -> GatewayConfig:
@@ -52,6 +53,9 @@ class FakeGateway:
     def not_ready(self) -> str:
         return self.why
 
+    def notes(self) -> list[str]:
+        return ["the disk is full"] if self.why else []
+
     def add_worker(self, worker: Worker) -> None:
         if worker.name == self.refuses:
             raise InputError(f"worker {worker.name}", "url", worker.url, "an engine that this fake takes")
@@ -67,6 +71,9 @@ class FakeGateway:
 
     def sampled(self, name: str, sample: EngineSample) -> None:
         self.heard.put_nowait((name, sample))
+
+    def counts_alone(self, name: str) -> None:
+        self.alone.append(name)
 
     def scrape_failed(self, name: str) -> None:
         self.heard.put_nowait((name, None))
@@ -88,16 +95,17 @@ class Engine:
     """An engine of which only the metrics page is there.
 
     Attributes:
-        page: what it answers; empty = 503.
+        page: what it answers; empty = 503. status: the status of it.
         seen: Authorization of each reading.
     """
 
     def __init__(self) -> None:
         self.page, self.seen, self.url = PAGE.format(running=3), list[str](), ""
+        self.status = 200
 
     async def _metrics(self, request: web.Request) -> web.Response:
         self.seen.append(request.headers.get("Authorization", ""))
-        return web.Response(text=self.page, status=200 if self.page else 503)
+        return web.Response(text=self.page, status=self.status if self.page else 503)
 
 
 @asynccontextmanager

@@ -82,15 +82,16 @@ async def raw(server, data, close=False):
         writer.close()
 
 
-def chunk(text, number=1, finish=None, ids=None, name="cmpl-1", usage=True):
-    """One event of a completion, as vLLM writes it when asked for usage in every chunk."""
+def chunk(text, number=1, finish=None, ids=None, name="cmpl-1", usage=True, prompt=(7, 8)):
+    """One event of a completion, as vLLM writes it when asked for usage in every chunk; `prompt` are the prompt's ids."""
     choice = {
         "index": 0, "text": text, "logprobs": None, "finish_reason": finish, "stop_reason": None,
-        "prompt_token_ids": [7, 8] if ids is not None and number == 1 else None, "token_ids": ids,
+        "prompt_token_ids": list(prompt) if ids is not None and number == 1 else None, "token_ids": ids,
     }  # fmt: skip
     body = {"id": name, "object": "text_completion", "created": 5, "model": "m", "choices": [choice]}
     if usage:
-        body["usage"] = {"prompt_tokens": 2, "total_tokens": 2 + number, "completion_tokens": number}
+        size = len(prompt)
+        body["usage"] = {"prompt_tokens": size, "total_tokens": size + number, "completion_tokens": number}
     return b"data: " + json.dumps(body, separators=(",", ":")).encode() + b"\n\n"
 
 

@@ -8,6 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as read
 from tests.gateway.operating import operating
 
+from evenstep.dispatch.fallback import Fell
+
 JSON = {"Content-Type": "application/json"}
 
 
@@ -18,7 +20,9 @@ def test_health_and_readiness_are_those_of_the_data_path():
                 all_.gateway.why = why
                 assert (await all_.client.get("/healthz")).status == 200
                 answer = await all_.client.get("/readyz")
-                assert (answer.status, await answer.json()) == (status, {"ready": not why, "why": why})
+                notes = ["the disk is full"] if why else []
+                assert answer.status == status
+                assert await answer.json() == {"ready": not why, "why": why, "notes": notes}
 
     asyncio.run(story())
 
@@ -57,6 +61,11 @@ def test_workers_come_and_go():
             assert (await client.delete("/workers/c%230?drain=false")).status == 202
             assert ("remove", "c#0", False) in all_.gateway.asked
             assert (await client.delete("/workers/nobody")).status == 404
+            answer = await client.delete("/workers/c#1")  # as typed: what follows the # is never sent
+            said = (await answer.json())["error"]["message"]
+            assert answer.status == 404 and "DELETE /workers/c%231, or DELETE /workers/c?rank=0" in said
+            assert (await client.delete("/workers/c?rank=1")).status == 202
+            assert ("remove", "c#1", True) in all_.gateway.asked
             assert (await client.delete("/workers/a?drain=maybe")).status == 400
 
     asyncio.run(story())
@@ -76,6 +85,19 @@ def test_the_policy_can_be_changed_and_a_wrong_one_is_refused_with_the_nearest()
     asyncio.run(story())
 
 
+def test_the_policy_is_shown_with_why_least_load_decided_in_its_place():
+    async def story():
+        async with operating() as all_:
+            fallback = all_.gateway.dispatcher.deciding.fallback
+            fallback.after("budget", 0.0)
+            fallback.last = Fell(7, 0.0, "budget", "budget: 31.0 ms of processor time for one decision")
+            found = (await (await all_.client.get("/policy")).json())["models"]["m"]
+            assert found["fallback_total"] == {"budget": 1} and not found["policy_is_off"]
+            assert found["fallback_last"]["decision"] == 7 and "31.0 ms" in found["fallback_last"]["why"]
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "headers", "said"),
     [
@@ -84,6 +106,14 @@ def test_the_policy_can_be_changed_and_a_wrong_one_is_refused_with_the_nearest()
         ("POST", "/workers", '{"url": "http://c:1", "slots": 0}', JSON, "slots is 0"),
         ("POST", "/workers", '{"url": "http://c:1", "engine": "tgi"}', JSON, "a known engine"),
         ("POST", "/workers", '{"url": "http://127.0.0.1:1", "name": "a"}', JSON, "config has it already"),
+        ("POST", "/workers", '{"url": "http://127.0.0.1:1/", "name": "c"}', JSON, "a is there already"),
+        (
+            "POST",
+            "/workers",
+            '{"url": "http://127.0.0.1:1", "name": "c", "ranks": 2}',
+            JSON,
+            "give each its rank",
+        ),
         ("POST", "/workers", "{}", JSON, "url is 'missing'"),
         ("POST", "/workers", "[]", JSON, "expected a JSON object"),
         ("POST", "/workers", "{", JSON, "expected JSON"),

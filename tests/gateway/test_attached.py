@@ -52,3 +52,14 @@ def test_of_a_client_only_what_is_listed_goes_on():
 def test_an_engine_that_is_not_known_is_an_error():
     with pytest.raises(InputError, match="vlm"):
         attached(engine="vlm")
+
+
+def test_an_engine_that_cannot_continue_a_chat_says_so_once_for_all_ranks_at_its_address(caplog):
+    one = attached(engine="vllm:version=0.32.0")
+    rank = Attached(Worker(url="http://h:81", name="w#1", engine="vllm:version=0.32.0"), one.endpoint)
+    assert one.continuing is one.dialect and one.dialect.chat_from_ids
+    one.cannot_continue()
+    rank.cannot_continue()
+    assert not one.continuing.chat_from_ids and not rank.continuing.chat_from_ids
+    assert one.dialect.chat_from_ids, "it still tells ids, so that others can go on"
+    assert [record.args for record in caplog.records] == [("w",)]

@@ -126,6 +126,24 @@ def test_http_1_0_gets_a_stream_without_chunks_that_ends_with_the_connection():
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(("wish", "said"), [("Connection: Keep-Alive\r\n", b"keep-alive"), ("", b"close")])
+def test_a_client_of_http_1_0_is_told_whether_its_connection_stays(wish, said):
+    async def story():
+        async with running() as emulator, serving(url(emulator)) as server:
+            ask = request(BODY | {"stream": False}, headers=wish).replace(b"HTTP/1.1", b"HTTP/1.0")
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            for _ in range(2 if wish else 1):
+                writer.write(ask)
+                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+                assert head.startswith(b"HTTP/1.1 200") and b"\r\nConnection: %b\r\n" % said in head
+                await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+            writer.write_eof()
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+            writer.close()
+
+    asyncio.run(story())
+
+
 def test_a_pile_of_later_requests_is_not_kept():
     async def story():
         async with running(overhead_s=0.5) as emulator, serving(url(emulator)) as server:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import pytest
 
-from evenstep import compiled
 from evenstep.errors import InputError
 from evenstep.gateway import compiling
 
@@ -16,7 +14,7 @@ def test_a_cold_start_compiles_in_a_process_of_its_own_and_the_loop_goes_on(monk
     made = tmp_path / "made"
     monkeypatch.setattr(compiling, "is_compiled", lambda policy: False)
     monkeypatch.setattr(
-        compiling, "_CODE", f"import sys; open({str(made)!r}, 'w').write(' '.join(sys.argv[1:]))"
+        compiling, "COMPILE", f"import sys; open({str(made)!r}, 'w').write(' '.join(sys.argv[1:]))"
     )
     asyncio.run(compiling.compile_and_warm("jsq", "bounded"))
     assert made.read_text() == "jsq bounded"
@@ -24,7 +22,7 @@ def test_a_cold_start_compiles_in_a_process_of_its_own_and_the_loop_goes_on(monk
 
 def test_a_start_that_is_given_up_leaves_no_process_behind(monkeypatch):
     monkeypatch.setattr(compiling, "is_compiled", lambda policy: False)
-    monkeypatch.setattr(compiling, "_CODE", "import time; time.sleep(100)")
+    monkeypatch.setattr(compiling, "COMPILE", "import time; time.sleep(100)")
 
     async def story():
         begun = []
@@ -44,22 +42,6 @@ def test_a_start_that_is_given_up_leaves_no_process_behind(monkeypatch):
         assert await begun[0].wait() != 0
 
     asyncio.run(story())
-
-
-@pytest.mark.skipif(compiled.numba is None, reason="nothing is compiled")
-def test_what_is_on_disk_is_seen(tmp_path, monkeypatch):
-    from evenstep.dispatch.warming import warm
-
-    warm("jsq", "")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "mine_policy.py").write_text("class Mine:\n    def route(self, view): ...\n")
-    (tmp_path / "mine_policy_kernel.py").write_text("")
-    assert not compiling.is_compiled("mine_policy:Mine")
-    (tmp_path / "__pycache__").mkdir(exist_ok=True)
-    (tmp_path / "__pycache__" / "mine_policy_kernel.route_into-3.py311.nbi").write_bytes(b"")
-    monkeypatch.setattr(compiling.dispatch, "__path__", [str(tmp_path)])
-    assert compiling.is_compiled("mine_policy:Mine")
-    sys.modules.pop("mine_policy", None)
 
 
 def test_a_policy_that_is_none_is_told():

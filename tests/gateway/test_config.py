@@ -10,7 +10,17 @@ from evenstep import names
 from evenstep.dispatch.settings import TenantLimits
 from evenstep.errors import InputError
 from evenstep.gateway.config import GatewayConfig, check_files, checked, is_loopback
-from evenstep.gateway.sections import Admin, ApiKey, Decisions, Dispatch, Limits, Listen, RequestClass, Tenant
+from evenstep.gateway.sections import (
+    Admin,
+    ApiKey,
+    Decisions,
+    Dispatch,
+    Engines,
+    Limits,
+    Listen,
+    RequestClass,
+    Tenant,
+)
 from evenstep.gateway.worker import Worker
 
 
@@ -21,6 +31,13 @@ def test_the_defaults_are_in_range():
 def test_every_worker_gets_the_slots_that_the_config_says_unless_it_says_its_own():
     config = GatewayConfig(workers=[Worker("http://a:1"), Worker("http://b:1", slots=3)], slots=9)
     assert [(w.name, w.slots) for w in config.fleet()] == [("a:1", 9), ("b:1", 3)]
+
+
+def test_a_page_is_stale_after_three_readings_and_a_time_out_unless_the_config_says_otherwise():
+    assert GatewayConfig().settings().stale_s == 4.5
+    engines = Engines(scrape_s=5.0, scrape_timeout_s=2.0)
+    assert GatewayConfig(engines=engines).settings().stale_s == 17.0
+    assert GatewayConfig(engines=engines, dispatch=Dispatch(stale_s=3.0)).settings().stale_s == 3.0
 
 
 def test_two_workers_of_one_name_are_refused():
@@ -52,8 +69,8 @@ def test_dispatchers_are_told_the_limits_of_tenants():
         (GatewayConfig(limits=Limits(head_s=0.0)), "limits.head_s is 0.0; expected a number above 0"),
         (GatewayConfig(limits=Limits(body_bytes=0)), "limits.body_bytes is 0; expected a number >= 1"),
         (GatewayConfig(dispatch=Dispatch(retries=-1)), "retries is -1; expected a number >= 0"),
-        (GatewayConfig(policy="brh"), "name is 'brh'; expected a known policy"),
-        (GatewayConfig(predictor="surival"), "name is 'surival'; expected a known predictor"),
+        (GatewayConfig(policy="brh"), "policy is 'brh'; expected a known policy. Did you mean br-h"),
+        (GatewayConfig(predictor="surival"), "predictor is 'surival'; expected a known predictor"),
         (GatewayConfig(admin=Admin(host="0.0.0.0")), "admin.key is 'missing'; expected a key"),
         (GatewayConfig(keys=[ApiKey("k", "")]), r"keys\[0\].tenant is ''"),
         (GatewayConfig(keys=[ApiKey("k", "t", ["fast"])]), r"keys\[0\].classes is 'fast'"),

@@ -207,7 +207,9 @@ def test_a_stream_that_breaks_goes_on_elsewhere_and_the_client_sees_one(cut):
             assert sent["max_tokens"] == 4 - cut
             for n in range(1, 5 - cut):
                 finish = "length" if n == 4 - cut else None
-                writer.write(framed(chunk(f" t{cut + n}", n, finish, [100 + cut + n], name="cmpl-2")))
+                ids = [100 + cut + n]
+                event = chunk(f" t{cut + n}", n, finish, ids, name="cmpl-2", prompt=sent["prompt"])
+                writer.write(framed(event))
             writer.write(framed(DONE) + END)
 
         async with engine(one) as first, engine(one) as second, serving(first.url, second.url) as server:

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
-from tests.gateway.running import DONE, END, EVENTS, MODELS, chunk, engine, framed, raw, request, serving
+from tests.gateway.running import (
+    DONE,
+    END,
+    EVENTS,
+    MODELS,
+    QUICK,
+    chunk,
+    engine,
+    framed,
+    raw,
+    request,
+    serving,
+)
 
+from evenstep.dispatch.events import Arrived
 from evenstep.gateway import front
 from evenstep.gateway.sections import ApiKey, RequestClass, Tenant
 
@@ -87,6 +101,20 @@ def test_a_request_that_is_none_is_told_which_field(body, status, field):
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/v1/a\\b", 400), ("/v1\\completions", 400), ("/v1/a%5Cb", 404), ("/v1/a%5C..%5C..%5Cmetrics", 404)],
+)
+def test_a_path_with_a_backslash_reaches_no_engine(path, status):
+    async def story():
+        async with engine(one_token) as one, serving(one.url) as server:
+            answer = await raw(server, request({}, path, headers=CLOSE))
+            assert int(answer.split()[1]) == status
+            assert not one.asked
+
+    asyncio.run(story())
+
+
 def test_a_requests_id_is_the_clients_where_it_is_plain():
     async def story():
         async with engine(one_token) as one, serving(one.url) as server:
@@ -109,6 +137,21 @@ def test_sessions_and_prompts_are_told_as_hashes():
             assert events[0].session == events[1].session != 0
             assert events[2].session == 0
             assert len({e.key for e in events}) == 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("settings", "blocks"), [({}, 3), ({"prefix_block_bytes": 64}, 15)])
+def test_prompts_are_told_in_blocks_of_256_bytes_or_as_set(settings, blocks):
+    async def story():
+        dispatch = replace(QUICK, **settings)
+        async with (
+            engine(one_token) as one,
+            serving(one.url, policy="prefix-affinity", dispatch=dispatch) as server,
+        ):
+            (pool,) = server.gateway.pools.all
+            await raw(server, request({**BODY, "prompt": "x" * 1000}, headers=CLOSE))
+            assert {len(e.blocks) for e, _ in pool.dispatcher.history if isinstance(e, Arrived)} == {blocks}
 
     asyncio.run(story())
 

@@ -87,6 +87,7 @@ def test_what_is_ambiguous_is_refused(lines):
     [
         b"POST  /x HTTP/1.1", b"POST /x HTTP/2.0", b"POST /x HTTP/1.1 ", b"POST x HTTP/1.1", b"POST /x y HTTP/1.1",
         b"POST /\xff HTTP/1.1", b"POST http://a/ HTTP/1.1", b"GET", b"P\x01ST /x HTTP/1.1", b" GET / HTTP/1.1", b"BREW / HTTP/1.1",
+        b"POST /v1\\completions HTTP/1.1", b"POST /v1/x\\..\\y HTTP/1.1", b"POST /v1/x?y=\\ HTTP/1.1",
     ],
 )  # fmt: skip
 def test_a_first_line_that_is_none_is_refused(first):

@@ -8,14 +8,18 @@ import random
 import re
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.gateway.running import STALLS, engine, request, serving, until, whole
+from tests.gateway.running import STALLS, engine, request, until, whole
+from tests.gateway.running import serving as served
 
-from evenstep.gateway import front, lane
+from evenstep import compiled
+from evenstep.gateway import lane
+from evenstep.gateway import lane_layout as at
 from evenstep.gateway.lane import Lane, lane_on
 from evenstep.gateway.sections import ApiKey, Dispatch, Engines, Limits
 from evenstep.gateway.worker import Worker
@@ -25,6 +29,11 @@ CHAT = {"model": "m", "messages": [{"role": "user", "content": "say"}], "max_tok
 USAGE = {"prompt_tokens": 7, "total_tokens": 10, "completion_tokens": 3}
 # ruff: noqa: SIM117
 pytestmark = pytest.mark.skipif(not lane._IS_POSSIBLE, reason="there is no lane here")
+
+
+def serving(*workers, limits=None, **config):
+    """A gateway with a lane."""
+    return served(*workers, limits=replace(limits or Limits(), fast_path=True), **config)
 
 
 def answer(text="a word", finish="length", usage=USAGE, **more):
@@ -111,10 +120,7 @@ class Pair:
 
         self.engine = await self.stack.enter_async_context(engine(answers))
         self.servers = [await self.stack.enter_async_context(serving(self.engine.url))]
-        patch = pytest.MonkeyPatch()
-        patch.setattr(front, "lane_on", lambda *_: None)
-        self.servers.append(await self.stack.enter_async_context(serving(self.engine.url)))
-        patch.undo()
+        self.servers.append(await self.stack.enter_async_context(served(self.engine.url)))
 
     async def asked(self, server, story):
         """All that came of a story of requests on one connection: answers, what the engine got, what was counted."""
@@ -463,8 +469,6 @@ def test_a_gateway_that_drains_answers_what_is_under_way_and_closes_every_connec
 
 def test_a_reload_holds_for_connections_that_it_had():
     async def story():
-        from dataclasses import replace
-
         keys = [ApiKey(key="secret-key-1", tenant="a")]
         headers = "Authorization: Bearer secret-key-1\r\n"
         async with (
@@ -511,7 +515,7 @@ def test_who_listens_hears_of_every_request():
 
 
 def test_what_passes_is_in_the_decision_log(tmp_path):
-    from msgspec.structs import replace
+    from msgspec.structs import replace as replaced
 
     from evenstep.dispatch.events import Arrived
     from evenstep.dispatch.log_file import read_log
@@ -523,7 +527,7 @@ def test_what_passes_is_in_the_decision_log(tmp_path):
     assert counts["answers"] >= 8
     records = list(read_log(path))
     assert {
-        replace(one, now_s=0.0, request=0, prompt_tokens=0, key=0)
+        replaced(one, now_s=0.0, request=0, prompt_tokens=0, key=0)
         for one in records
         if isinstance(one, Arrived)
     } == {
@@ -545,6 +549,104 @@ def test_policies_that_look_ahead_or_at_caches_have_it_too(policy):
                 assert counts["answers"] >= 14
 
     asyncio.run(story())
+
+
+def test_it_is_off_unless_asked_for_and_a_reload_turns_it_on_and_off():
+    async def story():
+        async with engine(whole_answers()) as one, served(one.url) as server, calling(server) as caller:
+            front, gateway = server.gateway.front, server.gateway
+            assert front.lane is None
+            for fast_path in (True, False, True):
+                gateway.reload(replace(gateway.config(), limits=Limits(fast_path=fast_path)))
+                with watched() as counts:
+                    for _ in range(8):
+                        assert (await caller.ask(BODY))[1] == answer()
+                assert (front.lane is not None) == fast_path == (counts["answers"] > 2)
+
+    asyncio.run(story())
+
+
+def a_client(tables):
+    """The row of the client's connection."""
+    return next(n for n in range(at.CONNECTIONS_MOST) if tables.connections[n, at.KIND] >= 0)
+
+
+def an_idle_client(tables):
+    """The row of idle connections names the client's."""
+    tables.idle[0, tables.idle[0, 0]] = a_client(tables)
+
+
+def another_engines(tables):
+    """The row of idle connections names one of another engine."""
+    tables.connections[tables.idle[0, tables.idle[0, 0]], at.ENGINE] = 1
+
+
+def far_beyond(tables):
+    """The row of idle connections has more than there is room for."""
+    tables.idle[0, 0] = at.MOST_IDLE + 3
+
+
+def no_such_connection(tables):
+    """The row of idle connections has a number outside its table."""
+    tables.idle[0, tables.idle[0, 0]] = at.CONNECTIONS_MOST
+
+
+@pytest.mark.skipif(compiled.CHECKED, reason="the checked build raises before")
+@pytest.mark.parametrize("wrong", [an_idle_client, another_engines, far_beyond, no_such_connection])
+def test_where_its_tables_disagree_nothing_is_sent_and_it_closes_its_connections(wrong, caplog):
+    async def story():
+        async with engine(whole_answers()) as one, serving(one.url) as server, calling(server) as caller:
+            for _ in range(6):
+                await caller.ask(BODY)
+            made, asked = server.gateway.front.lane, len(one.asked)
+            wrong(made._tables)
+            caller.writer.write(request(BODY))
+            assert await asyncio.wait_for(caller.reader.read(), 10) == b""
+            assert len(one.asked) == asked
+            async with calling(server) as other:
+                for _ in range(6):
+                    assert (await other.ask(BODY))[1] == answer()
+            assert not made._held
+
+    asyncio.run(story())
+    assert "tables disagree" in caplog.text
+
+
+def test_an_answer_goes_to_no_client_whose_row_does_not_name_its_request(caplog):
+    if compiled.CHECKED:
+        pytest.skip("the checked build raises before")
+
+    async def story():
+        gate = asyncio.Event()
+        gate.set()
+
+        async def answers(number, head, body, writer):
+            await gate.wait()
+            writer.write(whole(200, answer(json.loads(body)["prompt"])))
+
+        async with engine(answers) as one, serving(one.url) as server:
+            async with calling(server) as first, calling(server) as second:
+                for _ in range(6):
+                    await asyncio.gather(first.ask(BODY), second.ask(BODY))
+                gate.clear()
+                first.writer.write(request(BODY | {"prompt": "secret"}))
+                await until(lambda: len(one.asked) == 13)
+                tables = server.gateway.front.lane._tables
+                busy = next(
+                    n
+                    for n in range(99)
+                    if tables.connections[n, at.ENGINE] == 0 <= tables.connections[n, at.PASSAGE]
+                )
+                row = tables.requests[tables.connections[busy, at.PASSAGE]]
+                row[at.CLIENT] = next(
+                    n for n in range(99) if tables.connections[n, at.KIND] >= 0 and n != row[at.CLIENT]
+                )
+                gate.set()
+                assert await asyncio.wait_for(second.reader.read(), 10) == b""
+                assert await asyncio.wait_for(first.reader.read(), 10) == b""
+
+    asyncio.run(story())
+    assert "tables disagree" in caplog.text
 
 
 @pytest.mark.slow

@@ -98,7 +98,7 @@ def test_blocks_of_a_prompt_are_those_that_reading_its_request_finds(policy):
     def story(front):
         kinds = Kinds(Tables(b"salt"), b"salt")
         kind = kinds.find(alike(front, tools=[1]), front)
-        for size in (1, 1022, 1023, 5000):
+        for size in (1, 254, 255, 1022, 1023, 5000):
             prompt = json.dumps("x" * size).encode()
             body = b'{"model": "m", "prompt": %b, "max_tokens": 9, "tools": [1]}' % prompt
             request = read_request("completions", body)

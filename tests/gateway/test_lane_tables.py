@@ -26,6 +26,16 @@ def test_an_engines_connection_that_is_dropped_has_something_to_do_no_more():
     assert tables.idle[2, :3].tolist() == [2, numbers[0], numbers[2]]
 
 
+def test_an_engine_holds_as_many_connections_as_its_row_has_room_for_busy_ones_included():
+    tables = Tables(b"salt")
+    held = [tables.add(file, -1, 2, 0.0) for file in range(at.MOST_IDLE)]
+    assert min(held) >= 0 and tables.held[2] == at.MOST_IDLE
+    assert tables.add(9000, -1, 2, 0.0) == -1
+    assert tables.add(9000, -1, 3, 0.0) >= 0 and tables.add(9001, 0, -1, 0.0) >= 0
+    tables.drop(held[7])
+    assert tables.add(9002, -1, 2, 0.0) >= 0
+
+
 def test_where_there_is_no_room_there_is_no_connection():
     tables = Tables(b"salt")
     while tables.add(1, -1, -1, 0.0) >= 0:

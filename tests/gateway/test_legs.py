@@ -31,7 +31,7 @@ async def asked_of(script, headers=CLOSE, body=BODY, **worker):
         (404, 404),
         (413, 413),
         (422, 422),
-        (429, 503),
+        (429, 429),
         (408, 502),
         (500, 502),
         (503, 503),
@@ -47,6 +47,25 @@ def test_a_status_is_the_clients_fault_or_the_engines(status, expected):
     assert answer.startswith(b"HTTP/1.1 %d " % expected)
     assert b"10.1.1.1" not in answer
     assert (b"words at" in answer) == (expected == status and status < 500)
+
+
+@pytest.mark.parametrize(("other", "expected"), [(429, 429), (500, 503), (503, 503)])
+@pytest.mark.parametrize("after", ["Retry-After: 1\r\n", ""])
+def test_where_every_engine_says_too_many_the_client_hears_it_and_when_to_come_back(other, expected, after):
+    statuses = iter((other, 429))
+
+    async def answers(number, head, body, writer):
+        status = next(statuses)
+        writer.write(whole(status, told(b"words"), more=after if status == 429 else ""))
+
+    async def story():
+        async with engine(answers) as one, engine(answers) as two, serving(one.url, two.url) as server:
+            return await raw(server, request(BODY, headers=CLOSE))
+
+    answer = asyncio.run(story())
+    assert answer.startswith(b"HTTP/1.1 %d " % expected)
+    assert b"\r\nRetry-After: 1\r\n" in answer
+    assert (b'"words"' in answer) == (expected == 429)
 
 
 def test_a_key_that_is_wrong_is_the_clients_fault_only_if_it_is_the_clients():

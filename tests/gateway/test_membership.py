@@ -101,3 +101,18 @@ def test_what_the_gateway_refuses_is_not_a_member():
         assert fleets == [["a", "b"]]
 
     story(told)
+
+
+def test_an_engine_is_not_added_twice_but_its_ranks_and_roles_are_workers_of_their_own():
+    async def told(gateway, membership, fleets):
+        ranks = [Worker("http://r:1", name=f"r#{rank}", rank=rank) for rank in range(2)]
+        await membership.add(ranks)
+        for again in (Worker("http://r:1", name="r"), Worker("http://r:1/", name="s", rank=1)):
+            with pytest.raises(InputError, match=r"r#\d is there already"):
+                await membership.add([again])
+        await membership.add([Worker("http://r:1", name="r#2", rank=2)])
+        await membership.add([Worker("http://r:1", name="p", role="prefill")])
+        await membership.add([replace(ranks[0], slots=9)])
+        assert fleets[-1] == ["a", "p", "r#0", "r#1", "r#2"]
+
+    story(told)

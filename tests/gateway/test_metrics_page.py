@@ -101,6 +101,7 @@ def test_numbers_of_the_data_path_stand_beside_those_of_the_models():
     found = page(
         {
             "connections": 7, "answers_total": {"401": 2}, "not_ready": "warming", "worker_counting_estimated": {"w": True}, "passing": None,
+            "worker_cannot_continue": {"w": False},
             "class_requests_total": [{"class": "fast", "met": "true", "value": 4}],
         }
     )  # fmt: skip
@@ -108,6 +109,7 @@ def test_numbers_of_the_data_path_stand_beside_those_of_the_models():
     assert {s.labels["code"]: s.value for s in found["evenstep_answers"].samples} == {"401": 2}
     assert "evenstep_not_ready" not in found
     assert values(found["evenstep_worker_counting_estimated"], worker="w") == [1]
+    assert values(found["evenstep_worker_cannot_continue"], worker="w") == [0]
     assert values(found["evenstep_class_requests"], **{"class": "fast", "met": "true"}) == [4]
     assert math.isnan(values(found["evenstep_passing"])[0])
 

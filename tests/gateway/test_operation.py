@@ -19,6 +19,7 @@ from tests.gateway.fake_gateway import FakeGateway, engine
 from tests.gateway.operating import BODY, beside, operating
 from tests.gateway.running import base, until
 
+from evenstep.dispatch.fallback import Fell
 from evenstep.errors import InputError
 from evenstep.gateway.control import Doorway
 from evenstep.gateway.logs import logging_to
@@ -118,15 +119,17 @@ def test_fallbacks_are_reported_once_with_what_is_new():
         gateway = FakeGateway()
         sources = Sources(flags={"policy": Given("command line", "jsq")})
         operation = Operation(sources, sources.settled(), gateway, loop)
-        counted = gateway.dispatcher.deciding.fallback.counted
-        for more in ({"stale": 2}, {}, {"stale": 1, "raised": 3}):
-            counted.update(more)
+        fallback = gateway.dispatcher.deciding.fallback
+        for number, more in enumerate(({"stale": 2}, {}, {"stale": 1, "raised": 3})):
+            fallback.counted.update(more)
+            fallback.last = Fell(number, 0.0, "raised", f"raised: number {number}")
             await operation.report(Snapshots(Doorway(gateway, loop), dict))
 
     with logging_to(Log(format="json"), out):
         asyncio.run(story())
     said = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(line.get("stale"), line.get("raised")) for line in said] == [(2, None), (1, 3)]
+    assert [line["last"] for line in said] == ["raised: number 0", "raised: number 2"]
 
 
 # --- beside the real gateway -------------------------------------------------------------------------------------
@@ -242,6 +245,36 @@ def test_clients_are_served_over_tls():
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
+def test_the_ranks_of_a_further_node_are_asked_by_their_own_numbers_and_read_by_those_of_all_nodes():
+    async def story():
+        async with (
+            running(ranks=1, slots=4, overhead_s=0.02) as first,
+            running(ranks=2, groups=[1, 1], first_rank=1, slots=4, overhead_s=0.02) as second,
+            beside(
+                {"engines.scrape_s": "0.05", "policy": "round-robin"},
+                f"{url(first)},name=a,ranks=1", f"{url(second)},name=b,ranks=2,first_rank=1",
+            ) as (server, client),
+            aiohttp.ClientSession(base(server)) as asker,
+        ):  # fmt: skip
+            await until(lambda: not server.gateway.not_ready())
+            endless = {**BODY, "max_tokens": 100_000, "stream": True}
+            answers = [await asker.post("/v1/completions", json=endless) for _ in range(6)]
+            ranks = [first.fleet.rank(0), second.fleet.rank(0), second.fleet.rank(1)]
+            await until(lambda: [len(rank.running) for rank in ranks] == [2, 2, 2])
+            (pool,) = server.gateway.pools.all
+            workers = pool.dispatcher.mirror.workers
+            heard = [worker.heard_s for worker in workers]
+            await until(lambda: all(w.heard_s > was + 0.1 for w, was in zip(workers, heard, strict=True)))
+            found = (await (await client.get("/workers")).json())["workers"]
+            assert [(w["name"], w["state"]["foreign_requests"], w["state"]["state_divergence_total"]) for w in found] == [
+                ("a#0", 0, 0), ("b#0", 0, 0), ("b#1", 0, 0),
+            ]  # fmt: skip
+            for answer in answers:
+                answer.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
 def test_two_gateways_on_one_engine_see_each_others_load_and_leave_each_others_slots_alone():
     async def foreign(client):
         return one(await (await client.get("/metrics")).text(), "evenstep_worker_foreign_requests")
@@ -277,6 +310,51 @@ def test_two_gateways_on_one_engine_see_each_others_load_and_leave_each_others_s
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
+def test_two_gateways_under_full_load_do_not_overfill_the_engine_they_share():
+    def is_shared(server):
+        (model,) = server.gateway.snapshot()["models"].values()
+        return model["workers"][0]["is_shared"]
+
+    async def story():
+        async with running(slots=16, overhead_s=0.01) as emulator:
+            quick, place = {"engines.scrape_s": "0.1"}, f"{url(emulator)},slots=16"
+            async with (
+                beside(quick, place) as (first, _),
+                beside(quick, place) as (second, _),
+                aiohttp.ClientSession(base(first)) as early,
+                aiohttp.ClientSession(base(second)) as late,
+            ):
+                for server in (first, second):
+                    await until(lambda server=server: not server.gateway.not_ready())
+                rank, left, statuses, done = emulator.fleet.rank(0), [300], set(), [0, 0]
+
+                async def client(session, who, number):
+                    while left[0] > 0:
+                        body = {**BODY, "max_tokens": 5 + 7 * number % 30}
+                        statuses.add((await session.post("/v1/completions", json=body)).status)
+                        knows = is_shared(first) and is_shared(second)
+                        done[who] += knows
+                        left[0] -= knows
+
+                asked = [
+                    asyncio.create_task(client(s, who, n))
+                    for who, s in enumerate((early, late))
+                    for n in range(20)
+                ]
+                most, began = 0, False
+                while left[0] > 0:
+                    held = len(rank.running) + len(rank.waiting)
+                    began = began or (left[0] < 300 and held <= 16)  # what was sent before they knew is done
+                    most = max(most, held) if began else 0
+                    await asyncio.sleep(0.002)
+                await asyncio.gather(*asked)
+                assert statuses == {200}
+                assert 14 <= most <= 20, most  # 32 where each fills what it believes to be free
+                assert min(done) > 0.3 * max(done), done
+
+    asyncio.run(asyncio.wait_for(story(), 120))
+
+
 def test_the_usual_admin_port_may_be_taken_and_the_one_in_its_place_is_said():
     sources = Sources(flags={"policy": Given("test", "jsq")})
     settled = sources.settled()
@@ -295,3 +373,67 @@ def test_the_usual_admin_port_may_be_taken_and_the_one_in_its_place_is_said():
         asyncio.run(story())
         return
     asyncio.run(story())  # somebody else has taken it
+
+
+def test_an_engine_whose_metrics_page_is_another_ones_serves_and_counts_what_is_sent_there():
+    async def story():
+        async with running(slots=2, speed=20.0) as emulator:
+            worker = f"{url(emulator)},name=a,slots=2,engine=sglang"  # it speaks vLLM
+            async with beside({"engines.scrape_s": "0.02"}, worker) as (server, client):
+                await until(lambda: not server.gateway.not_ready())
+                async with aiohttp.ClientSession(base(server)) as asker:
+
+                    async def ask():
+                        return (await asker.post("/v1/completions", json=BODY)).status
+
+                    assert set(await asyncio.gather(*(ask() for _ in range(8)))) == {200}
+                page = await (await client.get("/metrics")).text()
+                assert one(page, "evenstep_worker_counted_here_only", worker="a") == 1
+                assert one(page, "evenstep_worker_up", worker="a") == 1
+                ready = await client.get("/readyz")
+                assert ready.status == 200
+                assert (await ready.json())["notes"] == [
+                    "a has no metrics page of its engine: only requests of this gateway are counted there"
+                ]
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_gateway_that_could_not_read_any_metrics_yet_is_not_ready():
+    never = {"engines.scrape_timeout_s": "0.000001"}
+
+    async def story():
+        async with (
+            running(slots=2, speed=20.0) as emulator,
+            beside(never, f"{url(emulator)},name=a") as (server, _),
+        ):
+            await until(lambda: not server.gateway.pools.unknown)
+            assert server.gateway.not_ready().startswith("the metrics of no worker could be read yet")
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_the_engines_counters_of_their_prefix_cache_correct_what_they_are_believed_to_hold():
+    async def story():
+        async with running(slots=4, speed=100.0, kv_tokens=3200, prefix_caching=True) as emulator:
+            quick = {"engines.scrape_s": "0.02", "policy": "prefix-affinity"}
+            async with (
+                beside(quick, f"{url(emulator)},slots=4") as (server, client),
+                aiohttp.ClientSession(base(server)) as asker,
+            ):
+                await until(lambda: not server.gateway.not_ready())
+                (pool,) = server.gateway.pools.all
+                belief = pool.dispatcher.prefixes.belief(0)
+                await until(lambda: pool.dispatcher.mirror.workers[0].is_known)
+                turn = 0
+                while (
+                    belief.room == pool.dispatcher.settings.prefix_blocks
+                ):  # ten prompts in turn; it holds a few
+                    body = {**BODY, "prompt": f"{turn % 10} is the number. " * 150, "max_tokens": 1}
+                    assert (await asker.post("/v1/completions", json=body)).status == 200
+                    turn += 1
+                assert belief.believed_share > belief.true_share + 0.2
+                page = await (await client.get("/metrics")).text()
+                assert 0.0 <= one(page, "evenstep_worker_prefix_true_share") < 0.8
+
+    asyncio.run(asyncio.wait_for(story(), 60))

@@ -218,3 +218,21 @@ def test_a_head_request_has_no_body():
                 assert rest(answer) == b""
 
     asyncio.run(story())
+
+
+def test_an_engine_that_does_not_serve_the_model_is_replaced_and_the_last_one_is_believed():
+    async def story():
+        async def denies(number, head, body, writer):
+            writer.write(whole(404, b'{"error":{"message":"The model `m` does not exist.","code":404}}'))
+
+        async def answers(number, head, body, writer):
+            writer.write(whole(200, b'{"data":[1]}'))
+
+        async with engine(denies) as first, engine(answers) as second, engine(denies) as third:
+            async with serving(first.url, second.url) as server:
+                assert rest(await raw(server, request(BODY, "/v1/x", headers=CLOSE))) == b'{"data":[1]}'
+            async with serving(first.url, third.url) as server:
+                answer = await raw(server, request(BODY, "/v1/x", headers=CLOSE))
+                assert answer.startswith(b"HTTP/1.1 404 ")
+
+    asyncio.run(story())

@@ -100,6 +100,7 @@ def test_what_metrics_say_reaches_the_dispatcher():
             assert not state()["is_known"]
             gateway.sampled("w", EngineSample(0, 1, 0, 500.0, 1000.0, 16, 0.0))
             assert (state()["is_known"], state()["kv_capacity_tokens"]) == (True, 1000.0)
+            gateway.sampled("w", EngineSample(0, 1, 0, 500.0, 1000.0, 16, 0.0, 700.0, 300.0))
             gateway.scrape_failed("w")
             gateway.sampled("nobody", EngineSample(0, 1, 0, 500.0, 1000.0, 16, 0.0))
             gateway.scrape_failed("nobody")

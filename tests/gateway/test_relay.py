@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
@@ -34,10 +35,16 @@ CLOSE = "Connection: close\r\n"
 pytestmark = pytest.mark.skipif(not relay._IS_POSSIBLE, reason="there is no relay here")
 
 
-def stream(texts, ids=True, first=1):
+def stream(texts, ids=True, first=1, prompt=(7, 8)):
     """Events of a completion, one token each."""
     return [
-        chunk(text, first + i, "length" if i == len(texts) - 1 else None, [100 + i] if ids else None)
+        chunk(
+            text,
+            first + i,
+            "length" if i == len(texts) - 1 else None,
+            [100 + i] if ids else None,
+            prompt=prompt,
+        )
         for i, text in enumerate(texts)
     ]
 
@@ -224,7 +231,8 @@ def test_an_engine_that_dies_is_continued_on_another_without_losing_a_token():
                 return "dies"
             had = 25
             assert b'"max_tokens": 75' in body
-            await written(writer, [*map(framed, stream(texts[had:])), framed(DONE) + END])
+            prompt = json.loads(body)["prompt"]
+            await written(writer, [*map(framed, stream(texts[had:], prompt=prompt)), framed(DONE) + END])
 
         async with engine(answers) as one, engine(answers) as two, serving(one.url, two.url) as server:
             one.asked = two.asked  # one count of both

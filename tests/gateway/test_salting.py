@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from tests.gateway.full_disk import no_file_beyond
 
 from evenstep.errors import InputError
 from evenstep.gateway.salting import salt_of
@@ -21,6 +24,23 @@ def test_without_a_place_to_keep_it_there_is_one_all_the_same(tmp_path, monkeypa
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     assert len(salt_of(Decisions())) == 32
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    assert len(salt_of(Decisions())) == 32
+
+
+def homeless():
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_a_full_disk_leaves_no_empty_salt_under_which_hashes_are_the_same_everywhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with no_file_beyond(0):
+        assert len(salt_of(Decisions())) == 32
+    assert list((tmp_path / "evenstep").iterdir()) == []
+    (tmp_path / "evenstep" / "salt").write_bytes(b"")
+    kept = salt_of(Decisions())
+    assert len(kept) == 32 and salt_of(Decisions()) == kept
 
 
 def test_it_may_be_given_or_left_out(monkeypatch):

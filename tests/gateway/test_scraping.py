@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 
 import pytest
 from tests.gateway.fake_gateway import PAGE, FakeGateway, engine
@@ -63,15 +64,67 @@ def test_ranks_of_one_page_are_read_together():
 
 
 @pytest.mark.parametrize("page", ["", "nothing to see", "vllm:num_requests_running x\n"])
-def test_a_page_that_cannot_be_had_or_read_is_a_failed_reading_and_reading_goes_on(page):
+def test_a_page_that_cannot_be_had_or_read_any_more_is_a_failed_reading_and_reading_goes_on(page):
     async def told(gateway, one, scraper):
-        one.page, good = page, one.page
+        good = one.page
         scraper.follow([Worker(one.url, name="a")])
-        assert await gateway.heard.get() == ("a", None)
+        assert (await gateway.heard.get())[1] is not None
+        one.page = page
+        while (await gateway.heard.get())[1] is not None:
+            pass
         one.page = good
         while (await gateway.heard.get())[1] is None:
             pass
-        assert scraper.results["failed"] > 0
+        assert scraper.results["failed"] > 0 and gateway.alone == []
+
+    story(told)
+
+
+def test_a_page_that_was_never_that_of_the_engine_is_said_once_and_its_load_is_counted_here(caplog):
+    async def told(gateway, one, scraper):
+        one.page, good = "# HELP requests_total Of a proxy.\nrequests_total 7\n", one.page
+        scraper.follow([Worker(one.url, name="a"), Worker(one.url.replace("metrics", "x"), name="b")])
+        while len(gateway.alone) < 6:
+            await asyncio.sleep(0.001)
+        assert set(gateway.alone) == {"a", "b"} and gateway.heard.empty()
+        one.page = good
+        assert (await gateway.heard.get())[1] is not None
+
+    story(told)
+    said = [record for record in caplog.records if "not the metrics page" in record.getMessage()]
+    assert len(said) == 1 and said[0].fields["engine"] == "vllm"
+
+
+def test_an_engine_without_a_metrics_page_counts_alone_too():
+    async def told(gateway, one, scraper):
+        place = Worker(f"{one.url}", name="a", engine="sglang")
+        one.status = 404
+        scraper.follow([place])
+        while not gateway.alone:
+            await asyncio.sleep(0.001)
+        assert gateway.heard.empty()
+        assert await preflight(Pages(client_context(Engines())), [place], 5.0) == []
+
+    story(told)
+
+
+@pytest.mark.parametrize("value", ["1e300", "-1", "1e10", "+Inf", "NaN"])
+@pytest.mark.parametrize("name", ["running", "generation_tokens_total"])
+def test_a_value_that_no_engine_can_have_is_a_failed_reading(name, value):
+    is_unsaid = (name, value) == ("generation_tokens_total", "NaN")
+    fits = name != "running" and value == "1e10"
+
+    async def told(gateway, one, scraper):
+        good = one.page
+        one.page = PAGE.format(running=3 if name != "running" else value)
+        if name != "running":
+            one.page += f'vllm:{name}{{engine="0"}} {value}\n'
+        scraper.follow([Worker(one.url, name="a")])
+        found = await gateway.heard.get()
+        assert (found[1] is None) == (not (is_unsaid or fits))
+        one.page = good
+        while (await gateway.heard.get())[1] is None:
+            pass
 
     story(told)
 
@@ -99,6 +152,27 @@ def test_a_worker_that_leaves_is_read_no_more():
     story(told)
 
 
+def test_what_the_gateway_says_after_reading_has_ended_is_dropped_without_a_word(caplog):
+    answer: Future[None] = Future()
+
+    class Late(Doorway):
+        def ask(self, call, *args):
+            asked.set()
+            return answer
+
+    async def read_and_end():
+        pages = Pages(client_context(Engines()))
+        scraper = Scraper(Late(FakeGateway(), asyncio.get_running_loop()), QUICK, pages)
+        scraper.follow([Worker(url="http://127.0.0.1:1")])
+        await asyncio.wait_for(asked.wait(), 10)
+        await scraper.stop()
+
+    asked = asyncio.Event()
+    asyncio.run(read_and_end())
+    answer.set_result(None)
+    assert not caplog.records
+
+
 def test_what_has_no_page_is_not_read():
     assert place_of(Worker("http://a:1", scraped=False)) is None
     assert place_of(Worker("http://a:1", engine="openai")) is None
@@ -118,6 +192,10 @@ def test_before_anything_is_served_config_and_engines_must_agree():
                 InputError, match="worker c: rank is 1; expected a rank on its metrics page: 0"
             ):
                 await preflight(pages, [Worker(one.url, name="c", rank=1)], 2.0)
+            one.page = one.page.replace('engine="0"', 'engine="4"')
+            assert await preflight(pages, Worker(one.url, ranks=1, first_rank=4).each(), 2.0) == []
+            with pytest.raises(InputError, match=r"a rank on its metrics page: 4. Say first_rank=4"):
+                await preflight(pages, Worker(one.url, ranks=1).each(), 2.0)
             with pytest.raises(InputError, match="a variable that is set"):
                 await preflight(pages, [Worker(one.url, name="d", api_key="env:NO_SUCH")], 2.0)
 

@@ -22,7 +22,6 @@ from tests.gateway.running import (
 
 from evenstep.dispatch.replay import replay
 from evenstep.gateway.sections import Decisions, Dispatch
-from evenstep.gateway.served import log_of
 from evenstep.gateway.worker import Worker
 
 CLOSE = "Connection: close\r\n"
@@ -95,13 +94,6 @@ def test_the_decision_log_replays_and_says_nothing_of_prompts(tmp_path):
     assert found.decisions >= 1
     assert found.difference is None
     assert b"something" not in path.read_bytes()
-
-
-def test_several_models_have_several_logs(tmp_path):
-    assert log_of("", "m", False, 0, 0) is None
-    for several, name in ((False, "a.log"), (True, "a-org_m-1.log")):
-        log_of(str(tmp_path / "a.log"), "org/m-1", several, 0, 0).close()
-        assert (tmp_path / name).exists()
 
 
 def test_a_worker_that_fails_again_and_again_is_left_alone_until_it_answers_a_probe():

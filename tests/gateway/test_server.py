@@ -97,3 +97,39 @@ def test_the_process_lets_a_stream_end_after_sigterm_and_exits_with_0(tmp_path):
                 process.stderr.close()
 
     asyncio.run(story())
+
+
+BROKEN = """
+from evenstep.cli.main import main
+from evenstep.errors import PolicyError
+from evenstep.gateway import compiling, gateway
+def broken(*_):
+    raise {error}
+{where} = broken
+raise SystemExit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "said", "code"),
+    [
+        ("compiling.warm", "ValueError('no such kernel')", "evenstep: ValueError: no such kernel.", 70),
+        ("compiling.warm", "SystemExit(3)", "a policy, or a module it imports, exits Python with 3", 2),
+        ("gateway.Gateway.start", "OSError(12, 'Cannot allocate memory')", "Cannot allocate memory", 2),
+        ("gateway.Gateway.start", "PolicyError('jsq is not what it was')", "jsq is not what it was", 2),
+    ],
+)
+def test_a_start_that_fails_in_the_background_ends_the_process_with_one_error(
+    where, error, said, code, tmp_path
+):
+    process = subprocess.run(
+        [
+            sys.executable, "-c", BROKEN.format(where=where, error=error), "serve", "--port", "0", "--policy", "jsq",
+            "--worker", "http://127.0.0.1:1", "--admin-port", "0",
+        ],
+        capture_output=True, text=True, check=False, timeout=60, env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert process.returncode == code
+    errors = [line for line in process.stderr.splitlines() if said in line]
+    assert len(errors) == 1 and "Traceback" not in process.stderr
+    assert "never retrieved" not in process.stderr and "ready:" not in process.stdout

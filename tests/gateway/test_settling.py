@@ -101,6 +101,16 @@ def test_a_bad_variable_is_refused_by_name(environment, said):
         Sources(environment=environment).settled()
 
 
+def test_a_setting_that_has_another_name_now_is_refused_with_the_new_one(file):
+    for sources in (
+        Sources(file=file("dispatch: {good_rounds: 50}\n")),
+        Sources(environment={"EVENSTEP_DISPATCH_GOOD_ROUNDS": "50"}),
+        Sources(flags={"dispatch.good_rounds": Given("command line --set", "50")}),
+    ):
+        with pytest.raises(InputError, match=r"It is called policy_cooldown_s, in seconds"):
+            sources.settled()
+
+
 def test_a_flag_that_sets_nothing_known_offers_the_nearest():
     with pytest.raises(InputError, match=r"command line --set: setting is 'slot'.*slots"):
         Sources(flags={"slot": Given("command line --set", "3")}).settled()

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from benchmarks import soak_answers, soak_promises
 from benchmarks.soak_gateway import CLEAN, soak
+from tests.gateway.promises.fleet import POLICY
+from tests.gateway.promises.fleet import compiled as compile_kernels
+
+from evenstep import compiled
 
 REQUESTS = 3000
 
@@ -17,3 +24,23 @@ def test_every_request_ends_once_and_nothing_is_left_behind():
     assert found.recomputed > 0 and found.retried > 0
     assert set(found.ended) <= {"whole", "cancelled", *CLEAN}
     assert found.decisions > 50
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(compiled.numba is None, reason="nothing is compiled here")
+@pytest.mark.parametrize("fast_path", [True, False])
+@pytest.mark.parametrize("shape", sorted(soak_answers.SHAPES))
+def test_each_of_600_clients_gets_the_answers_to_its_own_requests_and_no_check_fails(shape, fast_path):
+    found = soak_answers.soak(15_000, shape=shape, fast_path=fast_path, checked=True)
+    assert found.broken() == []
+    assert found.right == found.requests == 15_000
+
+
+def test_no_fault_ends_silently_or_doubles_text_and_none_is_retried_more_often_than_allowed():
+    """Engines that hand back for ever, answer from the start, come back with another model, and count nothing."""
+    compile_kernels()
+    found = asyncio.run(soak_promises.soak(300, seed=1, policy=POLICY))
+    assert found.broken == []
+    assert found.most_asked == found.bound
+    assert set(soak_promises.FAULTS) | {"answered from the start"} == set(found.faults)
+    assert {"complete", "error", "refused", "left"} == set(found.ended)

@@ -52,6 +52,18 @@ def test_rank_and_ranks_exclude_each_other():
         Worker("http://a:1", rank=-1).each()
 
 
+def test_the_first_rank_of_a_further_node_is_told_with_its_ranks():
+    ranks = Worker("http://engine:8100", ranks=2, first_rank=1).each()
+    assert [(w.name, w.rank, w.first_rank) for w in ranks] == [
+        ("engine:8100#0", 0, 1),
+        ("engine:8100#1", 1, 1),
+    ]
+    with pytest.raises(InputError, match="first_rank is -1; expected an integer >= 0"):
+        Worker("http://a:1", ranks=2, first_rank=-1).each()
+    with pytest.raises(InputError, match="first_rank is 4; expected ranks or rank beside it"):
+        Worker("http://a:1", first_rank=4).each()
+
+
 def test_a_dispatcher_is_told_what_the_operator_said():
     spec = Worker("http://a:1", name="a", group="g", slots=8, kv_tokens=99, speed=2.0, scraped=False).spec()
     assert (spec.name, spec.group, spec.slots, spec.kv_tokens, spec.speed, spec.scraped) == (

@@ -7,9 +7,9 @@ import math
 import pytest
 from tests.load.outcomes import four
 
-from evenstep.config import Layer, settle
-from evenstep.errors import InputError, PolicyError
-from evenstep.load.demo import DemoSettings, checked, contender, gateway_config, replayed, shown, window
+from evenstep.errors import InputError
+from evenstep.load.demo import gateway_config, replayed, shown, window
+from evenstep.load.demo_settings import DemoSettings
 from evenstep.load.settings import LoadSettings
 from evenstep.load.summary import summary
 from evenstep.load.watching import Sample
@@ -86,30 +86,6 @@ def test_slots_that_are_never_full_are_looked_at_while_anything_runs():
     assert (first.at_s, last.at_s) == (1.0, 4.0)
     with pytest.raises(InputError, match=r"--requests"):
         window(RUN[:1], 8.0)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [("jsq", ("jsq", None)), ("best@0", ("best", 0.0)), ("br-h:horizon=9@1.5", ("br-h:horizon=9", 1.5))],
-)
-def test_a_contender_is_a_policy_and_maybe_a_time_to_gather(text, found):
-    assert contender(text) == found
-
-
-@pytest.mark.parametrize("text", ["jsk", "jsq@", "jsq@x", "jsq@-1", "jsq:nonsense=1"])
-def test_a_contender_that_cannot_be_meant_is_refused(text):
-    with pytest.raises((InputError, PolicyError)):
-        contender(text)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [({"requests": 0}, "--requests"), ({"load": 0.0}, "--load"), ({"ranks": 0}, "--ranks"), ({"policies": ["jsk"]}, "jsk"),
-     ({"overhead_s": 0.0, "per_token_s": 0.0}, "--per-token-s")],
-)  # fmt: skip
-def test_settings_out_of_range_are_named(given, said):
-    with pytest.raises(InputError, match=said):
-        checked(settle(DemoSettings, Layer("command line", given)))
 
 
 def test_the_config_of_the_gateway_is_one_it_takes():

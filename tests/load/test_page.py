@@ -11,6 +11,7 @@ from evenstep.load.page import Shown, charts_of, page, table
 from evenstep.load.settings import LoadSettings
 from evenstep.load.summary import summary
 from evenstep.measure.quantiles import LogHistogram
+from evenstep.report.svg import series_of
 
 
 def shown(**changes):
@@ -44,10 +45,18 @@ def test_the_page_needs_nothing_else_and_escapes_what_it_shows():
 
 def test_every_chart_has_a_line_for_each_run():
     for _, svg, _ in charts_of({"a": shown(), "b": shown()}):
-        assert 'class="line c0"' in svg and 'class="line c1"' in svg
+        first, second = series_of("ab").values()
+        assert first != second
+        assert f'class="line c{first}"' in svg and f'class="line c{second}"' in svg
 
 
 def test_charts_of_nothing_are_empty_and_not_an_error():
     one = shown(gaps=LogHistogram(), tokens=np.zeros(0, np.int64))
     one.outcome.records.error[:] = ["cut"] * 4
     assert [bool(svg) for _, svg, _ in charts_of({"a": one})][:4] == [False] * 4
+
+
+def test_figures_of_how_it_was_made_have_few_digits():
+    made_by = {"share": 0.123456789012345, "many": [1.23456789, 2], "seconds": 1.1e-07}
+    text = page("t", {"a": shown()}, [], made_by, "evenstep load")
+    assert "<dd>0.123457</dd>" in text and "<dd>1.23457, 2</dd>" in text and "<dd>1.1e-07</dd>" in text

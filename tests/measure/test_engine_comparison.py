@@ -8,6 +8,7 @@ import pytest
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
 from evenstep.measure.engine_comparison import compare_engine_runs, known, to_json_object
+from evenstep.measure.metrics import Slo
 from evenstep.request import Trace
 from evenstep.scheduling.sarathi import Sarathi
 from evenstep.sim.engine import Engine, simulate_engine
@@ -59,3 +60,17 @@ def test_counts_are_means_over_the_replicates():
     (one,) = to_json_object(compare_engine_runs([found]))["policies"]
     assert one["counted"] == {"bounds_not_holding": 3.5}
     assert [of["counted"]["bounds_not_holding"] for of in one["per_seed"]] == [3, 4]
+
+
+def test_an_objective_has_figures_and_differences_of_its_own():
+    slow, fast = runs(20, "slow"), runs(200, "fast")
+    median = np.median(slow[0].requests.first_token_s)
+    found = compare_engine_runs([slow, fast], slo=Slo(ttft_s=float(median)))
+    share = [result.mean("slo_share") for result in found.policies]
+    assert 0.0 < share[0] < share[1] <= 1.0
+    assert found.policies[1].versus_first["slo_share"].value == pytest.approx(share[1] - share[0])
+    said = json.loads(json.dumps(to_json_object(found), allow_nan=False))
+    assert said["slo"] == {"ttft_s": median, "tpot_s": None}
+    assert said["policies"][0]["per_seed"][0]["goodput_requests_per_s"] > 0.0
+    plain = to_json_object(compare_engine_runs([slow, fast]))
+    assert "slo" not in plain and "slo_share" not in plain["policies"][0]

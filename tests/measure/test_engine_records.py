@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from evenstep.cost.unit import Unit
+from evenstep.measure.engine_records import judged
+from evenstep.measure.metrics import Slo
 from evenstep.request import Trace
 from evenstep.scheduling.sarathi import Sarathi
 from evenstep.sim.engine import Engine, simulate_engine
@@ -39,3 +41,22 @@ def test_a_run_of_single_tokens_has_no_gaps():
     trace = Trace(prompt_tokens=np.array([3]), output_tokens=np.array([1]))
     figures = simulate_engine(trace, Sarathi()).summary
     assert np.isnan(figures["tbt_p99_s"]) and np.isnan(figures["tpot_mean_s"])
+
+
+def test_goodput_counts_requests_within_both_limits_and_one_token_has_no_gap():
+    done = run(kv_tokens=160)
+    table = done.requests
+    slo = Slo(ttft_s=float(np.quantile(table.first_token_s - table.arrival_s, 0.9)), tpot_s=0.0101)
+    good = [
+        first - arrived <= slo.ttft_s and (tokens == 1 or (end - first) / (tokens - 1) <= slo.tpot_s)
+        for arrived, first, end, tokens in zip(
+            table.arrival_s, table.first_token_s, table.finished_s, table.output_tokens, strict=True
+        )
+    ]
+    found = judged(done, slo)
+    early = np.sum(table.first_token_s - table.arrival_s <= slo.ttft_s)
+    assert 0 < sum(good) < early < 300 and any(table.output_tokens[good] == 1)
+    assert found["slo_share"] == sum(good) / 300
+    assert found["goodput_requests_per_s"] == sum(good) / done.totals.makespan_s
+    assert found["goodput_tokens_per_s"] == table.output_tokens[good].sum() / done.totals.makespan_s
+    assert judged(done, Slo(ttft_s=1e9))["slo_share"] == 1.0

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -131,3 +133,12 @@ def test_one_overhead_stands_for_all_groups():
     shared = Conditions(3, 2, 6, (2, 1), (0.5,), 0.25, "saturated", 8, 0, "fcfs")
     assert metrics.group_overheads(shared) == (0.5, 0.5)
     assert metrics.of_group(metrics.group_overheads(TWO), np.array([1, 0, 1])).tolist() == [0.25, 0.5, 0.25]
+
+
+def test_what_is_lost_at_the_barrier_is_a_share_of_time_and_worth_what_shorter_steps_would_make():
+    # two workers of 1 and 3 seconds, and 2 seconds that each step takes whatever the loads
+    share = metrics.idle_share(np.array([3.0]), np.array([4.0]), np.array([2.0]), 2.0)
+    assert share.tolist() == [pytest.approx(1 - 4 / 5)]
+    assert metrics.lost_share(2.0, 10.0) == pytest.approx(share[0])  # the same, counted in worker seconds
+    assert math.isnan(metrics.lost_share(0.0, 0.0))
+    assert metrics.barrier_worth(80.0, 0.2) == pytest.approx(20.0)  # steps of 4 s in place of 5 s

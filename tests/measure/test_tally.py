@@ -182,3 +182,10 @@ def test_the_hosts_other_counts_are_in_the_summary():
     run = small_run([1], [1])
     totals = dataclasses.replace(run.totals, counted={"predictor_fallbacks": 3})
     assert Tally(run.conditions).summary(totals)["predictor_fallbacks"] == 3
+
+
+def test_the_headline_is_worth_the_tokens_that_even_loads_would_add():
+    run = small_run([5, 2, 9, 4] * 6, [3, 1, 2, 4] * 6, workers=2, slots=2)
+    share, rate = run.summary["idle_time_share"], run.summary["window_tokens_per_s"]
+    assert run.summary["barrier_tokens_per_s"] == pytest.approx(rate * share / (1 - share))
+    assert share > 0

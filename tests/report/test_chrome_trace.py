@@ -43,7 +43,7 @@ def test_the_first_step_by_hand(tmp_path):
     slices = [(e["tid"], e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
     assert slices == [(1, "decode", 0.0, 2e6), (1, "barrier wait", 2e6, 2e6), (2, "decode", 0.0, 4e6)]
     counters = {e["name"]: e["args"][e["name"]] for e in events if e["ph"] == "C"}
-    assert counters == {"envelope": 3.0, "imbalance": 2.0, "idle share": pytest.approx(1 / 3)}
+    assert counters == {"envelope": 3.0, "imbalance": 2.0, "load imbalance": pytest.approx(1 / 3)}
     assert [e["args"]["name"] for e in events if e["name"] == "thread_name"] == ["worker 0", "worker 1"]
 
 

@@ -1,7 +1,9 @@
 """The table of scheduling policies."""
 
+from types import SimpleNamespace
+
 from evenstep.measure.comparison import Interval
-from evenstep.report.engine_table import aligned, share
+from evenstep.report.engine_table import aligned, share, verdict_lines
 
 
 def test_a_difference_is_a_share_of_the_baseline():
@@ -12,3 +14,13 @@ def test_a_difference_is_a_share_of_the_baseline():
 
 def test_columns_stand_below_each_other():
     assert aligned([["a", "1"], ["long", "22"]]) == ["a      1", "long  22"]
+
+
+def test_a_verdict_that_needs_words_is_explained_once():
+    def of(*verdicts):
+        policies = [SimpleNamespace(mean={"verdict": verdict}.__getitem__) for verdict in verdicts]
+        return [line.partition(":")[0] for line in verdict_lines(SimpleNamespace(policies=policies))]
+
+    assert of("stable", None) == []
+    assert of("undecided", "mixed", "undecided", "stable") == ["undecided", "mixed"]
+    assert of("unstable") == ["unstable"]

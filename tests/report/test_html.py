@@ -108,7 +108,7 @@ def test_clear_differences_are_coloured_by_what_is_better():
     comparison, runs = made()
     first, second, third = comparison.policies
     differences = {
-        "idle_share": Interval(-1.0, -2.0, -0.5),
+        "idle_time_share": Interval(-1.0, -2.0, -0.5),
         "full_slot_tokens_per_s": Interval(-1.0, -2.0, -0.5),
         "makespan_s": Interval(-1.0, -2.5, 0.5),
         "tpot_p95_s": Interval(1.0, 0.5, 1.5),

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import xml.etree.ElementTree as ET
 
@@ -12,6 +11,7 @@ from tests.measure.test_comparison import replicates
 
 from evenstep.measure.comparison import compare_runs
 from evenstep.report import plots
+from evenstep.report.svg import series_of
 
 
 def runs(requests=60, workers=3):
@@ -36,7 +36,7 @@ CHARTS = [
 def test_every_policy_has_a_line_and_the_svg_is_well_formed(chart):
     root = ET.fromstring(chart(runs()))
     lines = [p.attrib["class"] for p in root.iter("path") if p.attrib["class"].startswith("line")]
-    assert lines == ["line c0", "line c1"]
+    assert lines == [f"line c{number}" for number in series_of(["fcfs", "even"]).values()]
 
 
 @pytest.mark.parametrize("chart", CHARTS)
@@ -92,7 +92,14 @@ def test_a_policy_without_samples_is_left_out_and_colours_stay():
     found["fcfs"] = dataclasses.replace(found["fcfs"], workers=None)
     bands = plots.load_bands(found)
     assert list(bands) == ["even"]
-    assert "area c1" in bands["even"]
+    assert f"area c{series_of(found)['even']}" in bands["even"]
+
+
+def test_the_order_of_policies_changes_no_colour():
+    forth, back = runs(), dict(reversed(runs().items()))
+    for chart in CHARTS:
+        paths = [re.findall(r'class="(line c\d)" d="([^"]*)"', chart(each)) for each in (forth, back)]
+        assert sorted(paths[0]) == sorted(paths[1]) and len(paths[0]) == 2
 
 
 def test_waits_have_a_bar_a_policy_and_fifth_with_its_figures():
@@ -119,9 +126,9 @@ def test_the_imbalance_of_the_drain_is_not_in_the_distribution():
     assert max(figures) <= 4
 
 
-def test_idle_share_of_a_bent_law_is_of_local_time():
-    run = runs()["fcfs"]
-    bent = dataclasses.replace(run.conditions, seconds_per_token=math.nan)
-    steps = dataclasses.replace(run.steps, local_sum_s=3 * run.steps.local_max_s)
-    assert plots.idle_of(steps, bent).tolist() == [0.0] * steps.rows
-    assert plots.idle_of(steps, run.conditions).max() > 0
+def test_what_is_lost_over_time_is_what_the_headline_is_the_mean_of():
+    run = small_run([5, 2, 9, 4] * 6, [3, 1, 2, 4] * 6, workers=2, slots=2)
+    first, last = run.summary["window"]["first_step"], run.summary["window"]["last_step"]
+    lost = plots.idle_of(run.steps, run.conditions)[first : last + 1]
+    assert lost.mean() == pytest.approx(run.summary["idle_time_share"])
+    assert run.summary["idle_time_share"] < run.summary["idle_share"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep.report.svg import Board, Scale, from_zero, round_step, series_class
+from evenstep.report.svg import Board, Scale, from_zero, round_step, series_class, series_of
 
 
 @pytest.mark.parametrize(("size", "step"), [(1, 1), (1.1, 2), (3, 5), (7, 10), (0.03, 0.05), (2000, 2000)])
@@ -27,6 +27,39 @@ def test_ticks_lie_inside_and_are_few(low, span):
 
 def test_log_ticks_are_powers_of_ten():
     assert Scale(0.5, 2000, log=True).ticks() == [1, 10, 100, 1000]
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1.001, 1e4))
+def test_a_logarithmic_axis_has_at_least_two_ticks_inside(low, times):
+    ticks = Scale(low, low * times, log=True).ticks()
+    assert 2 <= len(ticks) <= 13 and ticks == sorted(set(ticks))
+    assert all(low * (1 - 1e-6) <= t <= low * times * (1 + 1e-6) for t in ticks)
+
+
+def test_a_short_logarithmic_axis_has_ticks_between_powers_of_ten():
+    assert Scale(0.3, 8, log=True).ticks() == [0.5, 1, 2, 5]
+    assert Scale(2.1, 4.4, log=True).ticks() == [2.5, 3, 3.5, 4]
+
+
+def test_a_policy_keeps_its_colour_wherever_it_stands():
+    usual = ["fcfs", "jsq", "least-load", "br-0", "bf-io", "best", "bf-io:horizon=20"]
+    numbers = series_of(usual)
+    assert sorted(numbers.values()) == list(range(7))
+    assert list(numbers) == usual
+    for other in (usual[::-1], usual[3:], ["mine.py", *usual]):
+        again = series_of(other)
+        assert {name: again[name] for name in other if name in usual[:6]} == {
+            name: numbers[name] for name in other if name in usual[:6]
+        }
+
+
+@given(st.lists(st.text(max_size=8), max_size=40))
+def test_every_policy_of_a_report_has_marks_of_its_own_in_any_order(names):
+    numbers = series_of(names)
+    assert len(set(numbers.values())) == len(set(names))
+    assert series_of(reversed(names)) == numbers
+    if len(set(names)) <= 8:
+        assert all(number < 8 for number in numbers.values())
 
 
 def test_values_beyond_the_ends_are_put_on_them():

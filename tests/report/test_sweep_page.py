@@ -35,7 +35,7 @@ def test_the_line_below_the_title_says_how_much_was_run():
 
 def test_the_table_has_a_line_for_each_point_and_policy_and_says_what_it_leaves_out():
     lines = table_lines(swept())
-    assert lines[0].split() == ["workers", "arrivals", "policy", "runs", "idle", "share"]
+    assert lines[0].split() == ["workers", "arrivals", "policy", "runs", "load", "imbalance"]
     assert lines[2].split() == ["8", "timed", "jsq", "2", "10.5", "±6.4"]
     assert len(lines) == 2 + 4
     assert table_lines(swept(), most=1)[-1] == "... and 3 more rows"

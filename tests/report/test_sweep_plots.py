@@ -15,7 +15,7 @@ def test_numbers_on_a_grid_are_lines_with_bands():
     svg = against(swept(**NUMBERS), "workers", "idle_share")
     root = ET.fromstring(svg)
     assert svg.count('class="line') == 1 and svg.count('class="area') == 1 and svg.count("<circle") == 2
-    assert "idle share, %" in svg and ">4<" in svg and ">8<" in svg
+    assert "load imbalance, %" in svg and ">4<" in svg and ">8<" in svg
     assert root.attrib["aria-label"] == "idle_share against workers"
 
 
@@ -49,5 +49,5 @@ def test_a_single_value_and_one_replicate_can_be_drawn():
 
 
 def test_metrics_that_no_table_names_are_called_by_their_own_name():
-    assert title_of("idle_share") == "idle share, %"
+    assert title_of("idle_share") == "load imbalance, %"
     assert (figure_of("p99_wait_s").heading, title_of("p99_wait_s")) == ("p99 wait s", "p99 wait s")

@@ -36,7 +36,7 @@ def test_a_file_gets_plain_text_with_every_column():
 def test_cells_are_the_means_over_replicates():
     found = comparison()
     row = printed(found).splitlines()[2]
-    assert f"{100 * found.policies[0].mean('idle_share'):.2f}" in row
+    assert f"{100 * found.policies[0].mean('idle_time_share'):.2f}" in row
     assert f" {found.policies[0].mean('makespan_s'):.0f} " in row
 
 
@@ -90,7 +90,7 @@ def test_a_narrow_terminal_keeps_what_matters_most(monkeypatch):
     for result in found.policies:
         table.row(result)
     head, *_ = out.getvalue().splitlines()
-    assert "idle" in head
+    assert "barrier" in head
     assert "full slots" in head
     assert "spread" not in head
     assert "\x1b" in head

@@ -13,10 +13,12 @@ from evenstep import names
 from evenstep.errors import InputError
 from evenstep.experiments.contenders import contender
 from evenstep.predict.memorised import Memorised
+from evenstep.request import Trace
 from evenstep.routing.best import Best
 from evenstep.routing.best_moment import ARRIVED, OWED
 from evenstep.routing.best_shares import COUNTERS, SLACK
 from evenstep.routing.view import HOLD, RoutingView
+from evenstep.sim.cluster import Cluster, simulate
 
 
 def flat(load: list[float], steps: int = 3) -> list[list[float]]:
@@ -176,8 +178,8 @@ def test_cached_tokens_are_weighed_against_balance():
 def test_memory_is_left_for_what_runs_to_grow():
     load = [1000.0, 1000.0]
     view = moment(load, [1, 1], [400.0], projections=flat(load, 21), kv_free=[430.0, 500.0], running=[2, 2])
-    assert Best(headroom=0.0).route(seen(view)).worker.tolist() == [1]
-    assert Best(headroom=1.5).route(seen(view)).worker.tolist() == [HOLD]
+    assert Best(recompute=0.0).route(seen(view)).worker.tolist() == [1]
+    assert Best(recompute=100.0).route(seen(view)).worker.tolist() == [HOLD]
 
 
 def test_overdue_requests_go_first():
@@ -200,6 +202,42 @@ def test_an_old_request_goes_before_one_that_fits_a_little_better():
         long_run = seen(view)
         long_run.memory[ARRIVED] = 1_000_000
         assert Best(horizon=2, steer=0.0).route(long_run).worker.tolist() == to
+
+
+def test_where_no_worker_waits_for_another_requests_go_in_order_of_arrival():
+    """Sizes and ages under which a barrier of two would choose others."""
+    sizes, load = [10.0, 20.0, 900.0, 600.0, 450.0], [1000.0, 2000.0]
+    for group, chosen in (([0, 0], False), ([0, 1], True)):
+        view = moment(load, [1, 1], sizes, projections=flat(load), group=group, running=[5, 5])
+        assert (set(np.flatnonzero(Best(horizon=2).route(seen(view)).worker >= 0)) == {0, 1}) == chosen
+    alone = moment([1000.0], [3], sizes, projections=flat([1000.0]), running=[5])
+    assert routed(Best(horizon=2), seen(alone)) == [0, 0, 0, HOLD, HOLD]
+    tight = replace(seen(alone), kv_free=np.array([700.0]))
+    assert routed(Best(horizon=2, recompute=0.0), tight) == [0, 0, HOLD, 0, HOLD], "it goes on with what fits"
+
+
+def test_a_fleet_of_one_worker_serves_in_order_of_arrival():
+    trace = Trace(np.array([50, 9000, 70, 4000, 60] * 40), np.array([30, 8, 90, 20, 50] * 40))
+    cluster = Cluster(workers=1, slots=8, pool=32)
+    assert_alike("best:predictor=survival", "fcfs", trace, cluster)
+
+
+def assert_alike(one: str, other: str, trace: Trace, cluster: Cluster) -> None:
+    digests: list[str] = []
+    for asked in (one, other):
+        policy, predictor = contender(asked).build()
+        digests.append(simulate(trace, policy, cluster=cluster, predictor=predictor).digest)
+    assert digests[0] == digests[1]
+
+
+def test_a_fleet_whose_memory_binds_is_never_held_for_ever():
+    prompts, outputs = [50, 50, 50, 20_000, 20_000], [8, 15, 49, 3, 110]
+    trace = Trace(np.array(prompts), np.array(outputs))
+    for workers, tokens in ((1, 25_000.0), (1, 20_050.0), (2, 20_000.0)):
+        policy, predictor = contender("best").build()
+        cluster = Cluster(workers=workers, slots=3, pool=15, kv_tokens=tokens)
+        run = simulate(trace, policy, cluster=cluster, predictor=predictor)
+        assert run.summary["requests"] == 5
 
 
 def test_nobody_has_to_be_named_to_predict_for_it():

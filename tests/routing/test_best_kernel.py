@@ -28,7 +28,7 @@ def policies(draw: st.DrawFn, horizon: int) -> Best:
         moves=draw(st.sampled_from([20_000, 20_000, 9, 1, 0])),
         age_limit=draw(st.sampled_from([0.0, 2.0, 15.0])),
         ageing=draw(st.sampled_from([0.0, 0.01, 2.0])),
-        headroom=draw(st.sampled_from([0.0, 8.0])),
+        recompute=draw(st.sampled_from([0.0, 0.04, 8.0])),
         affinity=draw(st.sampled_from([0.0, 100.0])),
         class_weights=draw(st.sampled_from([(), (3.0,), (1.0, 2.0, 0.5)])),
     )
@@ -52,6 +52,7 @@ def kept(draw: st.DrawFn, view: RoutingView) -> RoutingView:
         memory[1:OWED] = (
             count, octave * count, size * count, level, 2 * count, newest,
             left, rush, rush * draw(st.sampled_from([0, 10_000, 700_000])), sent, size * sent // 2,
+            draw(st.integers(0, 100)) * size, 100 * size,
         )  # fmt: skip
         memory[OWED : OWED + 4] = draw(st.lists(st.integers(-(9 << 20), 9 << 20), min_size=4, max_size=4))
     return replace(view, memory=memory)
@@ -96,3 +97,18 @@ def test_doors_agree_on_loads_that_are_not_whole(
         waiting_steps=np.full(view.waiting_id.size, np.nan),
     )
     assert_doors_agree(policy, data.draw(kept(uneven)))
+
+
+@given(routing_views(horizon=6, waiting=(1, 12), kv_limited=True), policies(6), st.data())
+def test_what_fits_an_idle_worker_does_not_wait(view: RoutingView, policy: Best, data: st.DataObject) -> None:
+    idle = data.draw(st.lists(st.booleans(), min_size=view.load.size, max_size=view.load.size))
+    busy = ~np.array(idle)
+    view = replace(
+        view, running=view.running * busy, load=view.load * busy, queued=view.queued * busy,
+        queued_load=view.queued_load * busy, projections=view.projections * busy[:, None],
+    )  # fmt: skip
+    view = data.draw(kept(view))
+    worker = replace(policy, window=0).route(view).worker
+    held = view.waiting_load[worker < 0]
+    for g in np.flatnonzero((view.running + view.queued == 0) & (view.free_slots > 0)):
+        assert (worker == g).any() or not (held <= view.kv_free[g]).any()

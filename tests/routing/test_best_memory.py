@@ -1,79 +1,141 @@
-"""What `best` keeps free where KV memory limits, and for whom."""
+"""What `best` keeps free where KV memory limits, and for which requests."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
-from tests.routing._routed import moment, seen
+from tests.routing._routed import moment, routed, seen
 
+from evenstep.request import I8
 from evenstep.routing.best import Best
-from evenstep.routing.best_memory import SPREAD, UNKNOWN, memory_left, note_sent
-from evenstep.routing.best_moment import ARRIVED, MEMORY, SENT, SENT_TOKENS
+from evenstep.routing.best_memory import (
+    LATEST,
+    SPREAD,
+    UNKNOWN,
+    is_bound,
+    memory_left,
+    note_sent,
+    still_to_come,
+)
+from evenstep.routing.best_moment import ARRIVED, LEAVING, MEMORY, SENT, STAYING
 from evenstep.routing.bf_io_moment import Moment
 from evenstep.routing.view import HOLD, RoutingView
 
-SENT_FOUR = np.array([4, 400])
+#: Four requests of 100 tokens; a tenth of what runs is expected to leave within two steps: 2 * (10 - 1/2) tokens to come.
+FOUR, TO_COME = (4, 400, 1000, 10_000), 19.0
 
 
-def left(view: RoutingView, headroom: float, sent=SENT_FOUR, gone=1000, usual_s=0.0) -> list[float]:
-    looked_at = Moment.of(view, 2, 1.0, 0.0, 0, 0.0)
-    return memory_left(Best(headroom=headroom), view, looked_at, sent, gone, 100.0, usual_s).tolist()
+def looked_at(view: RoutingView) -> Moment:
+    return Moment.of(view, 2, 1.0, 0.0, 0, 0.0)
 
 
-def fleet(waiting: list[float], free: list[float], **more) -> RoutingView:
+def left(
+    view: RoutingView, recompute: float, kept: tuple[int, ...] = FOUR, gone: int = 0, limit_s: float = 0.0
+) -> list[float]:
+    policy, memory = Best(recompute=recompute), np.array(kept)
+    return memory_left(policy, view, looked_at(view), memory, gone, 100.0, limit_s).tolist()
+
+
+def fleet(waiting: list[float], free: list[float], **more: Any) -> RoutingView:
     load = [480.0] * len(free)
     ahead = [[480.0] * 3] * len(free)
     return moment(load, [3] * len(free), waiting, projections=ahead, growth=[0, 1, 2], kv_free=free, running=[4] * len(free), **more)  # fmt: skip
 
 
-def test_kept_free_is_the_reserve_that_ruin_theory_asks_for():
-    """Prompts of 100 tokens, 20 produced so far: each unit of headroom is 20 * (1 + 20/100) tokens."""
-    assert left(fleet([50.0], [500.0, 300.0]), 2.0) == [500.0 - 48.0, 300.0 - 48.0]
-    assert left(fleet([50.0], [500.0, 300.0]), 0.0) == [500.0 - 10.0, 300.0 - 10.0], (
-        "what four and one gain in two steps"
-    )
+def reserve(recompute: float, capacity: float, to_come: float) -> float:
+    price = math.log(recompute * (100.0 + to_come) * capacity / to_come**2)
+    return price * (1.0 + to_come / 100.0) * to_come
+
+
+def test_kept_free_is_what_makes_empty_memory_and_overflows_cost_least():
+    for recompute in (0.1, 0.3):
+        expected = [free - reserve(recompute, 480.0 + free, TO_COME) for free in (500.0, 300.0)]
+        assert left(fleet([50.0], [500.0, 300.0]), recompute) == pytest.approx(expected, abs=2.0)
+    costs = [
+        u / 980.0 * TO_COME + 0.3 * (100.0 + TO_COME) * math.exp(-u / (TO_COME * (1.0 + TO_COME / 100.0)))
+        for u in (
+            0.7 * reserve(0.3, 980.0, TO_COME),
+            reserve(0.3, 980.0, TO_COME),
+            1.4 * reserve(0.3, 980.0, TO_COME),
+        )
+    ]
+    assert costs[1] == min(costs)
+
+
+def test_it_is_at_least_what_the_running_requests_are_expected_to_gain():
+    assert left(fleet([50.0], [500.0]), 0.0) == [500.0 - 2.0], "a newcomer gains two tokens, the others none"
+    rising = moment([480.0], [3], [50.0], projections=[[480.0, 530.0, 500.0]], growth=[0, 1, 2], kv_free=[500.0], running=[4])  # fmt: skip
+    assert left(rising, 0.0) == [500.0 - 51.0]
 
 
 def test_it_is_bounded_by_how_far_a_load_strays():
-    assert left(fleet([50.0], [900.0]), 1e9) == [pytest.approx(900.0 - 20.0 * SPREAD * math.sqrt(4 + 9))]
+    assert left(fleet([50.0], [900.0]), 1e9) == [pytest.approx(900.0 - TO_COME * SPREAD * math.sqrt(4 + 9))]
 
 
-def test_until_as_many_have_left_as_run_a_share_of_a_request_counts_as_produced():
-    produced = UNKNOWN * 100.0
-    expected = 500.0 - 2.0 * (1.0 + produced / 100.0) * produced
-    assert left(fleet([50.0], [500.0]), 2.0, gone=0) == [pytest.approx(expected)]
+def test_what_is_still_to_come_is_read_off_what_is_expected_to_leave():
+    """Of two workers' 480 tokens and eight gained, 60 and 0 are expected to leave within two steps."""
+    load = [480.0, 480.0]
+    view = moment(load, [3, 3], [50.0], projections=[[480.0, 460.0, 428.0], [480.0, 484.0, 488.0]], growth=[0, 1, 2], running=[4, 4])  # fmt: skip
+    kept = np.zeros(2, np.int64)
+    assert still_to_come(view, view.growth, kept, gone=0) == UNKNOWN, "before a request has left"
+    assert kept.tolist() == [0, 0]
+    assert still_to_come(view, view.growth, kept, gone=5) == pytest.approx(2.0 * (976.0 / 60.0 - 0.5))
+    for _ in range(3 * LATEST):
+        still_to_come(view, view.growth, kept, gone=5)
+    assert LATEST / 2 * 976 <= kept[1] <= LATEST * 976, "the latest decisions count"
 
 
-def test_an_idle_worker_always_has_room_for_the_oldest():
-    view = moment([0.0, 480.0], [9, 3], [400.0, 20.0], projections=[[0.0] * 3, [480.0] * 3], growth=[0, 1, 2],
+def test_an_idle_worker_has_room_for_what_fits_it():
+    view = moment([0.0, 480.0], [9, 3], [20.0, 400.0, 900.0], projections=[[0.0] * 3, [480.0] * 3], growth=[0, 1, 2],
                   kv_free=[450.0, 450.0], running=[0, 4])  # fmt: skip
-    assert left(view, 100.0)[0] == 400.0
-    assert left(view, 100.0)[1] < 400.0
+    assert left(view, 1e9)[0] == 400.0
+    assert left(view, 1e9)[1] < 400.0
 
 
-def test_a_request_that_waits_long_and_fits_nowhere_has_the_emptiest_worker_kept_for_it():
+def test_no_room_is_kept_on_a_worker_that_runs_nothing():
+    view = moment([0.0], [3], [900.0, 90.0], projections=[[0.0] * 3], growth=[0, 1, 2], kv_free=[450.0], running=[0],
+                  waited_s=[100.0, 1.0])  # fmt: skip
+    assert left(view, 0.0, limit_s=1.0) == [450.0 - 2.0]
+
+
+def test_an_overdue_request_that_fits_nowhere_has_the_emptiest_worker_kept_for_it():
     waiting, free = [400.0, 90.0, 90.0], [100.0, 300.0, 200.0, 150.0]
-    for waited_s, kept in ((100.0, True), (3.0, False)):
+    for waited_s, kept in ((5.0, True), (3.0, False)):
         view = fleet(waiting, free, waited_s=[waited_s, 1.0, 1.0])
-        found = left(view, 0.0, usual_s=1.0)
+        found = left(view, 0.0, limit_s=4.0)
         assert (found[1] == 0.0) == kept
         assert found[0] > 0.0 < found[2]
-    assert 0.0 not in left(fleet([250.0], free, waited_s=[100.0]), 0.0, usual_s=1.0), "it fits"
+    assert 0.0 not in left(fleet([250.0], free, waited_s=[100.0]), 0.0, limit_s=4.0), "it fits"
 
 
 def test_the_kept_worker_is_left_alone_by_the_search():
     view = seen(fleet([400.0, 90.0], [100.0, 300.0], waited_s=[100.0, 1.0], mean_wait_s=1.0))
     view.memory[ARRIVED] = 1_000_000
-    assert Best(horizon=2, headroom=0.0).route(view).worker.tolist() == [HOLD, 0]
+    assert Best(horizon=2, recompute=0.0).route(view).worker.tolist() == [HOLD, 0]
+
+
+def test_where_memory_binds_the_oldest_that_fit_go_first():
+    """A worker short of 400 tokens would be given the largest request, were slots all that limits."""
+    waiting = [90.0, 80.0, 400.0, 85.0]
+    for free, sent in (([250.0, 60.0], [0, 0, HOLD, HOLD]), ([9e9, 9e9], None)):
+        view = fleet(waiting, free)
+        assert is_bound(looked_at(view)) == (sent is not None)
+        worker = routed(Best(horizon=2, recompute=0.0), seen(view))
+        assert worker == sent if sent else worker[2] != HOLD
+
+
+def kept_of(memory: I8) -> I8:
+    return memory[SENT:LEAVING]
 
 
 def test_what_was_admitted_is_remembered_and_the_latest_counts_most():
     memory = np.zeros(MEMORY, np.int64)
     view = moment([0.0], [3], [40.0, 50.0, 60.0])
-    sent = memory[SENT : SENT_TOKENS + 1]
-    note_sent(sent, Moment.of(view, 0, 1.0, 0.0, 0, 0.0), np.array([0, HOLD, 0]), 3)
-    assert sent.tolist() == [2, 100]
-    note_sent(sent, Moment.of(view, 0, 1.0, 0.0, 0, 0.0), np.array([0, 0, HOLD]), 3)
-    assert sent.tolist() == [2, 95]
+    note_sent(kept_of(memory), Moment.of(view, 0, 1.0, 0.0, 0, 0.0), np.array([0, HOLD, 0]), 3)
+    assert kept_of(memory).tolist() == [2, 100]
+    note_sent(kept_of(memory), Moment.of(view, 0, 1.0, 0.0, 0, 0.0), np.array([0, 0, HOLD]), 3)
+    assert kept_of(memory).tolist() == [2, 95]
+    assert memory[STAYING] == 0

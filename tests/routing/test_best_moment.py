@@ -11,7 +11,20 @@ from hypothesis import strategies as st
 from tests.routing._routed import moment, seen
 
 from evenstep.routing.best import Best
-from evenstep.routing.best_moment import MEMORY, is_flood, levels, moment_of, octaves, speeds, targets, tries
+from evenstep.routing.best_moment import (
+    MEMORY,
+    OCTAVES,
+    OFFSET,
+    SEEN,
+    is_flood,
+    levels,
+    moment_of,
+    octaves,
+    speeds,
+    steered,
+    targets,
+    tries,
+)
 from evenstep.routing.bf_io_moment import Moment
 from evenstep.routing.view import RoutingView
 
@@ -82,3 +95,14 @@ def test_nothing_is_looked_at_where_nothing_is_admitted():
     found, memory = moment_of(Best(), view)
     assert found.count == 0
     assert memory.tolist() == [0] * MEMORY
+
+
+def test_steering_that_is_kept_never_exceeds_one_mean_request():
+    """A pool of large requests among many small arrivals, at thousands of decisions: two kinds, and nothing between."""
+    view = moment([1000.0], [1], [60_000.0] * 8, running=[5])
+    found, memory = Moment.of(view, 0, 1.0, 0.0, 0, 0.0), np.zeros(MEMORY, np.int64)
+    memory[SEEN], memory[OCTAVES] = 1000, 1000 * octaves(100.0)
+    for _ in range(3000):
+        lowered = steered(Best(), memory, found, 5)
+    assert memory[OFFSET] == -(1 << 20)
+    assert lowered == (octaves(100.0) - octaves(60_000.0)) / 4096.0 * Best().steer - 1.0

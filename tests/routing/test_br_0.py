@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
+from tests.oracles.br_0 import br_0
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
 from evenstep.routing.br_0 import BR0
+from evenstep.routing.doors import through_kernel
 from evenstep.routing.least_load import LeastLoad
 
 
@@ -29,6 +32,29 @@ def test_the_penalty_says_what_a_token_over_the_envelope_costs():
     assert routed(BR0(), view) == [1, -1]  # two workers: penalty 2
     assert routed(BR0(penalty=1.4), view) == [-1, 1]
     assert routed(BR0(penalty=1.4, reward=0.9), view) == [1, -1]
+
+
+def test_workers_in_order_of_margin_are_compared_by_what_their_margins_are_now():
+    """75 tokens lift the envelope by 15 after the second and third worker queued with margins of 55 and 50.
+
+    The second takes 12 tokens and has a margin of 58 then, the third one of 65: it goes first.
+    """
+    rule = BR0(order="margin", candidates=1, stage_two_below=99)
+    assert routed(rule, moment([40, 45, 50, 100], [2, 2, 1, 0], [75, 12, 10])) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("workers", "pool", "slots"), [(16, 128, 6), (16, 128, 30), (128, 1000, 46), (128, 1500, 100)]
+)
+def test_it_decides_as_the_papers_pseudo_code_does_at_any_size(workers, pool, slots):
+    random = np.random.default_rng(workers + pool + slots)
+    load = random.normal(60_000, 800, workers).round()
+    free = np.bincount(random.integers(0, workers, slots), minlength=workers)
+    size = np.clip(random.lognormal(6.1, 1.15, pool), 4, 4096).round()
+    view = moment(load.tolist(), free.tolist(), size.tolist())
+    wanted = br_0(load.tolist(), free.tolist(), size.tolist())
+    assert through_kernel(BR0(age_limit=0), view).worker.tolist() == wanted
+    assert BR0(age_limit=0).route(view).worker.tolist() == wanted
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,20 @@ def test_a_prompt_longer_than_the_room_keeps_its_front():
     assert index.match([1, 2, 3]).tolist() == [0, 2]
 
 
+def test_a_worker_with_less_room_loses_what_was_used_longest_ago():
+    index = PrefixIndex(2, 4)
+    for worker in range(2):
+        index.add(worker, [1, 2])
+        index.add(worker, [7, 8])
+    assert index.limit(0, 3) == [2]
+    assert (index.size(0), index.size(1)) == (3, 4)
+    assert index.match([1, 2]).tolist() == [1, 2]
+    assert index.limit(0, 0) == [1, 8, 7]
+    assert index.add(0, [5]) == []
+    index.check()
+    assert (index.size(0), index.held(0, [5])) == (0, 0)
+
+
 @pytest.mark.parametrize(("workers", "room"), [(0, 1), (1, 0)])
 def test_an_index_of_nothing_is_refused(workers, room):
     with pytest.raises(InputError, match="prefix index: "):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import engine_runs, engine_views
 
+from evenstep.cost.profile import Profile
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.errors import InputError
 from evenstep.request import Trace
@@ -59,6 +60,20 @@ def test_where_memory_binds_it_wastes_a_fraction_of_what_others_do():
     assert ours.totals.wasted_tokens < 0.5 * plain.totals.wasted_tokens
     assert ours.summary["e2e_mean_s"] < 0.5 * plain.summary["e2e_mean_s"]
     assert ours.summary["e2e_p99_s"] <= 0.6 * plain.summary["e2e_p99_s"]
+
+
+@pytest.mark.parametrize("target_s", [0.0, 0.05])
+def test_the_last_bits_of_a_clock_decide_nothing(target_s):
+    """The same arrivals by a clock that began elsewhere: times between them differ in their last bits alone."""
+    trace, engine = crowded(200), Engine(kv_tokens=12_000, token_budget=512)
+    runs = [
+        simulate_engine(replace(trace, arrival_s=trace.column("arrival_s") + began_s), Best(target_s=target_s), engine=engine)
+        for began_s in (0.0, 1234.567, 98765.4321)
+    ]  # fmt: skip
+    one, *others = [run.iterations for run in runs]
+    assert one is not None
+    for other in others:
+        assert other is not None and other.tokens.tolist() == one.tokens.tolist()
 
 
 def held_up(size, hold=1000, budget=512):
@@ -168,8 +183,24 @@ def test_both_doors_agree_at_the_knee():
 
 def test_where_no_token_is_free_nothing_is_held_back():
     law = TokenBudget(c_s=0.03, a_s=0.0003, b0=0)
-    paced, free = paced_and_not(law)
-    assert paced.digest == free.digest
+    paced, free = paced_and_not(law)  # which differ by the batches that are probes
+    assert paced.summary["e2e_mean_s"] < 1.01 * free.summary["e2e_mean_s"]
+    assert paced.totals.makespan_s < 1.01 * free.totals.makespan_s
+
+
+def test_prefills_and_decodes_take_turns_where_batches_of_both_take_longer():
+    """On a profile in whose measurements a mixed batch takes longer than one of each."""
+    engine, trace = Engine(kv_tokens=450_000, block_tokens=16), crowded(300)
+    chat = replace(trace, arrival_s=trace.column("arrival_s") / 3.0)
+    run = simulate_engine(chat, Best(), engine=engine, batch_time=Profile("rtxpro6000-llama31-8b"))
+    mixed = simulate_engine(
+        chat, Best(paced=False), engine=engine, batch_time=Profile("rtxpro6000-llama31-8b")
+    )
+    assert run.summary["e2e_mean_s"] < 0.98 * mixed.summary["e2e_mean_s"]
+    plain = simulate_engine(
+        chat, Best(), engine=engine, batch_time=Profile("rtxpro6000-llama31-8b"), door="plain"
+    )
+    assert plain.digest == run.digest
 
 
 def test_long_prompts_and_short_outputs_are_never_held_back_in_the_long_run():

@@ -16,6 +16,7 @@ EXPECTED = {
     "over_budget": ("token budget", "of a budget of"),
     "over_memory": ("memory", "would hold"),
     "over_seats": ("batch limit", "the limit is 3"),
+    "over_residents": ("resident limit", "requests hold memory; resident_limit is"),
     "evicts_those_that_wait": ("evictions", "was evicted and holds no memory"),
     "more_than_left": ("tokens left", "more tokens than it has left"),
     "throws_dice": ("no chance of its own", "global random generator"),
@@ -26,7 +27,7 @@ EXPECTED = {
 }
 #: The same fault, seen otherwise.
 ALSO = {
-    "remembers_by_itself": {"deterministic", "no peeking"}, "over_budget": {"batch limit", "memory"},
+    "remembers_by_itself": {"deterministic", "no peeking"}, "over_budget": {"batch limit", "resident limit", "memory"},
     "mutates_its_view": {"no peeking"},
 }  # fmt: skip
 
@@ -50,7 +51,7 @@ def test_a_bad_policy_fails_its_own_check_with_its_own_message(stem):
 def test_a_good_policy_passes_and_names_every_check():
     findings = check(Sarathi(), lambda policy, door: "same")
     assert [f.name for f in findings if not f.passed] == []
-    assert len({f.name for f in findings}) == len(findings) == 17
+    assert len({f.name for f in findings}) == len(findings) == 18
 
 
 def test_a_digest_that_differs_is_found():

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from evenstep.cost.unit import Unit
+from evenstep.predict.intervals import Quantiles
+from evenstep.predict.survival import Survival
 from evenstep.request import Trace
+from evenstep.scheduling.a_random import ARandom
 from evenstep.scheduling.h_sf import HindsightShortestFirst
 from evenstep.sim.engine import Engine, simulate_engine
 
@@ -21,13 +24,16 @@ def test_the_papers_examples_take_five_and_twelve(output, memory, total, door):
     assert done.summary["tel_s"] == total
 
 
+@pytest.mark.parametrize("policy", [HindsightShortestFirst(), ARandom()], ids=["h-sf", "a-random"])
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_it_knows_the_truth_where_nobody_says_what_to_believe(ranks):
+def test_it_knows_the_truth_whatever_others_believe(ranks, policy):
     trace = Trace(prompt_tokens=np.array([2, 2, 2, 2]), output_tokens=np.array([9, 3, 5, 1]))
     engine = Engine(kv_tokens=12, data_parallel=ranks)
-    truth = trace.output_tokens, trace.output_tokens
+    truth, wide = (trace.output_tokens, trace.output_tokens), (np.ones(4, np.int64), np.full(4, 10))
+    learned = Quantiles(Survival())
     runs = [
-        simulate_engine(trace, HindsightShortestFirst(), engine=engine, bounds=b, name="h")
-        for b in (None, truth)
+        simulate_engine(trace, policy, engine=engine, bounds=b, name="h")
+        for b in (None, truth, wide, learned)
     ]
-    assert runs[0].digest == runs[1].digest
+    assert len({run.digest for run in runs}) == 1
+    assert {run.conditions.bounds for run in runs} == {"the truth"}

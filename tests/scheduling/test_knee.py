@@ -64,6 +64,41 @@ def test_a_knee_whose_tokens_turn_out_to_cost_time_is_left_again():
     assert knee.budget(lived(seen, any_prefill_costs), 10, 0, 512) == 512
 
 
+def mixes(seconds_of_mixed):
+    """What is known of an engine that runs 400 prefill tokens in 20 ms and ten decodes in 10."""
+
+    def seconds_of(prefill, decodes):
+        return seconds_of_mixed if prefill and decodes else 0.02 if prefill else 0.01
+
+    memory, now = np.zeros(knee.MEMORY, np.int64), 0.0
+    for prefill, decodes in [(400, 0), (0, 10), (400, 10)] * 20 + [(0, 0)]:
+        knee.learned(memory, now, running=1)
+        knee.note(memory, prefill, decodes)
+        pace.note(memory, now, prefill + decodes)
+        now += seconds_of(prefill, decodes)
+    return memory
+
+
+def test_prefills_run_apart_where_a_mixed_batch_takes_longer_than_one_of_each():
+    assert knee.apart(mixes(0.036)) and knee_kernel.apart(mixes(0.036))
+    assert not knee.apart(mixes(0.031)) and not knee_kernel.apart(mixes(0.031))
+    assert not knee.apart(np.zeros(knee.MEMORY, np.int64))
+
+
+def test_one_batch_with_prefills_in_so_many_is_run_the_other_way_round_to_learn():
+    memory = mixes(0.036)
+    memory[knee.PREFILLS] = knee.PROBES - 1
+    assert not knee.apart(memory)
+    memory = mixes(0.031)
+    memory[knee.PREFILLS] = 5 * knee.PROBES - 1
+    assert knee.apart(memory) and knee_kernel.apart(memory)
+    hopeless = mixes(0.020)
+    hopeless[knee.PREFILLS] = 5 * knee.PROBES - 1
+    assert not knee.apart(hopeless) and not knee_kernel.apart(hopeless)
+    hopeless[knee.PREFILLS] = knee.SELDOM * knee.PROBES - 1
+    assert knee.apart(hopeless) and knee_kernel.apart(hopeless)
+
+
 def test_time_without_requests_is_no_iteration():
     memory = lived(USUAL)
     before = memory.copy()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from evenstep.scheduling import pace, pace_kernel
 
 
-def after(batches, flat=0.02, slope=1e-4):
+def after(batches, flat=2**-6, slope=2**-13):
     memory, now = np.zeros(pace.MEMORY, np.int64), 0.0
     for tokens in batches:
         pace.learned(memory, now)
@@ -23,7 +23,7 @@ def test_the_budget_lasts_as_long_as_the_target(batches, target_s):
     if len(set(batches[-12:])) < 2:
         return
     found = pace.budget(after(batches), target_s, 3, 1 << 40)
-    assert found == pytest.approx((target_s - 0.02) / 1e-4, rel=1e-6, abs=1.5)
+    assert found == pytest.approx((target_s - 2**-6) / 2**-13, rel=1e-6, abs=0.6)
 
 
 @given(
@@ -39,6 +39,13 @@ def test_a_compiled_budget_equals_the_plain_one(batches, target_s, decodes, most
         now += 0.02 + 1e-4 * tokens * (1 + tokens % 3)
     assert np.array_equal(memory, twin)
     assert pace.budget(memory, target_s, decodes, most) == pace_kernel.budget(memory, target_s, decodes, most)
+
+
+@given(st.floats(1e-3, 1.0), st.sampled_from([1.0, -1.0, 3.0]))
+def test_a_clock_s_rounding_errors_are_not_learned(seconds, sign):
+    assert pace.quantised(seconds) == pytest.approx(seconds, abs=0.5 / pace.QUANTA)
+    whole = pace.quantised(seconds)
+    assert pace.quantised(whole + sign * 1e-10) == whole == pace_kernel.quantised(whole + sign * 1e-10)
 
 
 def test_decodes_always_run_and_nothing_is_guessed():

@@ -18,9 +18,10 @@ def late_short_one(arrival_s, **engine):
 
 
 def test_a_shorter_one_takes_the_seat_and_the_longer_one_pauses_with_its_memory():
-    run = late_short_one(1.5, batch_limit=1)
+    run = late_short_one(1.5, batch_limit=1, resident_limit=0)
     assert run.requests.finished_s.tolist() == [11.0, 4.0]
     assert run.totals.evictions == 0
+    assert late_short_one(1.5, batch_limit=1).requests.evictions.tolist() == [1, 0]
 
 
 def test_where_memory_is_short_the_longer_one_is_evicted():

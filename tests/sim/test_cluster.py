@@ -239,7 +239,7 @@ def test_a_policy_that_breaks_its_contract_is_named_with_the_decision():
 def test_a_policy_that_holds_for_ever_is_an_error():
     trace = Trace(np.array([1, 1]), np.array([1, 1]))
     with pytest.raises(PolicyError, match="policy Holds holds 2 "):
-        simulate(trace, Holds(), cluster=Cluster(1, 1), step_time=ONE)
+        simulate(trace, Holds(), cluster=Cluster(1, 1, may_hold=True), step_time=ONE)
 
 
 def test_a_horizon_without_predictor_is_an_error():

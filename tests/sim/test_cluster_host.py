@@ -53,7 +53,7 @@ def test_a_policy_goes_by_the_name_it_was_asked_for():
     with pytest.raises(
         PolicyError, match="^policy mine.py:Holds holds 2 waiting requests while nothing runs"
     ):
-        simulate(TRACE, Holds(), cluster=Cluster(1, 1), step_time=ONE, name="mine.py:Holds")
+        simulate(TRACE, Holds(), cluster=Cluster(1, 1, may_hold=True), step_time=ONE, name="mine.py:Holds")
 
 
 def test_conditions_say_how_a_run_was_made():

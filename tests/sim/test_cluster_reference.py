@@ -211,7 +211,15 @@ def test_instant_dispatch_decides_one_request_at_a_time_as_it_arrives():
 
 def test_a_held_request_stops_instant_dispatch_until_the_next_event():
     policy = Scripted(((0,), (-1,), (1,), (1,)))
-    out = run(trace_of((1, 1), (1, 1), (1, 1)), policy, workers=2, slots=2, dispatch="instant", pool=3)
+    out = run(
+        trace_of((1, 1), (1, 1), (1, 1)),
+        policy,
+        workers=2,
+        slots=2,
+        dispatch="instant",
+        pool=3,
+        may_hold=True,
+    )
     assert out.requests.admitted_s.tolist() == [0, 1, 1]
     assert [view.waiting_id.tolist() for view in policy.views] == [[0], [1], [1], [2]]
 
@@ -238,6 +246,7 @@ def test_a_request_sent_to_a_group_inside_a_step_waits_for_its_boundary():
         groups=(1, 1),
         pool=2,
         step_time=ONE,
+        may_hold=True,
     )
     # clock 2: group 1 is at its boundary, group 0 inside its first step until 4
     assert policy.views[1].now_s == 2 and policy.views[1].free_slots.tolist() == [1, 2]
@@ -337,7 +346,20 @@ def test_a_policy_that_breaks_its_contract_is_named():
 
 def test_a_policy_that_holds_for_ever_is_an_error():
     with pytest.raises(PolicyError, match="policy Holds holds 2 requests for ever"):
-        run(trace_of((1, 1), (1, 1)), Holds())
+        run(trace_of((1, 1), (1, 1)), Holds(), may_hold=True)
+
+
+def test_a_worker_that_runs_nothing_is_sent_the_oldest_held_request_that_fits_it():
+    out = run(trace_of((9, 1), (2, 2), (1, 1)), Holds(), workers=2, slots=3, pool=3, kv_tokens=9.0)
+    # clock 0: 9 tokens to worker 0 and 2 to worker 1; clock 1: worker 0 is idle again
+    assert out.requests.worker.tolist() == [0, 1, 0] and out.requests.admitted_s.tolist() == [0, 0, 1]
+    assert out.totals.counted == {"held_decisions": 2} and out.totals.decisions == 2
+
+
+def test_what_does_not_fit_an_idle_worker_is_held_and_what_it_runs_keeps_the_word_of_its_policy():
+    policy = Scripted(((0, -1), (-1,), (0,)))
+    out = run(trace_of((5, 2), (6, 1)), policy, slots=2, pool=2, kv_tokens=9.0)
+    assert out.requests.admitted_s.tolist() == [0, 2] and out.totals.counted == {}
 
 
 def test_a_horizon_without_predictor_is_an_error():

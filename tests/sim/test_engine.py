@@ -8,9 +8,22 @@ import pytest
 
 from evenstep.cost.affine_kv import AffineKv
 from evenstep.cost.unit import Unit
-from evenstep.errors import InputError
+from evenstep.errors import InputError, PolicyError
 from evenstep.request import Trace
+from evenstep.scheduling.a_ell import AEll
+from evenstep.scheduling.a_max import AMax
+from evenstep.scheduling.a_min import AMin
+from evenstep.scheduling.best import Best
+from evenstep.scheduling.least_attained import LeastAttained
+from evenstep.scheduling.mlfq import Mlfq
+from evenstep.scheduling.nested_wait import NestedWait
+from evenstep.scheduling.orca import Orca
 from evenstep.scheduling.sarathi import Sarathi
+from evenstep.scheduling.srpt import Srpt
+from evenstep.scheduling.vanilla_vllm import VanillaVllm
+from evenstep.scheduling.view import BatchDecision
+from evenstep.scheduling.wait import Wait
+from evenstep.scheduling.work_conserving import WorkConserving
 from evenstep.sim.engine import Engine, simulate_engine
 
 
@@ -129,10 +142,71 @@ def test_bounds_must_be_in_order_and_those_that_miss_the_truth_are_counted():
     assert run.summary["counted"] == {"bounds_not_holding": 1}
 
 
+PAUSING = [
+    Mlfq(quantum=4.0), LeastAttained(), Srpt(), Srpt(makes_room=False), NestedWait(thresholds=(2, 1), ends=(6,)),
+    Wait(thresholds=(2,)), Best(), Orca(), VanillaVllm(), WorkConserving(decode_cap=1), AMax(), AMin(), AEll(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("door", ["plain", "compiled"])
+@pytest.mark.parametrize("policy", PAUSING, ids=lambda p: type(p).__name__)
+def test_by_default_as_many_hold_memory_as_may_run(policy, door):
+    """vLLM's max_num_seqs: whoever pauses keeps its seat, so that nobody else can have it."""
+    engine = Engine(token_budget=16, batch_limit=3)
+    many = many_waiting()
+    run = simulate_engine(many, policy, engine=engine, batch_time=Unit(), door=door)
+    assert run.iterations is not None and run.totals.requests == len(many)
+    assert run.iterations.running.max() <= 3
+
+
+def many_waiting():
+    rng = np.random.default_rng(3)
+    outputs = rng.integers(1, 30, 60)
+    return Trace(
+        prompt_tokens=rng.integers(1, 40, 60), output_tokens=outputs, arrival_s=np.arange(60) * 2.0,
+        output_low=outputs, output_high=outputs,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("door", ["plain", "compiled"])
+def test_without_a_resident_limit_more_hold_memory_than_run(door):
+    engine = Engine(token_budget=16, batch_limit=3, resident_limit=0)
+    run = simulate_engine(many_waiting(), Mlfq(quantum=4.0), engine=engine, batch_time=Unit(), door=door)
+    assert run.iterations is not None and run.iterations.running.max() > 3
+
+
+def test_srpt_evicts_for_a_place_as_it_does_for_memory():
+    """One seat, 9 tokens to go against one: the short one takes the seat, or waits for it."""
+    short = Trace(
+        prompt_tokens=np.array([4, 4]), output_tokens=np.array([9, 1]), arrival_s=np.array([0.0, 2.0]),
+        output_low=np.array([9, 1]), output_high=np.array([9, 1]),
+    )  # fmt: skip
+    for makes_room, ends in ((True, [10.0, 3.0]), (False, [9.0, 10.0])):
+        policy = Srpt(makes_room=makes_room)
+        run = simulate_engine(short, policy, engine=Engine(batch_limit=1), batch_time=Unit())
+        assert run.requests.finished_s.tolist() == ends
+
+
+@dataclasses.dataclass(frozen=True)
+class AdmitsAll:
+    """Gives the last of the queue a token, whoever holds memory."""
+
+    def form_batch(self, view):
+        tokens = np.zeros(view.left.size, np.int64)
+        tokens[-1] = 1
+        return BatchDecision(tokens, tokens < 0, view.memory)
+
+
+def test_a_policy_that_lets_too_many_hold_memory_is_told_how_many():
+    engine = Engine(batch_limit=5, resident_limit=2)
+    with pytest.raises(PolicyError, match="lets 3 requests hold memory; resident_limit is 2"):
+        simulate_engine(trace((9, 3), (9, 3), (9, 3)), AdmitsAll(), engine=engine)
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        {"token_budget": -1}, {"batch_limit": 1.5}, {"block_tokens": 0}, {"kv_tokens": 8, "block_tokens": 16},
+        {"token_budget": -1}, {"resident_limit": -1}, {"batch_limit": 1.5}, {"block_tokens": 0}, {"kv_tokens": 8, "block_tokens": 16},
         {"swap_s": (1.0, -1.0)}, {"swap_s": 3.0}, {"overhead_s": math.inf}, {"overhead_s": "a"}, {"token_budget": math.nan},
         {"token_budget": "many"}, {"kv_tokens": None}, {"overflow": "spill"}, {"first_token": "never"}, {"hold_produced": "yes"},
     ],

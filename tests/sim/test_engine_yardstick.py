@@ -18,7 +18,7 @@ from evenstep.sim.engine import Engine, simulate_engine
 #: What the plain engine does, too.
 PLAIN = {
     "overflow": "recompute", "keeps_evicted": False, "schedules_ahead": False, "first_token": "prefill",
-    "hold_produced": False, "recompute_s": (0.0, 0.0), "overhead_s": 0.0,
+    "hold_produced": False, "resident_limit": None, "recompute_s": (0.0, 0.0), "overhead_s": 0.0,
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from tests.sim.doors import STEP
+from tests.sim.doors import STEP, differences
 from tests.sim.policies import Fingerprint, Holds, Oldest
 
 from evenstep import compiled, names
@@ -183,7 +183,13 @@ def test_broken_answers_are_named_as_the_long_loop_names_them(worker):
 @pytest.mark.parametrize("cluster", [SATURATED, TIMED], ids=["saturated", "timed"])
 def test_a_policy_that_holds_for_ever_is_stuck(cluster):
     with pytest.raises(PolicyError, match="holds .* waiting requests while nothing runs"):
-        simulate(TRACE, Holds(), cluster=cluster, step_time=STEP)
+        simulate(TRACE, Holds(), cluster=dataclasses.replace(cluster, may_hold=True), step_time=STEP)
+
+
+@pytest.mark.parametrize("cluster", [SATURATED, TIMED], ids=["saturated", "timed"])
+def test_a_worker_that_runs_nothing_is_given_work_that_the_policy_holds(cluster):
+    assert differences(TRACE, Holds(), cluster=cluster, step_time=STEP) == []
+    assert simulate(TRACE, Holds(), cluster=cluster, step_time=STEP).totals.counted["held_decisions"] > 0
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from evenstep.workload import reading
 SAMPLES = {
     "agentic.jsonl": "agentic", "agentic_flat.csv": "agentic-flat", "azure.csv": "azure", "azure_2024.csv": "azure",
     "bailian.jsonl": "bailian", "burstgpt.csv": "burstgpt", "burstgpt_sessions.csv": "burstgpt", "lengths.csv": "lengths",
+    "columns.csv": "columns",
     "decision_log.jsonl": "decision-log",
     "lmcache.jsonl": "lmcache", "mooncake.jsonl": "mooncake", "mooncake_sessions.jsonl": "mooncake",
     "parquet.parquet": "parquet", "servegen.tar.gz": "servegen", "servegen_rates.tar.gz": "servegen",

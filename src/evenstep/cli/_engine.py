@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from evenstep.measure.engine_comparison import EngineComparison
 
 #: What argparse and the command itself put beside the settings.
-_BESIDE = {"format", "report", "records", "config", "debug", "command", "command_line", "processes", "run"}
+_BESIDE = {
+    "columns",
+    "format",
+    "report",
+    "records",
+    "config",
+    "debug",
+    "command",
+    "command_line",
+    "processes",
+    "run",
+}
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +66,7 @@ def compare(args: argparse.Namespace) -> int:
     if not settings.source:
         hint = "Try sample:azure-conv."
         raise InputError("evenstep compare", "FILE", "missing", "a trace, a workload or a sample", hint)
-    outputs.check_writable(args.report)
+    outputs.check_report(args.report)
     outputs.check_folder(args.records)
     is_table = args.format == "table"
     outcome = run_engine_comparison(
@@ -82,7 +93,7 @@ def compare(args: argparse.Namespace) -> int:
 
 def _foot(comparison: EngineComparison) -> list[str]:
     """What the figures are."""
-    from evenstep.report.engine_table import count_lines
+    from evenstep.report.engine_table import count_lines, verdict_lines
     from evenstep.report.numbers import short
 
     seeds = len(comparison.policies[0].seeds)
@@ -93,6 +104,7 @@ def _foot(comparison: EngineComparison) -> list[str]:
         f"Means over {seeds} replicate{'s' if seeds > 1 else ''} of {comparison.trace['requests']:,} requests"
         f" ({comparison.trace['requests_per_s']:.4g} a second), {end}; TBT is the gap between two tokens."
     ]
+    lines += [f"verdict {line}" for line in verdict_lines(comparison)]
     lines += [f"note: {note}" for note in comparison.notes]
     lines += [f"counted in {line}" for line in count_lines(comparison)]
     lines += [f"digest {result.policy}: {result.digest[:16]}" for result in comparison.policies]

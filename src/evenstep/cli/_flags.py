@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 from evenstep.errors import InputError
 
 if TYPE_CHECKING:
-    from evenstep.config import Settled
+    from evenstep.config import Layer, Settled
 
 T = TypeVar("T")
 
@@ -55,22 +55,62 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
             )
             continue
         parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text + shown)
+        if field.name == "format_name":
+            add_columns_flag(parser)
     parser.add_argument("--config", metavar="FILE", help="read settings from a YAML file; flags win over it")
 
 
-def settled(args: argparse.Namespace, kind: type[T]) -> Settled[T]:
+def add_columns_flag(parser: argparse.ArgumentParser) -> None:
+    """``--columns`` for any CSV file; `format_of` reads it."""
+    parser.add_argument(
+        "--columns",
+        default=argparse.SUPPRESS,
+        metavar="KEY=NAME,...",
+        help="columns of any CSV file: prompt, output, and where it has them time, unit (s, ms, us, ns), request_class, "
+        "session, max_tokens; e.g. prompt=in,output=out,time=ts,unit=ms",
+    )
+
+
+def format_of(args: argparse.Namespace, named: str | None) -> str | None:
+    """The format of a trace file: ``columns:...`` where ``--columns`` is given.
+
+    Args:
+        args: the command line.
+        named: what ``--format-name`` says.
+
+    Raises:
+        InputError: both are given, or no column is named.
+    """
+    columns = getattr(args, "columns", None)
+    if columns is None:
+        return named
+    if named is not None:
+        raise InputError(ORIGIN, "--format-name", named, "left out where --columns is given")
+    if "=" not in columns:
+        raise InputError(ORIGIN, "--columns", columns, "KEY=NAME,...", "Write prompt=COLUMN,output=COLUMN.")
+    return f"columns:{columns}"
+
+
+def settled(args: argparse.Namespace, kind: type[T], below: Layer | None = None) -> Settled[T]:
     """The settings of a command line: defaults, then ``--config``, then flags.
+
+    Args:
+        args: the command line.
+        kind: the settings dataclass.
+        below: a layer between defaults and ``--config``.
 
     Raises:
         InputError: an unknown key in the file, or a value that does not fit.
     """
     from evenstep.config import Layer, read_yaml, settle
 
-    layers: list[Layer] = []
+    layers: list[Layer] = [] if below is None else [below]
     if args.config is not None:
         document = read_yaml(args.config)
         layers.append(Layer(document.path, document.values))
     given = {f.name: getattr(args, f.name) for f in dataclasses.fields(kind) if hasattr(args, f.name)}  # type: ignore[arg-type]
+    if hasattr(args, "columns"):
+        given["format_name"] = format_of(args, given.get("format_name"))
     hints = get_type_hints(kind)
     for name, value in given.items():
         if hints[name] == list[int] or (list[int] in get_args(hints[name]) and "," in value):

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from evenstep import __version__, compiled
 from evenstep.errors import InputError
 
 if TYPE_CHECKING:
     from evenstep.config import Settled
     from evenstep.experiments.compare import Outcome
     from evenstep.experiments.contenders import Contender
-    from evenstep.measure.comparison import Comparison, Interval
+    from evenstep.measure.comparison import Comparison, Interval, PolicyResult
     from evenstep.measure.records import Run
+    from evenstep.report.tables import Column
 
 #: Heading, unit, field of the summary, factor and decimals of each column of differences, what matters most first.
 DIFFERENCES = (
-    ("idle share", "points", "idle_share", 100.0, 2),
+    ("barrier time", "points", "idle_time_share", 100.0, 2),
     ("full slots", "tokens/s", "full_slot_tokens_per_s", 1.0, 0),
     ("oldest wait", "s", "oldest_wait_s", 1.0, 1),
     ("TPOT mean", "ms", "tpot_mean_s", 1e3, 2),
@@ -42,10 +40,18 @@ NAME = 30
 class Rows:
     """The table on stdout, a row as soon as a policy has run all its replicates."""
 
-    def __init__(self, asked: Sequence[Contender], *, prefix_hits: bool = False) -> None:
-        from evenstep.report.tables import ComparisonTable
+    def __init__(
+        self,
+        asked: Sequence[Contender],
+        columns: Sequence[Column] | None = None,
+        observed: PolicyResult | None = None,
+    ) -> None:
+        from evenstep.report.tables import ComparisonTable, observed_name
 
-        self._table = ComparisonTable([one.name for one in asked], prefix_hits=prefix_hits)
+        names = [one.name for one in asked]
+        if observed is not None:
+            names.append(observed_name(observed))
+        self._table, self._observed = ComparisonTable(names, columns=columns), observed
         self._runs: list[list[Run]] = []
 
     def add(self, contender: Contender, runs: list[Run]) -> None:
@@ -54,6 +60,8 @@ class Rows:
 
         if not self._runs:
             self._table.head()
+            if self._observed is not None:
+                self._table.observed(self._observed)
         self._runs.append(runs)
         self._table.row(compare_runs(self._runs).policies[-1])
         sys.stdout.flush()
@@ -65,7 +73,7 @@ class Rows:
             print(line)
         print()
         self._table.foot(comparison)
-        for line in (overload(comparison), *told):
+        for line in (overload(comparison), *held(comparison), *told):
             print(line)
 
 
@@ -80,6 +88,23 @@ def overload(comparison: Comparison) -> str:
     first = comparison.policies[0].summaries[0]
     at = f"{first['overloaded_steps']} of {first['steps']} steps of {comparison.policies[0].policy}"
     return f"{said} held at {at}, first replicate; the papers' bounds assume it at every step."
+
+
+def held(comparison: Comparison) -> list[str]:
+    """A line for each policy that left a worker without work though a waiting request fits it."""
+    counts = [(p.policy, p.summaries[0].get("held_decisions", 0)) for p in comparison.policies]
+    decisions = [p.summaries[0]["decisions"] for p in comparison.policies]
+    return [
+        held_line(policy, count, of) for (policy, count), of in zip(counts, decisions, strict=True) if count
+    ]
+
+
+def held_line(policy: str, count: int, decisions: int) -> str:
+    """How often the host decided in place of a policy that held a request."""
+    return (
+        f"{policy} held requests that fit a worker which ran nothing, at {count:,} of {decisions:,} decisions; least load "
+        "sent the oldest there (--may-hold lets them wait)."
+    )
 
 
 def differences(comparison: Comparison, width: int | None = None) -> list[str]:
@@ -134,12 +159,9 @@ def _interval(found: Interval | None, factor: float, decimals: int) -> str:
 
 def versions() -> dict[str, str]:
     """Versions of what the figures depend on."""
-    return {
-        "evenstep": __version__,
-        "python": platform.python_version(),
-        "numpy": version("numpy"),
-        "kernels": compiled.mode(),
-    }
+    from evenstep.experiments.compared import versions
+
+    return versions()
 
 
 def described(outcome: Outcome, notes: Sequence[str], command: str) -> Comparison:
@@ -196,6 +218,19 @@ def check_writable(file: str | None) -> None:
         raise InputError(file, "file", file, "a file, not a folder")
     if not path.exists() and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
         raise InputError(file, "folder", str(path.parent), "a folder that exists and can be written to")
+
+
+def check_report(file: str | None, flag: str = "--report", suffix: str = ".html") -> None:
+    """See before a long run that a file can be written and has the name of what is written.
+
+    Raises:
+        InputError: another suffix, or as `check_writable`.
+    """
+    is_device = file is not None and Path(file).exists() and not Path(file).is_file()
+    if file is not None and not is_device and Path(file).suffix.lower() != suffix:
+        hint = "Print the page to get a PDF." if Path(file).suffix.lower() == ".pdf" else ""
+        raise InputError(flag, "file", file, f"a name that ends in {suffix}", hint)
+    check_writable(file)
 
 
 def check_folder(folder: str | None) -> None:

@@ -55,9 +55,11 @@ def _reworded(prog: str, message: str) -> InputError:
     if choice:
         value = choice["value"].strip("'\"")
         known = [name.strip(" '\"") for name in choice["known"].split(",")]
-        return InputError(
-            prog, _long(choice["flag"]), value, f"one of {', '.join(known)}", _close(value, known)
-        )
+        field, expected, hint = _long(choice["flag"]), f"one of {', '.join(known)}", _close(value, known)
+        if not field.startswith("-"):  # the word after a command that says what to do
+            field, expected = "word", f"{' or '.join(known)} first"
+            hint = hint or f"Write {prog} {known[0]} {value}."
+        return InputError(prog, field, value, expected, hint)
     bare = re.match(r"argument (?P<flag>[^:]+): expected (?P<count>.+)$", message)
     if bare:
         count = bare["count"].replace("at least one argument", "at least one value")

@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-POLICY = '''"""NAME: running requests in order, then the queue while memory lasts. Change it into your own."""
+POLICY = '''"""NAME: what runs goes on, then the queue while memory lasts. Change it into your own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.order import QueueOrder
 from evenstep.scheduling.preempting import run_or_evict
 from evenstep.scheduling.view import BatchDecision, EngineView
 
 
 @dataclass(frozen=True, slots=True)
 class TITLE:
-    """Running requests in order of admission, then the queue: short prompts first.
+    """Requests that decode, then those in the middle of their prefill, then the queue in order of arrival.
 
     Args:
-        kept_free: KV tokens that an admission leaves free while others run. A field is an option:
-            ``--policy NAME.py:kept_free=500``.
+        room: KV tokens that an admission leaves free for the growth of each request in the batch; more of it means fewer
+            evictions and smaller batches. A field is an option: ``--policy NAME.py:room=64``.
     """
 
-    kept_free: int = 0
-
-    @property
-    def order(self) -> QueueOrder:
-        return QueueOrder(prompt=1.0)  # the queue is shown in this order; left out, by arrival
+    room: int = 32
 
     def form_batch(self, view: EngineView) -> BatchDecision:
         batch = Filling(view)  # keeps count of budget, seats and memory
-        for request in range(batch.running):  # positions: those that run first, in order of admission
+        running = range(batch.running)  # positions: those that run first, in order of admission
+        for request in sorted(running, key=lambda request: not view.decoding[request]):
             run_or_evict(batch, request)  # evicts the one admitted last where memory is short
-        if not batch.evicted.any():
-            for request in range(batch.running, view.left.size):
-                if not batch.offer(request, reserve=self.kept_free if request else 0):
-                    break
+        if batch.evicted.any():
+            return batch.decision()
+        for request in range(batch.running, view.left.size):  # the queue, oldest first
+            others = int((batch.tokens > 0).sum())
+            # `admit` asks for room for the whole prompt; with room for its first chunk alone, prompts evict each other
+            if not batch.admit(request, reserve=self.room * others):
+                break
         return batch.decision()
 
 

@@ -11,14 +11,12 @@ from evenstep.cli._engine import add_engine_flags
 from evenstep.cli._flags import add_flags, settled
 
 if TYPE_CHECKING:
-    from evenstep.config import Settled
+    from evenstep.config import Layer, Settled
     from evenstep.experiments.compare import Outcome
     from evenstep.experiments.jobs import Plan
+    from evenstep.experiments.observed import FromLog
     from evenstep.experiments.settings import CompareSettings
     from evenstep.measure.comparison import Comparison
-
-#: Samples of every worker's load that a report draws.
-SAMPLES = 2000
 
 
 class Compare:
@@ -31,6 +29,8 @@ class Compare:
         "bf-io:horizon=20,discount=0.9,predictor=oracle. A policy may also be a file: my_policy.py.\n"
         "Policies come with the constants of their papers; those that can starve a request also have an age bound,\n"
         "which papers have not: paper mode is age_limit=0, as in br-0:age_limit=0. See evenstep policy show NAME.\n"
+        "A decision log brings its fleet, step-time law, arrival times and policy; the run it recorded has a row of its\n"
+        "own, with the error of its simulated twin. Flags win over the log.\n"
         "With --engine one engine is simulated, and the policies are those that form its batches."
     )
     examples = (
@@ -40,6 +40,7 @@ class Compare:
         "evenstep compare lengths.csv --rate 12 --workers 32 --groups 16,16 --seeds 5 --format json",
         "evenstep compare sessions.jsonl --arrivals closed --sessions 64",
         "evenstep compare --config compare.yaml",
+        "evenstep compare decisions.evlog --policy br-0 --policy best",
         "evenstep compare sample:azure-conv --engine kv-tokens=20000 --load 0.95 --policy sarathi --report engine.html",
     )
 
@@ -76,8 +77,9 @@ class Compare:
 
         if hasattr(args, "engine") or _names_an_engine(args.config):
             return _engine.compare(args)
-        found = settled(args, CompareSettings)
-        return _compare(args, found, checked(found))
+        log = _log_of(args)
+        found = settled(args, CompareSettings, None if log is None else _layer(args, log))
+        return _compare(args, found, checked(found), log)
 
 
 command = Compare()
@@ -90,22 +92,66 @@ def _names_an_engine(config: str | None) -> bool:
     return config is not None and "engine" in read_yaml(config).values
 
 
-def _compare(args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings) -> int:
+def _log_of(args: argparse.Namespace) -> FromLog | None:
+    """What the workload says of its fleet, where it is a decision log."""
+    from evenstep.config import read_yaml
+    from evenstep.experiments.observed import from_log, is_log
+
+    values = {} if args.config is None else read_yaml(args.config).values
+    source = getattr(args, "source", None) or str(values.get("source", ""))
+    return from_log(source) if source and is_log(source) else None
+
+
+def _layer(args: argparse.Namespace, log: FromLog) -> Layer:
+    """Fleet, law and policies of a log, below what a file or a flag says: its own policy comes first."""
+    from evenstep.config import Layer, read_yaml
+    from evenstep.experiments.settings import USUAL
+
+    given = {*vars(args), *({} if args.config is None else read_yaml(args.config).values)}
+    policies = [log.policy, *(name for name in USUAL if name != log.policy)]
+    return Layer(log.origin, {"policies": policies, **log.layer(given)})
+
+
+def _with_its_policy(settings: CompareSettings, log: FromLog) -> CompareSettings:
+    """The settings with the log's policy among those compared: its simulation shows how well the simulator does."""
+    from dataclasses import replace
+
+    if log.policy in settings.policies:
+        return settings
+    return replace(settings, policies=[log.policy, *settings.policies])
+
+
+def _compare(
+    args: argparse.Namespace,
+    found: Settled[CompareSettings],
+    settings: CompareSettings,
+    log: FromLog | None = None,
+) -> int:
     from evenstep.cli import _outputs as outputs
     from evenstep.errors import InputError
     from evenstep.experiments.compare import run_comparison
     from evenstep.experiments.contenders import contenders
+    from evenstep.experiments.observed import row_of, with_observed
     from evenstep.experiments.progress import Bar
+    from evenstep.report.tables import columns_of
 
     if not settings.source:
         hint = "Try sample:azure-conv."
         raise InputError("evenstep compare", "FILE", "missing", "a trace, a workload or a sample", hint)
-    outputs.check_writable(args.report)
+    outputs.check_report(args.report)
     outputs.check_folder(args.records)
+    observed = None
+    if log is not None:
+        settings = _with_its_policy(settings, log)
+        observed = row_of(log, settings.objective())
     asked = contenders(settings.policies)
     plan = _plan(args, found, settings)
-    cached = settings.prefix_cache_blocks > 0
-    rows = outputs.Rows(asked, prefix_hits=cached) if args.format == "table" else None
+    columns = columns_of(
+        prefix_hits=settings.prefix_cache_blocks > 0,
+        slo=settings.slo is not None,
+        prefill=settings.prefill_base_s > 0 or settings.prefill_per_token_s > 0,
+    )
+    rows = outputs.Rows(asked, columns, observed) if args.format == "table" else None
     outcome = run_comparison(
         plan,
         asked,
@@ -115,13 +161,17 @@ def _compare(args: argparse.Namespace, found: Settled[CompareSettings], settings
         on_contender=rows.add if rows is not None else None,
     )
     comparison = outputs.described(outcome, (), args.command_line)
+    if log is not None and observed is not None:
+        comparison = with_observed(comparison, log, observed, log.overridden(found.origin))
     told: list[str] = []
     if args.records is not None:
         told += outputs.write_records(outcome, settings.policies, Path(args.records))
     if args.report is not None:
         told += _report(comparison, outcome, Path(args.report))
     else:
-        told.append("for load bands, idle share over time and waits by prompt size, add --report FILE.html")
+        told.append(
+            "for load bands, time lost at the barrier and waits by prompt size, add --report FILE.html"
+        )
     if rows is not None:
         rows.end(comparison, told)
     else:
@@ -145,6 +195,7 @@ def _report(comparison: Comparison, outcome: Outcome, path: Path) -> list[str]:
 def _plan(args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings) -> Plan:
     """What the runs share, from settings and the flags of what is to be written."""
     from evenstep.experiments.compare import opened
+    from evenstep.experiments.compared import SAMPLES
     from evenstep.experiments.jobs import Plan
     from evenstep.experiments.settings import check_fits
 
@@ -169,6 +220,7 @@ def _plan(args: argparse.Namespace, found: Settled[CompareSettings], settings: C
         fewer=found.origin["seeds"] == "default",
         seed=settings.seed,
         power=settings.power(),
+        slo=settings.objective(),
         records=args.report is not None,
         all_records=args.records is not None,
         samples=SAMPLES if args.report is not None else 0,

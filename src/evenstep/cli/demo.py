@@ -10,7 +10,8 @@ from evenstep.cli._flags import add_flags, settled
 from evenstep.cli._load_bar import LoadBar
 
 if TYPE_CHECKING:
-    from evenstep.load.demo import DemoSettings, Shown
+    from evenstep.load.demo import Shown
+    from evenstep.load.demo_settings import DemoSettings
 
 
 class Demo:
@@ -29,7 +30,7 @@ class Demo:
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        from evenstep.load.demo import DemoSettings
+        from evenstep.load.demo_settings import DemoSettings
 
         add_flags(parser, DemoSettings, leave_out=("policies",))
         parser.add_argument(
@@ -50,12 +51,16 @@ class Demo:
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.cli import _outputs as outputs
-        from evenstep.load.demo import DemoSettings, checked, replayed, run_demo
+        from evenstep.load.demo_settings import DemoSettings, checked
+        from evenstep.sockets import need_gateway_extra
+
+        need_gateway_extra("evenstep demo")
+        from evenstep.load.demo import replayed, run_demo
         from evenstep.load.demo_page import foot, head, line, values
         from evenstep.workload.reading import read_trace
 
         settings = checked(settled(args, DemoSettings))
-        outputs.check_writable(args.report)
+        outputs.check_report(args.report)
         trace = replayed(read_trace(settings.source, prefix_blocks=False), settings)
         rows: list[Shown] = []
         bar = LoadBar()

@@ -31,8 +31,9 @@ class Emulate:
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.emulator.server import serve
         from evenstep.emulator.settings import EmulatorSettings, checked
+        from evenstep.sockets import said
 
-        serve(checked(settled(args, EmulatorSettings)), lambda line: print(line, flush=True))
+        serve(checked(settled(args, EmulatorSettings)), said)
         return 0
 
 

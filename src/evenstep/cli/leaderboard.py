@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Leaderboard:
     """The command."""
 
-    summary = "rank every policy on every workload of a board, or check a published ranking"
+    summary = "rank policies on every workload of a board, or check a published ranking"
     description = (
         "Runs every routing policy, and those BOARD.yaml adds, on every workload of the board, and writes a page of ranks\n"
         "with 95 % intervals, the data behind it as Parquet beside it, and a picture. With --check it runs a tenth of the\n"

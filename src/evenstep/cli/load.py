@@ -58,8 +58,8 @@ class Load:
         from evenstep.load.summary import notes, summary
 
         settings = checked(settled(args, LoadSettings))
-        outputs.check_writable(args.report)
-        outputs.check_writable(args.save_requests)
+        outputs.check_report(args.report)
+        outputs.check_report(args.save_requests, "--save-requests", ".parquet")
         trace = _trace(settings)
         settings = replace(settings, api_key=settings.api_key or os.environ.get("OPENAI_API_KEY") or None)
         bar = LoadBar()

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol
 
-from evenstep import __version__, names
+from evenstep import __version__, kernel_cache, names
 from evenstep.cli._parsing import ArgumentParser
 from evenstep.errors import EvenstepError, InputError, PolicyError, nearest
 
@@ -56,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:  # this process is the command
+        kernel_cache.announce.say = _tell
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
@@ -144,6 +146,12 @@ def _run(words: list[str]) -> int:
             raise stop.__context__ from None
         # else only a file of the user's asks for it here
         raise PolicyError(f"a policy, or a module it imports, exits Python with {stop.code!r}") from stop
+
+
+def _tell(line: str) -> None:
+    """A line on stderr about what takes long."""
+    with contextlib.suppress(OSError, ValueError):
+        print(f"evenstep: {line}", file=sys.stderr, flush=True)
 
 
 def _say(error: Exception) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from evenstep.cli._flags import add_columns_flag, format_of
+
 
 class Predict:
     """The command."""
@@ -47,6 +49,7 @@ class Predict:
             metavar="NAME",
             help="format of the trace, when it is not recognised",
         )
+        add_columns_flag(judged)
         judged.add_argument("--skip-bad-rows", action="store_true", help="leave out bad rows, and count them")
         judged.add_argument(
             "--seed", type=int, default=0, metavar="N", help="seed of a synthetic workload (default 0)"
@@ -63,9 +66,10 @@ class Predict:
         from evenstep.workload.replicate import replicate
         from evenstep.workload.sources import open_source
 
-        outputs.check_writable(args.report)
+        outputs.check_report(args.report)
+        form = format_of(args, args.trace_format)
         workload = open_source(
-            args.file, args.trace_format, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed
+            args.file, form, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed
         )
         found = evaluate(
             replicate(workload.source, 0, args.seed),

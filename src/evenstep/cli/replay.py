@@ -16,7 +16,7 @@ class Replay:
     description = (
         "Gives the events of a decision log to a fresh dispatcher. With the log's own policy every decision must be the\n"
         "same, bit for bit (exit code 1 if one is not). With --policy or --predictor it shows the first decision that is\n"
-        "another one; what would have followed is a question for evenstep compare LOG."
+        "another one. What would have followed is simulated by evenstep compare LOG, on the log's own fleet."
     )
     examples = (
         "evenstep replay decisions.evlog",
@@ -71,6 +71,8 @@ def _lines(found: Replayed) -> list[str]:
         lines.append(
             f"cut off       {found.cut_off} bytes at the end, no whole record: its writer was killed"
         )
+    if found.gaps:
+        lines.append(f"gaps          {found.gaps}, where the log could not be written for a while")
     if found.difference is None:
         return [*lines, "every decision is the same"]
     return [*lines, *_told(found.difference)]

@@ -28,9 +28,12 @@ class Serve:
         add_gateway_flags(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.gateway.server import serve
+        from evenstep.sockets import need_gateway_extra, said
 
-        serve(sources_of(args), lambda line: print(line, flush=True))
+        need_gateway_extra("evenstep serve")
+        from evenstep.gateway.starting import serve
+
+        serve(sources_of(args), said)
         return 0
 
 

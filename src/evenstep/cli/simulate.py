@@ -27,6 +27,8 @@ SHOWN = (
 
 #: Shown where prefix caches were looked at.
 CACHED = ("prefix_hit_share", "prefix_hit_tokens", "prefix_prompt_tokens")
+#: Shown where an objective was given.
+JUDGED = ("slo_share", "goodput_requests_per_s", "goodput_tokens_per_s")
 #: Columns where a trace has several classes, by field of the summary's `by_class`: heading and format.
 OF_CLASS = {
     "request_class": ("class", "d"),
@@ -102,7 +104,9 @@ def _simulate(args: argparse.Namespace, found: Settled[SimulateSettings], settin
     if args.format == "json":
         outputs.print_json(_object(run, args.command_line, outputs.settings_object(found, settings)))
         return 0
-    for line in (*_table(run), *told):
+    count = run.totals.counted.get("held_decisions", 0)
+    said = [outputs.held_line(settings.policy, count, run.totals.decisions)] if count else []
+    for line in (*_table(run), *said, *told):
         print(line)
     return 0
 
@@ -117,7 +121,6 @@ def _prepared(
     from evenstep.experiments.progress import Bar, compile_notice
     from evenstep.experiments.settings import check_fits
     from evenstep.sim.cluster import simulate
-    from evenstep.sim.cluster_host import loop_of
     from evenstep.workload.replicate import replicate
 
     (one,) = contenders([settings.policy])
@@ -134,8 +137,8 @@ def _prepared(
         seed=settings.seed,
     )
     check_fits(found, source)
-    trace, policy = replicate(source, 0, settings.seed), one.build()[0]
-    notice = compile_notice([policy], [loop_of(policy, cluster, step_time)])
+    trace = replicate(source, 0, settings.seed)
+    notice = compile_notice()
     if notice:
         Bar(lines=outputs.lines_of(args.format)).say(notice)
     recorded = args.records is not None
@@ -153,6 +156,7 @@ def _prepared(
             workers=samples if recorded or args.chrome_trace is not None else 0,
             decisions=recorded,
             power=settings.power(),
+            slo=settings.objective(),
             door=settings.door,
             name=one.name,
         )
@@ -180,7 +184,7 @@ def _chrome_trace(again: Callable[[int], Run], run: Run, settings: SimulateSetti
 def _table(run: Run) -> list[str]:
     """Every shown metric on a line of its own, notes, digest."""
     lines = [f"policy                     {run.conditions.policy}"]
-    for name in (*SHOWN, *(name for name in CACHED if name in run.summary)):
+    for name in (*SHOWN, *(name for name in (*JUDGED, *CACHED) if name in run.summary)):
         value = run.summary[name]
         text = "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
         lines.append(f"{name:<26} {text}")

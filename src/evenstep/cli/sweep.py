@@ -60,6 +60,11 @@ class SweepCommand:
             help="replicates a point may have under --until (default 30)",
         )
         parser.add_argument(
+            "--slo",
+            metavar="ttft=X,tpot=X",
+            help="objective for goodput and the share of requests that meet it, e.g. ttft=2s,tpot=50ms; wins over the file",
+        )
+        parser.add_argument(
             "--executor",
             choices=["processes", "ray"],
             default="processes",
@@ -106,14 +111,15 @@ def _sweep(args: argparse.Namespace) -> int:
         raise InputError("evenstep sweep", "--ray-address", args.ray_address, "it beside --executor ray")
     out = Path(args.out) if args.out is not None else Path(Path(args.source).stem + ".parquet")
     cache = Path(args.cache) if args.cache is not None else out.with_name(out.name + ".cache")
-    outputs.check_writable(str(out))
-    outputs.check_writable(args.report)
+    outputs.check_report(str(out), "--out", ".parquet")
+    outputs.check_report(args.report)
     outputs.check_folder(str(cache))
     running = Sweep(
         args.source,
         cache=cache,
         until=args.until,
         most_seeds=args.most_seeds,
+        slo=args.slo,
         progress=Bar(lines=outputs.lines_of(args.format)),
     )
     try:

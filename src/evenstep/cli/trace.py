@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from evenstep.cli._flags import add_columns_flag, format_of
+
 
 class Trace:
     """Both actions, and what they share."""
@@ -47,6 +49,7 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format-name", metavar="NAME", help="format of FILE, maybe with options: mooncake:ticks=keep"
     )
+    add_columns_flag(parser)
     parser.add_argument(
         "--skip-bad-rows", action="store_true", help="leave out and count rows that cannot be read"
     )
@@ -99,8 +102,9 @@ def _read(args: argparse.Namespace) -> Any:
     from evenstep.workload.replicate import replicate
     from evenstep.workload.sources import open_source
 
+    form = format_of(args, args.format_name)
     workload = open_source(
-        args.file, args.format_name, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed
+        args.file, form, skip_bad_rows=args.skip_bad_rows, limit=args.limit, seed=args.seed
     )
     return replicate(workload.source, 0, args.seed)
 

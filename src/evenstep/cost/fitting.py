@@ -83,7 +83,12 @@ def read_log(path: Any) -> dict[str, F8]:
     """
     from evenstep.cost.profile_tables import text_of
 
-    head = [name.strip() for name in text_of(path).partition("\n")[0].split(",")]
+    line = text_of(path).partition("\n")[0]
+    if line.lstrip().startswith(("<", "{", "[")):
+        kind = "a page" if line.lstrip().startswith("<") else "JSON"
+        hint = "Its first line names its columns: seconds, kv, tokens, ..."
+        raise InputError(str(path), "file", kind, "a CSV log of iterations", hint)
+    head = [name.strip() for name in line.split(",")]
     there = {name: next((one for one in names if one in head), None) for name, names in COLUMNS.items()}
     found = {name: column for name, column in there.items() if column is not None}
     if "seconds" not in found or len(found) == 1:

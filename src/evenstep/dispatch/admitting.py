@@ -2,7 +2,7 @@
 
 A round must not keep the host from its reads, whatever the size of fleet and pool: it looks at the oldest `pool_window`
 requests, offers `round_slots` slots at most, and what is left is decided in the next round, right after the next reads.
-Where many predictions are due they are made first, and the decision follows after the next reads as well.
+Where many predictions are due they are made first, in parts, and the decision follows after the next reads as well.
 
 A small fleet looks at fewer (`window_per_slot`): a policy that balances likes what fits, and with the whole of a long pool
 before it takes that first, until only the large are left and run all together.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from evenstep import compiled
+from evenstep import addresses, compiled
 from evenstep.dispatch.commands import SendDecode
 from evenstep.dispatch.deciding import Deciding
 from evenstep.dispatch.mirror_layout import LOAD, SENT_LOAD
@@ -28,6 +28,7 @@ _seat = compiled.entry(seat_kernel)
 _AGAIN_S = (
     0.05  # a policy that holds requests though slots are free is asked again after this long at the latest
 )
+_MOST_TURNS = 64  # in which predictions are asked for before a decision; what is due then is asked for in it
 _FEWEST = 8  # requests that a round looks at however few slots there are
 
 
@@ -49,7 +50,7 @@ class Admitting(Requests):
     ) -> None:  # fmt: skip
         super().__init__(settings)
         self.passing, self.passed, self.first_leg = 0, list[int](), 0
-        self._is_prepared = False  # predictions were asked for; the decision is next
+        self._prepared = 0  # turns in which predictions were asked for since the last decision
         self.deciding = Deciding(
             policy, predictor, rows=self.rows, mirror=self.mirror, prefixes=self.prefixes, waits=self.waits,
             meters=self.meters, notice=self.fleet.notice, settings=settings, stopwatch=stopwatch, overruns=overruns,
@@ -87,12 +88,12 @@ class Admitting(Requests):
         if not rounds.ripe and rounds.deadline_s(gather_s) > self.now_s:
             return
         waiting = self.pool.here
-        if waiting and self.deciding.ahead is not None and not self._is_prepared:
-            self._is_prepared = self.deciding.has_prepared(self.now_s)
-            if self._is_prepared:  # the decision follows after the next reads
-                rounds.ripe = self.due = True
-                return
-        self._is_prepared = False
+        is_ahead = waiting and self.deciding.ahead is not None and self._prepared < _MOST_TURNS
+        if is_ahead and self.deciding.has_prepared(self.now_s):
+            self._prepared += 1
+            rounds.ripe = self.due = True  # the rest, or the decision, follows after the next reads
+            return
+        self._prepared = 0
         gathering = rounds.close(self.now_s, gather_s)
         if waiting:
             self._decide(0, gathering)
@@ -110,16 +111,17 @@ class Admitting(Requests):
         """
         deciding, pool, offered = self.deciding, self.pool, self.settings.round_slots
         packed, size = deciding.packed, len(pool.here)
-        shown = min(self._window() or size, size)
+        asked = min(self._window() or size, size)
         if gathering:
             packed.gathers[[*gathering]] = 1
-        worker = deciding.decide(pool, shown, margin, offered, self.now_s)
+        worker = deciding.decide(pool, asked, margin, offered, self.now_s, self.excluded)
         if gathering:
             packed.gathers[[*gathering]] = 0
         if not worker:
             return
+        shown = len(worker)
         is_part = 0 < offered < deciding.free
-        sent = self._send_all(shown, worker)
+        sent = self._send_all(shown, worker, in_order=shown == asked)
         if sent < 0:
             sent = self._apply(packed.waiting[:shown].tolist(), worker, packed.free.tolist())
         if deciding.stopwatch:
@@ -153,8 +155,12 @@ class Admitting(Requests):
             (np.zeros(1, np.int64), waits, *self.meters.pool_wait_s.arrays()),
         )  # fmt: skip
 
-    def _send_all(self, shown: int, worker: list[int]) -> int:
+    def _send_all(self, shown: int, worker: list[int], in_order: bool) -> int:
         """As `_apply`, where all that are admitted are in their usual course (`turn_kernel.seat`).
+
+        Args:
+            shown: requests that the answer is about. worker: of each of them.
+            in_order: they are the oldest of the pool; requests that idle workers were given from behind the window are not.
 
         Returns:
             Requests that were sent; -1 where one is not, and nothing was done.
@@ -163,7 +169,7 @@ class Admitting(Requests):
         here, packed, leg = self.pool.here, self.deciding.packed, self.legs
         sent = _seat(
             *columns,
-            here.buffer_info()[0],
+            addresses.placed(here),
             len(here),
             packed.waiting,
             packed.worker,
@@ -177,7 +183,7 @@ class Admitting(Requests):
         waiting = packed.waiting[:shown].tolist()
         if sent < shown:
             waiting = [row for row, g in zip(waiting, worker, strict=True) if g != HOLD]
-        if self.passing == shown:
+        if in_order and self.passing == shown:
             self.passed, self.first_leg = worker, leg
         else:
             i, names, out = self.rows.i, self.mirror.names, self.out
@@ -206,7 +212,8 @@ class Admitting(Requests):
             prefixes.sent(row, placed[row], prompts[row])
 
     def _apply(self, waiting: list[int], worker: list[int], free: list[int]) -> int:
-        """Send what the answer admits; a request that failed on that engine goes to the lightest other one instead.
+        """Send what the answer admits; a request that failed on that engine, or was handed back by it, goes to the lightest
+        other one instead. Handed back it goes to the same one where no other has room.
 
         Returns:
             Requests that got a slot.
@@ -215,7 +222,8 @@ class Admitting(Requests):
         for row, g in zip(waiting, worker, strict=True):
             if g == HOLD:
                 continue
-            if row in self.excluded and self.mirror.workers[g].spec.name in self.excluded[row]:
+            name = self.mirror.names[g]
+            if self.avoided.get(row) == name or (row in self.excluded and name in self.excluded[row]):
                 moved.append(row)
             else:
                 taken = self.seat(row, g, free[g])
@@ -223,17 +231,27 @@ class Admitting(Requests):
                 sent += taken > 0
         for row in moved:
             g = self._elsewhere(row, free)
-            if g >= 0:
-                free[g] -= self.seat(row, g, free[g])
-                sent += 1
+            taken = self.seat(row, g, max(free[g], self.mirror.free(g))) if g >= 0 else 0
+            free[g] -= taken
+            sent += taken > 0
+            if taken and self.pool.here:  # another request may have the slot that was meant for this one
+                self.open_rounds()
+                self.rounds.ripe = self.due = True
         return sent
 
     def _elsewhere(self, row: int, free: list[int]) -> int:
-        """The lightest worker with a free slot and memory for a request that it has not failed on; -1 = none."""
-        out, f, kv_free = self.excluded[row], self.mirror.f, self.deciding.packed.workers_f[KV_FREE]
+        """The worker with a free slot and memory for a request that it has not failed on; -1 = there is no such worker.
+
+        One that the round does not offer is taken where no other is left, and so, last of all, is the one that handed the
+        request back. Among equals the lightest.
+        """
+        out, avoided = self.excluded.get(row, ()), self.avoided.get(row)
+        f, kv_free = self.mirror.f, self.deciding.packed.workers_f[KV_FREE]
         others = [
-            (f[LOAD][g] + f[SENT_LOAD][g], g)
-            for g, worker in enumerate(self.mirror.workers)
-            if free[g] > 0 and worker.spec.name not in out and self.rows.load(row) <= kv_free[g]
+            (name == avoided, free[g] <= 0, f[LOAD][g] + f[SENT_LOAD][g], g)
+            for g, name in enumerate(self.mirror.names)
+            if (free[g] > 0 or self.mirror.free(g) > 0)
+            and name not in out
+            and self.rows.load(row) <= kv_free[g]
         ]
-        return min(others)[1] if others else -1
+        return min(others)[3] if others else -1

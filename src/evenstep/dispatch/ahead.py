@@ -36,6 +36,7 @@ from evenstep.request import F8, I8
 
 _LEARNED_AT_ONCE = 16  # completions
 _MANY = 32  # predictions that are asked for before a round, not in it
+_AT_ONCE = 256  # of them, so that the host gets back to its reads
 
 
 class Ahead:
@@ -117,17 +118,24 @@ class Ahead:
         self._seen = []
 
     def has_asked(self, rows: Rows, mirror: Mirror) -> bool:
-        """Ask and project now if many predictions are due, so that the round itself need not; whether it did."""
+        """Do a part of what the round would have to do where many predictions are due; whether there was one to do.
+
+        A part is up to `_AT_ONCE` predictions; with the last ones come the projections that follow from all of them.
+        """
+        if self._failed is not None:
+            return False
         seen = self._look(rows, mirror)
         count = self._find_due(rows)
         if count < _MANY:
             return False
         try:
-            self._project(rows, mirror, count)
+            if count > _AT_ONCE:
+                self._ask(rows, count, _AT_ONCE)
+            else:
+                self._project(rows, mirror, count)
+                self._seen = seen
         except Exception as error:  # the round will say so
             self._failed = error
-        else:
-            self._seen = seen
         return True
 
     def project(self, rows: Rows, mirror: Mirror) -> F8:
@@ -150,7 +158,7 @@ class Ahead:
     def _project(self, rows: Rows, mirror: Mirror, due: int) -> None:
         """Ask about the rows that are due, and project the workers that have changed."""
         if due:
-            self._ask(rows, due)
+            self._ask(rows, due, due)
         columns = mirror.columns
         foreign = columns.floats[FOREIGN_LOAD]
         if self.expects:
@@ -195,25 +203,26 @@ class Ahead:
             kernel.due(rows.ints, rows.high, self.every, self.expects, self._changed, self._due, self._order)
         )
 
-    def _ask(self, rows: Rows, count: int) -> None:
-        ints = rows.ints
+    def _ask(self, rows: Rows, due: int, most: int) -> None:
+        """Ask about rows that are due, so many at most: those of the first workers."""
+        ints, count = rows.ints, min(due, most)
         if self._ended:
             self._learn()
-        due = self._due[:count][np.argsort(self._order[:count], kind="stable")]
+        due_rows = self._due[:due][np.argsort(self._order[:due], kind="stable")][:count]
         asked = np.empty((5, count), np.int64)
-        kernel.ask(ints, due, asked)
+        kernel.ask(ints, due_rows, asked)
         active = Active(
             request_id=asked[0], age=asked[1], prompt_tokens=asked[2], prompt_key=asked[3], max_tokens=asked[4],
             true_left=NOTHING,
         )  # fmt: skip
         self.asked += count
         if self.expects:
-            self._keep_curves(ints, due, active)
+            self._keep_curves(ints, due_rows, active)
         else:
             leave = self._leaves(active, asked[1])
-            kernel.believe_leaves(ints, due, asked[1], self.horizon, leave)
-            ints[LEAVE, due] = leave
-        ints[PREDICTED, due] = asked[1]
+            kernel.believe_leaves(ints, due_rows, asked[1], self.horizon, leave)
+            ints[LEAVE, due_rows] = leave
+        ints[PREDICTED, due_rows] = asked[1]
 
     def _leaves(self, active: Active, age: I8) -> I8:
         prediction = self.predictor.predict(active, self.horizon)

@@ -21,6 +21,7 @@ from evenstep.dispatch.rows_layout import (
     COPIES,
     EXPECTED,
     KEY,
+    PRODUCED,
     PROMPT,
     QUEUED_AT,
     REQUEST,
@@ -32,7 +33,7 @@ from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.transitions import NEXT, Cause, State
 from evenstep.errors import InputError
 
-_POOLED, _SEATING = int(State.POOLED), int(State.SEATING)
+_POOLED, _SEATING, _FOR_PREFILLER = int(State.POOLED), int(State.SEATING), int(State.FOR_PREFILLER)
 _WAITS = NEXT[State.FREE][Cause.ARRIVES_FOR_DECODE]
 
 
@@ -44,6 +45,7 @@ class Arriving(Ending):
 
     Attributes:
         newcomers: rows that arrived since their deadlines were last set. newcomers_s: when the first of them did.
+        overdue_s: when to look for requests that have lasted longer than they may; inf = there was none to look for.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class Arriving(Ending):
     ) -> None:  # fmt: skip
         super().__init__(settings, policy, predictor, stopwatch, overruns, log)
         self.is_draining = False
-        self.newcomers, self.newcomers_s = list[int](), 0.0
+        self.newcomers, self.newcomers_s, self.overdue_s = list[int](), 0.0, math.inf
         self._most: tuple[float, int] | None = None  # until the fleet changes
 
     def arrived_all(self, events: list[ev.Arrived]) -> int:
@@ -94,6 +96,8 @@ class Arriving(Ending):
             if not count:
                 self.now_s = now_s
                 self.open_rounds()
+                if self.overdue_s == math.inf:
+                    self.overdue_s = now_s + (settings.total_s or math.inf)
             count += 1
         self.now_s = now_s
         return count
@@ -119,6 +123,8 @@ class Arriving(Ending):
         i[PROMPT][row], i[COPIES][row] = prompt, copies
         _note(i, row, event)
         rows.f[SINCE][row] = self.now_s
+        if self.overdue_s == math.inf:
+            self.overdue_s = self.now_s + (self.settings.total_s or math.inf)
         self.tenants[row] = self.door.enters(event.tenant)
         if event.blocks:
             self.prefixes.add(row, event.blocks)
@@ -145,10 +151,37 @@ class Arriving(Ending):
                 timers.set(("ttl", row), queued_at[row] + ttl_s)
         self.newcomers.clear()
 
+    def give_up_stranded(self) -> None:
+        """A worker leaves: end the requests that wait and have failed on all others."""
+        states, produced = self.rows.i[STATE], self.rows.i[PRODUCED]
+        for row in list(self.excluded):
+            waits = states[row] in (_POOLED, _FOR_PREFILLER)
+            if waits and row in self.excluded and not self.has_others(row, produced[row] > 0):
+                self.give_up(row, "failed")
+
+    def end_overdue(self) -> None:
+        """End the requests whose time is over, and note when to look again."""
+        since, by_request = self.rows.f[SINCE], self.rows.by_request
+        total_s = self.settings.total_s or math.inf
+        while by_request:
+            row = next(iter(by_request.values()))  # they are in order of arrival
+            if since[row] + total_s > self.now_s:
+                break
+            self.abort(row)
+            self.give_up(row, "overdue")
+        self.look_when_overdue()
+
+    def look_when_overdue(self) -> None:
+        """Look at the oldest request when its time is over."""
+        self.overdue_s = math.inf
+        for row in self.rows.by_request.values():
+            self.overdue_s = self.rows.f[SINCE][row] + (self.settings.total_s or math.inf)
+            break
+
     @property
     def deadline_s(self) -> float:
         """The next deadline of anything; inf when there is none."""
-        next_s = self.timers.next_s
+        next_s = min(self.timers.next_s, self.overdue_s)
         return min(next_s, self.newcomers_s + self.settings.ttl_s) if self.newcomers else next_s
 
     def refusal(self, event: ev.Arrived, now_s: float) -> tuple[int, str, int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from evenstep.dispatch.rows_layout import COPIES, QUEUED_AT, SEATED, WORKER
+from evenstep.dispatch.rows_layout import COPIES, QUEUED_AT, SEATED, SINCE, WORKER
 from evenstep.dispatch.transitions import State
 
 if TYPE_CHECKING:
@@ -58,8 +58,15 @@ def check(all_: Dispatcher) -> None:
     ]
     if late:
         raise RuntimeError(f"rows {late} have waited longer than they may")
-    if not states and len(all_.excluded):
-        raise RuntimeError("engines are excluded for nobody")
+    if not {*all_.excluded, *all_.avoided} <= set(states):
+        raise RuntimeError("engines are excluded or avoided for rows without a request")
+    if states and all_.settings.total_s and all_.overdue_s > _oldest_s(all_) + all_.settings.total_s:
+        raise RuntimeError("the oldest request may last longer than it may")
+
+
+def _oldest_s(all_: Dispatcher) -> float:
+    """When the oldest request arrived."""
+    return min(all_.rows.f[SINCE][row] for row in all_.rows.by_request.values())
 
 
 def _told(all_: Dispatcher, states: dict[int, State], place: int) -> tuple[int, int, int, float, float, int]:

@@ -65,8 +65,7 @@ class Reject(msgspec.Struct, frozen=True, gc=False):
     Args:
         status: 400, 429, 502, 503 or 504; 0 = pass the engine's own answer on (a client's fault, as the engine says).
         reason: one of ``pool-full``, ``tenant-limit``, ``rate-limit``, ``too-long``, ``too-wide``, ``expired``,
-            ``draining``,
-            ``failed``, ``no-worker``, ``client``.
+            ``overdue``, ``draining``, ``failed``, ``no-worker``, ``client``.
         retry_after_s: whole seconds for Retry-After, 0 = leave it out.
     """
 
@@ -80,7 +79,7 @@ class Fail(msgspec.Struct, frozen=True, gc=False):
     """End a stream that has begun with an error event: it cannot go on. The request is over.
 
     Args:
-        reason: ``failed``, ``expired``, ``no-worker`` or ``cannot-continue``.
+        reason: ``failed``, ``expired``, ``overdue``, ``no-worker`` or ``cannot-continue``.
     """
 
     request: int
@@ -96,7 +95,7 @@ class Probe(msgspec.Struct, frozen=True, gc=False):
 class WakeAt(msgspec.Struct, frozen=True, gc=False):
     """Send a `Tick` at this time at the latest; a time that is not later than now means after the reads at hand.
 
-    Each one replaces those before.
+    Each one replaces those before, and holds until its time though ticks come earlier.
     """
 
     at_s: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ import numpy as np
 from evenstep import names
 from evenstep.dispatch.ahead import Ahead
 from evenstep.dispatch.door import Packed, PolicyDoor, Shown
-from evenstep.dispatch.fallback import Fallback, Reason
+from evenstep.dispatch.fallback import Fallback, Fell, Reason
+from evenstep.dispatch.idle import Idle
 from evenstep.dispatch.meters import Meters
 from evenstep.dispatch.mirror import Mirror
 from evenstep.dispatch.pool import Pool, Waits
@@ -39,7 +40,7 @@ class Deciding:
         policy, predictor: ``NAME[:key=value,...]``; the predictor is asked by a policy with a horizon only.
         rows, mirror, prefixes, waits, meters: the dispatcher's own.
         notice: tells the operator: kind, about, text, now_s.
-        stopwatch: seconds of any clock, for the budget and the stages; None = neither is looked at.
+        stopwatch: seconds of any clock, for the stages; None = they are not looked at.
         overruns: decisions that were over their budget when they were first made (replay).
 
     Raises:
@@ -53,8 +54,9 @@ class Deciding:
     ) -> None:  # fmt: skip
         self.rows, self.mirror, self.prefixes, self.waits, self.meters = rows, mirror, prefixes, waits, meters
         self.settings, self.stopwatch, self.overruns = settings, stopwatch, overruns
-        self.fallback = Fallback(settings.good_rounds)
-        self.least_load = PolicyDoor("least-load", LeastLoad())
+        self.processor = stopwatch  # seconds of processor time, for the budget; None = `overruns` has it
+        self.fallback = Fallback(settings.policy_cooldown_s)
+        self.least_load, self.idle = PolicyDoor("least-load", LeastLoad()), Idle(rows, mirror)
         self.decisions = 0
         self.decided_s = 0.0  # when the last answer was there, as the stopwatch says
         self.free = 0  # slots at the last decision, offered or not
@@ -66,11 +68,12 @@ class Deciding:
         self.load(policy, predictor)
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("packed", "_shown", "notice", "stopwatch", "overruns", "keep_round")
+        left_out = ("packed", "_shown", "idle", "notice", "stopwatch", "processor", "overruns", "keep_round")
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+        self.idle = Idle(self.rows, self.mirror)
         self._pack()
 
     def load(self, policy: str, predictor: str) -> None:
@@ -91,9 +94,14 @@ class Deciding:
         self.door, self.ahead = door, ahead
         self.prefixes.is_read = door.reads_cached
         self.has_bypassed |= door.binds_at_once
+        self.limit()
         self.predictor_text, self.predictor = text, found
         self._pack()
         self.fallback.reload()
+
+    def limit(self) -> None:
+        """Tell the mirror how much a worker may be sent; policy or settings are others."""
+        self.mirror.go_by(self.settings.gateways, self.settings.bypass_margin if self.has_bypassed else 0)
 
     def resize(self) -> None:
         """The fleet changed."""
@@ -132,50 +140,68 @@ class Deciding:
         outputs, squares, _ = self.learned
         return squares / (2.0 * outputs) if outputs else 0.0
 
-    def decide(self, pool: Pool, most: int, margin: int, offered: int, now_s: float) -> list[int]:
-        """Worker of each waiting request that the round looks at, or `HOLD`; `packed` has their rows, and the free slots.
+    def decide(
+        self, pool: Pool, most: int, margin: int, offered: int, now_s: float, excluded: Mapping[int, Collection[str]]
+    ) -> list[int]:  # fmt: skip
+        """Worker of each waiting request that the round is about, or `HOLD`; `packed` has their rows, and the free slots.
 
         Args:
             pool: who waits.
             most: of them that are shown, at most; no more than there are.
             margin: slots that a worker may be sent beyond its own.
             offered: slots that are offered at most, 0 = all.
+            excluded: row -> workers it may not be sent to.
 
         Returns:
             Nothing where no slot is free.
         """
         watch, packed, shown = self.stopwatch, self.packed, self._shown
         start = watch() if watch else 0.0
-        packed.room_for(most)
+        packed.room_for(most + packed.workers)
         total = packed.show(self.rows, self.mirror.columns, pool, most, margin, offered, self.kv_reserve)
         if not total:
             return []
         self.free = total
-        reason = self.fallback.before(self.mirror.state_age_s(now_s) > self.settings.stale_s)
+        reason = self.fallback.before(self._is_stale(now_s), now_s)
         shown.decision, shown.seed, shown.waiting = self.decisions, self.settings.seed, most
         shown.now_s, shown.mean_wait_s = now_s, self.waits.mean_s
         if self.ahead is not None or self.door.reads_cached:
             reason = self._look_further(packed.waiting[:most], reason)
         prepared = watch() if watch else 0.0
-        answer, reason = self._ask(shown, reason, prepared)
+        answer, reason = self._ask(shown, reason)
         if watch:
             self.meters.stages["prepare"].add(prepared - start)
             self.meters.stages["route"].add(self.decided_s - prepared)
+        answer, reason = self._leave_no_worker_idle(pool, answer, margin, reason, excluded)
         was_off = self.fallback.is_off
-        self.fallback.after(reason)
+        self.fallback.after(reason, now_s)
         if reason:
             self._tell(reason, was_off, now_s)
         worker = answer.tolist()
         outcome = "fallback" if reason else "held" if worker.count(HOLD) == most else "admitted"
         self.meters.decisions[self.door.text, outcome] += 1
         if self.keep_round is not None:
-            self.keep_round(self._record(shown.view(_NO_MEMORY), answer, reason))
+            self.keep_round(self._record(shown.view(_NO_MEMORY), worker, reason))
         self.decisions += 1
         return worker
 
+    def _leave_no_worker_idle(
+        self, pool: Pool, answer: I8, margin: int, reason: Reason, excluded: Mapping[int, Collection[str]]
+    ) -> tuple[I8, Reason]:  # fmt: skip
+        """The answer, with requests that fit idle workers sent there; ``held`` where the policy held one of them."""
+        shown, packed = answer.size, self.packed
+        if len(pool.here) == shown and not excluded and not (answer == HOLD).any():
+            return answer, reason
+        holds = np.count_nonzero(answer == HOLD)
+        about = self.idle.fill(packed, pool, shown, margin, excluded)
+        added = packed.worker[:about]
+        if not reason and np.count_nonzero(added[:shown] == HOLD) < holds:
+            reason = "held"
+        return added, reason
+
     def has_prepared(self, now_s: float) -> bool:
         """See whether predictions for the next decision take long enough to be made by themselves; they are made then."""
-        if self.ahead is None or self.fallback.before(self.mirror.state_age_s(now_s) > self.settings.stale_s):
+        if self.ahead is None or self.fallback.before(self._is_stale(now_s), now_s):
             return False
         start = self.stopwatch() if self.stopwatch else 0.0
         if not self.ahead.has_asked(self.rows, self.mirror):
@@ -184,17 +210,34 @@ class Deciding:
             self.meters.stages["predict"].add(self.stopwatch() - start)
         return True
 
+    def _is_stale(self, now_s: float) -> bool:
+        """Whether the metrics of a worker that others send to as well are too old: only there others are seen."""
+        return self.mirror.state_age_s(now_s) > self.settings.stale_s
+
     def _tell(self, reason: Reason, was_off: bool, now_s: float) -> None:
         """Say that least load decides, and why."""
-        said = f" ({self._said})" if reason in ("raised", "contract", "predictor") else ""
-        text = f"least load decides instead of {self.door.text}: {reason}{said}"
-        self.notice("fallback", reason, text, now_s)
-        if self.fallback.is_off and not was_off:
-            self.notice("policy-off", self.door.text, f"{self.door.text} is off until a reload{said}", now_s)
+        fallback = self.fallback
+        if reason == "stale":
+            why = f"stale: {self.mirror.oldest(now_s)}; stale_s is {self.settings.stale_s:g}"
+        elif reason == "held":
+            why = (
+                "held: it held a request that fits a worker which runs nothing, and least load sent it there"
+            )
+        elif reason in ("cooling", "off"):
+            why = f"{reason} since the last fault ({fallback.cause})"
+        else:
+            why = fallback.cause = f"{reason}: {self._said}"
+        fallback.last = Fell(self.decisions, now_s, reason, why)
+        self.notice("fallback", reason, f"least load decides instead of {self.door.text}: {why}", now_s)
+        if fallback.is_off and not was_off:
+            self.notice(
+                "policy-off", self.door.text, f"{self.door.text} is off until a reload ({self._said})", now_s
+            )
 
-    def _ask(self, shown: Shown, reason: Reason, start: float) -> tuple[I8, Reason]:
+    def _ask(self, shown: Shown, reason: Reason) -> tuple[I8, Reason]:
         if not reason:
             kept = self.door.memory
+            begun = self.processor() if self.processor else 0.0
             try:
                 answer = self.door.answer(shown)
             except PolicyError as error:
@@ -202,12 +245,9 @@ class Deciding:
             except Exception as error:  # whatever a guest raises; counted, told and in the log
                 reason, self._said = "raised", f"{type(error).__name__}: {error}"
             else:
-                if self.stopwatch is None:
-                    is_over = shown.decision in self.overruns
-                else:
+                if self.stopwatch is not None:
                     self.decided_s = self.stopwatch()
-                    is_over = self.decided_s - start > self.settings.budget_ms / 1000
-                if not is_over:
+                if not self._is_over(begun, shown.decision):
                     return answer, ""
                 reason = "budget"
             self.door.memory = kept
@@ -216,6 +256,16 @@ class Deciding:
         if self.stopwatch is not None:
             self.decided_s = self.stopwatch()
         return answer, reason
+
+    def _is_over(self, begun_s: float, decision: int) -> bool:
+        """Whether the answer took too much processor time. The wall clock would count what other processes took."""
+        if self.processor is None:
+            self._said = "as it was when the log was written"
+            return decision in self.overruns
+        taken_ms, budget_ms = 1000 * (self.processor() - begun_s), self.settings.budget_ms
+        if taken_ms > budget_ms:
+            self._said = f"{taken_ms:.1f} ms of processor time for one decision; budget_ms is {budget_ms:g}"
+        return taken_ms > budget_ms
 
     def _look_further(self, waiting: I8, reason: Reason) -> Reason:
         """Show what the policy reads beside the round itself; why it is not asked, where the predictor fails."""
@@ -232,15 +282,18 @@ class Deciding:
                 reason, self._said = "predictor", f"{type(error).__name__}: {error}"
         return reason
 
-    def _record(self, view: RoutingView, answer: I8, reason: Reason) -> Round:
-        sent = np.flatnonzero(answer != HOLD)
-        names = [self.mirror.workers[g].spec.name for g in answer[sent].tolist()]
+    def _record(self, view: RoutingView, worker: list[int], reason: Reason) -> Round:
+        requests, workers = self.rows.i[REQUEST], self.mirror.workers
+        rows = self.packed.waiting[: len(worker)].tolist()
         return Round(
             decision=view.decision,
             waiting=view.waiting_id.size,
             seen=_digest(view),
-            sent=dict(zip(view.waiting_id[sent].tolist(), names, strict=True)),
+            sent={
+                requests[row]: workers[g].spec.name for row, g in zip(rows, worker, strict=True) if g != HOLD
+            },
             fallback=reason,
+            why=self.fallback.last.why if reason and self.fallback.last else "",
         )
 
 

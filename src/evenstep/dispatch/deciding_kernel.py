@@ -55,6 +55,40 @@ def open_groups(ints, found):
     return count
 
 
+@declared(None if INT is None else INT(I2, INT, I1, I1, INT, I1))
+def idle_workers(ints, margin, gathers, worker, waiting, found):
+    """Workers that run nothing, are offered something, and that an answer sends nothing to.
+
+    Args:
+        ints: the mirror's columns.
+        margin: slots that a worker may be sent beyond its own.
+        gathers: int64[G], 1 for groups that wait for more and are offered nothing.
+        worker: int64[>= waiting], the answer.
+        found: int64[G], written: the workers, in order.
+
+    Returns:
+        How many there are.
+    """
+    count = 0
+    for g in range(ints.shape[1]):
+        held = ints[RUNNING, g] + ints[SENT, g] + ints[RESERVED, g] + ints[FOREIGN, g]
+        found[count] = g
+        count += held == 0 and ints[FREE_AT_MOST, g] + margin > 0 and gathers[ints[GROUP, g]] == 0
+    if count == 0:
+        return 0
+    left = 0
+    for place in range(count):
+        is_sent = False
+        for i in range(waiting):
+            if worker[i] == found[place]:
+                is_sent = True
+                break
+        if not is_sent:
+            found[left] = found[place]
+            left += 1
+    return left
+
+
 @jit
 def lightest_first(floats, order):
     """Workers in ascending order of what they hold and were sent, those that are equal in their own; written to int64[G]."""

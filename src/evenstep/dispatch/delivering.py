@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from evenstep.addresses import placed
 from evenstep.dispatch.delivering_kernel import PLACES, QUIET, deliver
 from evenstep.dispatch.fitting import Fitting
 from evenstep.dispatch.lockstep import NEW, WIDE
@@ -132,14 +133,14 @@ class Delivering(Fitting):
         for one in self.steps:
             members += array("q", one.members)
             begins.append(len(members))
-        self._members = array("q", [one.numbers.buffer_info()[0] for one in self.steps]), begins, members
+        self._members = array("q", [placed(one.numbers) for one in self.steps]), begins, members
         arrays = (
             rows.ints, rows.step, mirror.columns.ints, mirror.columns.floats, mirror.left, steps.step, steps.delivered,
             steps.expected, steps.going, steps.counts_tokens, steps.early, steps.early_delivered, steps.early_going,
             steps.seen_s, steps.ended_s, steps.lasted_s, steps.parted, steps.early_seen_s, *self._members,
         )  # fmt: skip
         sizes = len(rows.step), len(mirror.workers), len(steps.step), steps.room
-        self.counts[:] = *sizes, False, *(np.asarray(one).ctypes.data for one in arrays)
+        self.counts[:] = *sizes, False, *(placed(one) for one in arrays)
         self.look_whether_quiet()
 
 

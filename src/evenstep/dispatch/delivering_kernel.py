@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import array_at, jit
+from evenstep.compiled import array_at, check, jit
 from evenstep.dispatch.lockstep import AHEAD, RARELY
 from evenstep.dispatch.mirror_layout import FLOATS, FOREIGN_LOAD, GROUP, INTS, LOAD, RUNNING
 from evenstep.dispatch.rows_layout import INTS as ROW_INTS
 from evenstep.dispatch.rows_layout import PRODUCED, WORKER
 from evenstep.dispatch.steps_layout import (
     ENDED_S,
+    ERROR,
     FEWEST,
     FIT_STEPS,
     KEEP,
@@ -68,16 +69,22 @@ def deliver(told, at, count, now_s, table):
         array_at(table[EXPECTED], Q, np.int64),
         array_at(table[COUNTS_TOKENS], Q, np.int64),
     )
-    seen_s = array_at(table[SEEN], Q, np.float64)
+    seen_s, early = array_at(table[SEEN], Q, np.float64), array_at(table[EARLY], Q, np.int64)
+    check(at >= 0 and count <= told.size // 2)
     while at < count:
         row, tokens = told[at], told[told.size // 2 + at]
+        if not 0 <= row < R:  # for the plain code to refuse
+            break
         worker = rows[WORKER * R + row]
+        if not 0 <= worker < G:
+            break
         group = workers[GROUP * G + worker]
+        check(0 <= group < Q)
         first = (
             last[row] + 1 - step[group]
         )  # it delivers this step, counted from the one under way, to `ahead`
         ahead = first + (tokens - 1 if counts_tokens[group] != 0 else 0)
-        if first < 0 or ahead >= AHEAD:
+        if first < 0 or ahead >= AHEAD or max(ahead, early[group]) > table[ROOM]:
             break
         begins = delivered[group] == 0
         ends = first == 0 and delivered[group] + 1 == expected[group]
@@ -120,6 +127,7 @@ def _come_early(table, group, first, ahead, now_s):
     """A request delivers steps after the one under way, `first` to `ahead` of them."""
     early = array_at(table[EARLY], table[GROUPS], np.int64)
     size, base = table[GROUPS] * table[ROOM], group * table[ROOM] - 1
+    check(first > 0 and ahead <= table[ROOM])
     delivered = array_at(table[EARLY_DELIVERED], size, np.int64)
     seen_s = array_at(table[EARLY_SEEN], size, np.float64)
     early[group] = max(early[group], ahead)
@@ -172,6 +180,7 @@ def _next(table, group):
     array_at(table[DELIVERED], Q, np.int64)[group] = delivered[at]
     array_at(table[GOING], Q, np.int64)[group] = going[at]
     array_at(table[SEEN], Q, np.float64)[group] = seen_s[at]
+    check(0 < early[group] <= table[ROOM])
     end = at + early[group] - 1
     for place in range(at, end):
         delivered[place], going[place] = delivered[place + 1], going[place + 1]
@@ -186,8 +195,9 @@ def _begins(table, group):
     Q, G = table[GROUPS], table[WORKERS]
     begins = array_at(table[BEGINS], Q + 1, np.int64)
     first, size = begins[group], begins[group + 1] - begins[group]
+    check(first >= 0 and size > 0 and first + size <= G)
     members, left = array_at(table[MEMBERS], G, np.int64), array_at(table[LEFT], G, np.float64)
-    room = STEP_FLOATS + size + NEW * TOGETHER
+    room = STEP_FLOATS + size + (NEW * TOGETHER if size > 1 else 0)
     numbers = array_at(array_at(table[STEPS_AT], Q, np.int64)[group], room, np.float64)
     seconds, numbers[SECONDS] = numbers[SECONDS], np.nan
     if seconds > 0.0:
@@ -222,11 +232,18 @@ def _count(numbers, size, seconds):
     numbers[YY] = KEEP * numbers[YY] + dy * (seconds - numbers[Y])
     if size == 1:  # nobody to wait for
         return
-    per_token, overhead_s = np.nan, np.nan
+    fixed = 0.0  # tokens; as `StepFit._law`
     if numbers[FIT_STEPS] >= FEWEST and numbers[XX] > 0.0:
-        per_token = numbers[XY] / numbers[XX]
-        overhead_s = numbers[Y] - per_token * numbers[X]
-    fixed = overhead_s / per_token if per_token > 0.0 and overhead_s >= 0.0 else 0.0
+        slope = numbers[XY] / numbers[XX]
+        overhead_s = numbers[Y] - slope * numbers[X]
+        rest = max(0.0, numbers[YY] - slope * numbers[XY]) / (numbers[WEIGHT] - 2.0)
+        of_slope = 4.0 * (rest / numbers[XX])
+        of_fixed = 4.0 * (rest / numbers[WEIGHT]) + numbers[X] * numbers[X] * of_slope
+        is_law = slope > 0.0 and of_slope <= (ERROR * slope) * (ERROR * slope)
+        is_law = is_law and of_fixed <= (ERROR * numbers[Y]) * (ERROR * numbers[Y])
+        if is_law and (overhead_s >= 0.0 or overhead_s * overhead_s <= of_fixed):
+            fixed = max(0.0, overhead_s) / slope
+    check(0 <= numbers[NEWS] < TOGETHER)
     at = STEP_FLOATS + size + NEW * int(numbers[NEWS])
     numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3] = heaviest, total, fixed, seconds
     numbers[NEWS] += 1.0

@@ -19,14 +19,14 @@ from evenstep import __version__
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.checking import check as check_all
 from evenstep.dispatch.checkpoint import dump
-from evenstep.dispatch.commands import Abort, Command, WakeAt
+from evenstep.dispatch.commands import Abort, Command, Removed, WakeAt
 from evenstep.dispatch.ending import TOGETHER
 from evenstep.dispatch.events import Arrived, Event, Finished
 from evenstep.dispatch.lockstep import BEHIND, WIDE, Lockstep
 from evenstep.dispatch.passing import Passing
 from evenstep.dispatch.records import Header, InParts, Record
 from evenstep.dispatch.rounds import Rounds
-from evenstep.dispatch.rows_layout import COPIES, LEAVE, LEG, NEVER, PREDICTED, REQUEST, WORKER
+from evenstep.dispatch.rows_layout import COPIES, LEAVE, LEG, NEVER, PREDICTED, PRODUCED, REQUEST, WORKER
 from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.snapshot import snapshot as snapshot_of
 from evenstep.dispatch.steps import Steps
@@ -35,6 +35,7 @@ from evenstep.request import I8
 
 _E = TypeVar("_E", Arrived, Finished)
 _HISTORY = 64  # as many as stay in a processor's cache
+_PENDING_S = 1.0  # a host may be early by less than this
 
 
 class Dispatcher(Passing):
@@ -45,6 +46,7 @@ class Dispatcher(Passing):
         predictor: predictor for a policy with a horizon; empty = what it usually asks, ``bounded`` by `max_tokens`.
         settings: limits and deadlines.
         stopwatch: seconds of the host's clock, to time decisions only; None = they have no budget.
+        processor: seconds of processor time of the host's thread, for the budget; None = the stopwatch serves for it.
         log: takes the records of a decision log, in order, and may come in parts (`records.InParts`); None = no log.
         overruns: decisions to be taken for too slow (replay).
 
@@ -61,10 +63,11 @@ class Dispatcher(Passing):
     def __init__(
         self, policy: str = "br-0", *, predictor: str = "", settings: Settings | None = None,
         stopwatch: Callable[[], float] | None = None, log: Callable[[Record], None] | None = None,
-        overruns: frozenset[int] = frozenset(),
+        overruns: frozenset[int] = frozenset(), processor: Callable[[], float] | None = None,
     ) -> None:  # fmt: skip
         settings = settings or Settings()
         super().__init__(settings, policy, predictor, stopwatch, overruns, log)
+        self.deciding.processor = processor or stopwatch
         self._wake_s = math.inf
         self.history: deque[tuple[Event, list[Command]]] = deque(maxlen=_HISTORY)
         self._do: dict[type, Callable[[Any], None]] = {
@@ -116,7 +119,11 @@ class Dispatcher(Passing):
         """All commands there are, with the time of the next tick."""
         out = self.out
         if self._wake_s > self.now_s and (
-            self.due or self.rounds.opened_s or self.timers.is_new or self.newcomers
+            self.due
+            or self.rounds.opened_s
+            or self.timers.is_new
+            or self.newcomers
+            or self.overdue_s < self._wake_s
         ):
             self._wake()
         self.look_whether_quiet()
@@ -244,15 +251,15 @@ class Dispatcher(Passing):
 
     def _tick(self, event: ev.Tick) -> None:
         timers = self.timers
-        self.due, self._wake_s, timers.is_new = (
-            False,
-            math.inf,
-            bool(timers.at),
-        )  # what was asked for has come
+        self.due, timers.is_new = False, bool(timers.at)
+        if self._wake_s != self.overdue_s or self._wake_s - self.now_s < _PENDING_S:
+            self._wake_s = math.inf  # what was asked for has come
         if self.newcomers and self.newcomers_s + self.settings.ttl_s <= self.now_s:
             self.set_deadlines()
         if timers.at:
             self._look_at_deadlines()
+        if self.overdue_s <= self.now_s:
+            self.end_overdue()
         self.close_rounds()
         if self.newcomers:
             self.set_deadlines()
@@ -265,7 +272,8 @@ class Dispatcher(Passing):
             if name == "ttl":
                 self.give_up(number, "expired")
             elif name == "backoff":
-                self.enqueue(number, Cause.RETRIES_PREFILL if self.fleet.is_split else Cause.RETRIES_DECODE)
+                needs_prefill = self.fleet.is_split and not self.rows.i[PRODUCED][number]
+                self.enqueue(number, Cause.RETRIES_PREFILL if needs_prefill else Cause.RETRIES_DECODE)
             elif name == "probe":
                 self.fleet.probe(number, self.now_s)
             else:
@@ -283,7 +291,8 @@ class Dispatcher(Passing):
             if self.newcomers:
                 self.set_deadlines()
                 self.timers.is_new = False
-            at_s = max(at_s, min(self.timers.next_s, self.rounds.deadline_s(self.settings.gather_ms / 1000)))
+            round_s = self.rounds.deadline_s(self.settings.gather_ms / 1000)
+            at_s = max(at_s, min(self.timers.next_s, round_s, self.overdue_s))
         if at_s != self._wake_s and at_s < math.inf:
             self.out.append(WakeAt(at_s))
         self._wake_s = at_s
@@ -291,6 +300,10 @@ class Dispatcher(Passing):
     # --- workers and rules ---------------------------------------------------------------------------------------
 
     def _workeradded(self, event: ev.WorkerAdded) -> None:
+        """A worker joins. Where its removal is not told yet, its host need not hear of it: it is there again."""
+        removed = Removed(event.spec.name)
+        if removed in self.out:
+            self.out.remove(removed)
         if self.fleet.add(event.spec, self.now_s):
             self.regroup()
         self._fleet_changed()
@@ -306,6 +319,7 @@ class Dispatcher(Passing):
         if not event.drain:
             for row in self.rows_at(name):
                 self._move_off(row, name)
+        self.give_up_stranded()
         self.forget_if_empty(name)
         self._fleet_changed()
 
@@ -333,7 +347,7 @@ class Dispatcher(Passing):
                 self.rows.step[row] = WIDE if self.rows.i[COPIES][row] > 1 else BEHIND
         members = [[g for g, q in enumerate(mirror.group) if q == group] for group in range(mirror.groups)]
         self.steps = [Steps(places) for places in members]
-        self.prefixes.resize(len(mirror.workers))
+        self.prefixes.resize(mirror.names)
         self.deciding.resize()
         self.bind()
 
@@ -344,6 +358,9 @@ class Dispatcher(Passing):
 
     def _sampled(self, event: ev.Sampled) -> None:
         self.fleet.sampled(event, self.now_s)
+        place = self.mirror.place.get(event.worker)
+        if place is not None:
+            self.prefixes.sampled(place, event.prefix_queried, event.prefix_hit)
         self._fleet_changed()
 
     def _scrapefailed(self, event: ev.ScrapeFailed) -> None:
@@ -371,8 +388,10 @@ class Dispatcher(Passing):
             self.set_deadlines()
             found = event.settings
             self.settings = self.door.settings = self.deciding.settings = self.fleet.settings = found
-            self.deciding.fallback.good_rounds = found.good_rounds
+            self.deciding.fallback.cooldown_s = found.policy_cooldown_s
+            self.deciding.limit()
             self.breaker.limits(found.breaker_failures, found.cooldown_s, found.cooldown_cap_s)
+            self.look_when_overdue()
         self.open_rounds()
 
     def reload(self, policy: str, predictor: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenstep import compiled, names
+from evenstep.addresses import placed
 from evenstep.dispatch import deciding_kernel
 from evenstep.dispatch.mirror import Columns
 from evenstep.dispatch.pool import Pool
@@ -168,7 +169,7 @@ class Packed:
         """Write what a policy sees of a round; see `deciding_kernel.show`."""
         here = pool.here
         return _show(
-            rows.ints, rows.floats, columns.ints, columns.floats, here.buffer_info()[0], len(here), most, margin,
+            rows.ints, rows.floats, columns.ints, columns.floats, placed(here), len(here), most, margin,
             offered, reserve, self.gathers, pool.shares, self.free, self._slots, self.waiting, self.workers_i,
             self.workers_f, self.waiting_i, self.waiting_f, self.worker,
         )  # fmt: skip

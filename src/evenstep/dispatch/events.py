@@ -17,8 +17,8 @@ from evenstep.dispatch.settings import Settings, WorkerSpec
 #: answer that is none. ``stream``: it broke off or was garbage. ``stall``: silence beyond a deadline. ``stale``: a
 #: connection that had been used before was reset at once, without a byte: it may have been closed before it was asked.
 #: ``client``: the engine says that the request is wrong (4xx). ``recomputed``: the engine stopped the request so that it
-#: is continued elsewhere.
-Kind: TypeAlias = Literal["connect", "status", "stream", "stall", "stale", "client", "recomputed"]
+#: is continued elsewhere. ``unable``: it was not asked, since it is known that it cannot continue this request.
+Kind: TypeAlias = Literal["connect", "status", "stream", "stall", "stale", "client", "recomputed", "unable"]
 
 
 def _kebab(name: str) -> str:
@@ -141,6 +141,8 @@ class Sampled(Base, frozen=True):
         kv_used: share of its KV memory in use, 0..1.
         kv_tokens: capacity in tokens as it says, 0 = it does not.
         slots: requests it runs at most as it says, 0 = it does not.
+        prefix_queried, prefix_hit: prompt tokens it looked up in its prefix cache, and found there, since it started;
+            -1 = it does not say.
     """
 
     worker: str
@@ -149,6 +151,8 @@ class Sampled(Base, frozen=True):
     kv_used: float
     kv_tokens: int = 0
     slots: int = 0
+    prefix_queried: int = -1
+    prefix_hit: int = -1
 
 
 class ScrapeFailed(Base, frozen=True):

@@ -1,54 +1,81 @@
-"""When the policy is not asked, or not heard: least load decides instead, and why is counted."""
+"""When the policy is not asked, or not heard: least load decides instead, and why is counted and kept."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-#: Why a round fell back. ``raised``: the policy did; ``contract``: its answer broke the rules; ``budget``: it took too long;
-#: ``stale``: a worker's state is too old; ``predictor``: the predictor raised or answered nonsense; ``cooling``: not yet
-#: enough good rounds since the last of these; ``off``: raised three times in a row.
-Reason: TypeAlias = Literal["", "raised", "contract", "budget", "stale", "predictor", "cooling", "off"]
+#: Why a round fell back. ``raised``: the policy did; ``contract``: its answer broke the rules; ``budget``: it took too much
+#: processor time; ``stale``: a worker that others send to as well was not read for too long; ``predictor``: the predictor
+#: raised or answered nonsense; ``cooling``: one of these (``stale`` apart) is less than `policy_cooldown_s` ago; ``off``:
+#: raised three times in a row; ``held``: it left a worker without work though a waiting request fits it. Least load then
+#: decides about that request only, and the round counts as good.
+Reason: TypeAlias = Literal[
+    "", "raised", "contract", "budget", "stale", "predictor", "cooling", "off", "held"
+]
 
 _RAISED_TOO_OFTEN = 3
+_COOLS = ("raised", "contract", "budget", "predictor")
+
+
+@dataclass(frozen=True, slots=True)
+class Fell:
+    """A round that least load decided.
+
+    Args:
+        decision: running number. now_s: when.
+        reason: see `Reason`.
+        why: the reason with what it is about, in words.
+    """
+
+    decision: int
+    now_s: float
+    reason: Reason
+    why: str
 
 
 class Fallback:
     """Whether the policy is asked.
 
     Args:
-        good_rounds: rounds without a fault after which it is asked again.
+        cooldown_s: seconds after a fault until it is asked again.
+
+    Attributes:
+        counted: rounds by reason.
+        last: the last round that fell back, None before the first. cause: the last fault, in words.
     """
 
-    def __init__(self, good_rounds: int) -> None:
-        self.good_rounds = good_rounds
+    def __init__(self, cooldown_s: float) -> None:
+        self.cooldown_s = cooldown_s
         self.counted: Counter[str] = Counter()
-        self._good = good_rounds
+        self.last: Fell | None = None
+        self.cause = ""
+        self._fault_s = -math.inf
         self._raised = 0
         self.is_off = False
 
-    def before(self, is_stale: bool) -> Reason:
+    def before(self, is_stale: bool, now_s: float) -> Reason:
         """Why the policy is not asked in this round; empty when it is."""
         if self.is_off:
             return "off"
         if is_stale:
             return "stale"
-        return "cooling" if self._good < self.good_rounds else ""
+        return "cooling" if now_s < self._fault_s + self.cooldown_s else ""
 
-    def after(self, reason: Reason) -> None:
+    def after(self, reason: Reason, now_s: float) -> None:
         """A round is over: `reason` is why it fell back, empty when it did not."""
         if reason:
             self.counted[reason] += 1
-        if reason in ("", "cooling"):
-            self._good += 1
-        elif reason != "off":
-            self._good = 0
+        if reason in _COOLS:
+            self._fault_s = now_s
         if reason == "raised":
             self._raised += 1
             self.is_off = self._raised >= _RAISED_TOO_OFTEN
-        elif reason in ("", "contract", "budget"):  # it was asked, and did not raise
+        elif reason in ("", "contract", "budget", "held"):  # it was asked, and did not raise
             self._raised = 0
 
     def reload(self) -> None:
         """There is a new policy: it starts with a clean sheet."""
-        self._good, self._raised, self.is_off = self.good_rounds, 0, False
+        self._fault_s, self._raised, self.is_off, self.cause = -math.inf, 0, False, ""

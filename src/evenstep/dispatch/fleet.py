@@ -25,7 +25,7 @@ class Fleet:
 
     def __init__(self, settings: Settings, timers: Timers, out: list[Command]) -> None:
         self.settings, self.timers, self.out = settings, timers, out
-        self.mirror, self.prefill = Mirror(), PrefillBudget()
+        self.mirror, self.prefill = Mirror(settings.gateways), PrefillBudget()
         self.breaker = Breaker(settings.breaker_failures, settings.cooldown_s, settings.cooldown_cap_s)
         self._numbers: dict[str, int] = {}  # of the probes' deadlines
         self._noticed: dict[tuple[str, str], float] = {}
@@ -35,6 +35,24 @@ class Fleet:
         """Whether prompts go to a prefiller first."""
         found = self.prefill.prefillers
         return bool(found) and any(not one.leaves for one in found.values())
+
+    def lost_with(self, name: str) -> list[str]:
+        """Engines that die with this one: its barrier group; one that is not known stands for itself."""
+        place = self.mirror.place.get(name)
+        return [name] if place is None else self.mirror.peers(place)
+
+    def has_left(self, out: set[str], with_prefill: bool, is_up: bool = False) -> bool:
+        """Whether a request can be served without these engines.
+
+        Args:
+            out: names.
+            with_prefill: it needs a prefiller, where the fleet has some.
+            is_up: ejected engines do not count.
+        """
+        prefillers = list(self.prefill.prefillers.values()) if with_prefill and self.is_split else []
+        left = [w for w in (*self.mirror.workers, *prefillers) if not w.leaves and (w.is_up or not is_up)]
+        roles = {w.spec.role for w in left if w.spec.name not in out}
+        return "decode" in roles and (not prefillers or "prefill" in roles)
 
     def find(self, name: str) -> Worker | Prefiller | None:
         place = self.mirror.place.get(name)
@@ -63,6 +81,7 @@ class Fleet:
             known.capacity = float(spec.kv_tokens)
         if isinstance(known, Worker):
             known.most_slots = max(known.most_slots, spec.slots)
+            known.is_known |= not spec.scraped
             self.mirror.changed(self.mirror.place[spec.name])
             if moved:
                 self.mirror.regroup()

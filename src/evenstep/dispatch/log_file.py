@@ -4,13 +4,16 @@ A frame is the length of a record in four bytes, lowest first, and the record. P
 ``.n`` before the last suffix. A part holds what its dispatcher was when it began, so a replay begins at any of them.
 
 A writer that is killed leaves a part of a record at the end of its last part. It is left out (`cut_off` says how long it
-is); anywhere else it is damage.
+is); anywhere else it is damage. A writer that fails, on a full disk for example, loses records: its next part says so
+(`Header.after_gap`), and a replay goes on from the checkpoint of that part.
 """
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Iterator
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import IO
 
@@ -20,19 +23,24 @@ from evenstep.dispatch.records import KIND, VERSION, Checkpoint, Header, Record
 from evenstep.errors import InputError
 
 _FRAME = 4
+_BUFFER = 8192
 
 
 class LogFile:
     """Takes records and writes them; hand it to a dispatcher as `log`.
 
+    The first record creates the file. After an `OSError` call `give_up`; the log goes on with `begin_part`.
+
     Args:
-        path: of part 0; what is there is replaced.
+        path: of part 0; what is there is replaced, and later parts of an older log are deleted.
         part_bytes: size from which the next part begins; 0 = one part.
         keep: parts that are kept, the oldest are deleted; 0 = all.
 
+    Attributes:
+        replaced: parts of an older log, other than part 0, that were deleted when this one began.
+
     Raises:
         InputError: a negative number.
-        OSError: the file cannot be written.
     """
 
     def __init__(self, path: Path, part_bytes: int = 0, keep: int = 0) -> None:
@@ -40,23 +48,73 @@ class LogFile:
             if value < 0:
                 raise InputError("decision log", field, value, "an integer >= 0")
         self.path, self.part_bytes, self.keep = path, part_bytes, keep
-        self.part, self._written = 0, 0
+        self.part, self._written, self.replaced = 0, 0, 0
+        self._has_begun = False
         self._header = Header()
         self._is_json = path.suffix == ".jsonl"
         self._json, self._msgpack = msgspec.json.Encoder(), msgspec.msgpack.Encoder()
-        self._file: IO[bytes] = path.open("wb")
+        self._file: FileIO | None = None
+        self._buffer = bytearray()
+        self._whole = 0  # bytes of the part that are in the file, whole records all of them
 
     def __call__(self, record: Record) -> None:
+        """Write a record.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         if isinstance(record, Header):
-            self._header = record
+            self._header, self._has_begun = record, False
+            self._open(0)
         self._write(record)
 
     def flush(self) -> None:
-        """See that everything so far can be read by others."""
-        self._file.flush()
+        """Make everything so far readable by others.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if self._file is None:
+            return
+        left = memoryview(self._buffer)
+        while left:
+            left = left[self._file.write(left) :]
+        left.release()
+        self._whole += len(self._buffer)
+        self._buffer.clear()
 
     def close(self) -> None:
-        self._file.close()
+        """Write what is left, and close the file.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self.flush()
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def give_up(self) -> None:
+        """Close the file after an error: it ends with its last whole record; without any it is deleted."""
+        file, self._file = self._file, None
+        self._buffer = bytearray()
+        if file is None:
+            return
+        with suppress(OSError):
+            file.truncate(self._whole)
+        with suppress(OSError):
+            file.close()
+        if not self._whole:
+            with suppress(OSError):
+                part_of(self.path, self.part).unlink()
+            self.part = max(0, self.part - 1)
+
+    def _open(self, part: int) -> None:
+        if not self._has_begun:
+            self.replaced = _delete_older(self.path, part)
+            self._has_begun = True
+        self._file = part_of(self.path, part).open("wb", buffering=0)
+        self.part, self._written, self._whole = part, 0, 0
 
     def _write(self, record: Record) -> None:
         if self._is_json:
@@ -64,24 +122,34 @@ class LogFile:
         else:
             data = self._msgpack.encode(record)
             data = len(data).to_bytes(_FRAME, "little") + data
-        self._file.write(data)
+        self._buffer += data
         self._written += len(data)
+        if len(self._buffer) >= _BUFFER:
+            self.flush()
 
     @property
     def is_full(self) -> bool:
         """Whether the next event belongs into a new part."""
         return 0 < self.part_bytes <= self._written
 
-    def begin_part(self, state: bytes) -> None:
-        """Begin the next part with the state of its dispatcher (`checkpoint.dump`)."""
-        self._file.close()
-        self.part, self._written = self.part + 1, 0
-        self._file = part_of(self.path, self.part).open("wb")
-        self._write(msgspec.structs.replace(self._header, part=self.part))
+    def begin_part(self, state: bytes, after_gap: bool = False) -> None:
+        """Begin the next part with the state of its dispatcher (`checkpoint.dump`).
+
+        Args:
+            after_gap: records before it are lost.
+
+        Raises:
+            OSError: the part before cannot be finished, or this one not begun.
+        """
+        self.close()
+        self._open(self.part + 1)
+        self._write(msgspec.structs.replace(self._header, part=self.part, after_gap=after_gap))
         self._write(Checkpoint(state))
+        self.flush()
         self._written = 0
         if self.keep and self.part >= self.keep:
-            part_of(self.path, self.part - self.keep).unlink(missing_ok=True)
+            with suppress(OSError):
+                part_of(self.path, self.part - self.keep).unlink()
 
 
 def part_of(path: Path, part: int) -> Path:
@@ -99,17 +167,50 @@ def parts_of(path: Path) -> tuple[Path, int]:
     if stem and number.isdecimal() and path.exists():
         return path.with_name(stem + path.suffix), int(number)
     if not path.exists():
-        numbers = [
-            int(found)
-            for other in path.parent.glob(f"{glob.escape(path.stem)}.*{glob.escape(path.suffix)}")
-            if (found := other.name[len(path.stem) + 1 : len(other.name) - len(path.suffix)]).isdecimal()
-        ]
-        return path, min(numbers, default=0)
+        return path, min(_later_parts(path), default=0)
     return path, 0
 
 
+def _later_parts(path: Path) -> list[int]:
+    """Numbers of the files that are named as later parts of a log."""
+    names = path.parent.glob(f"{glob.escape(path.stem)}.*{glob.escape(path.suffix)}")
+    found = [other.name[len(path.stem) + 1 : len(other.name) - len(path.suffix)] for other in names]
+    return [int(text) for text in found if text.isdecimal() and text == str(int(text))]
+
+
+def _delete_older(path: Path, first: int) -> int:
+    """Delete an older log, so that its parts are not read as those of a new one; how many later parts it had.
+
+    A file that is named as a later part and says in its header that it is another one, or is no decision log, is left.
+
+    Args:
+        path: of part 0.
+        first: the part that is begun in their place.
+
+    Raises:
+        OSError: a file cannot be deleted.
+    """
+    older = [part for part in _later_parts(path) if _is_part(part_of(path, part), part)]
+    for part in older:
+        part_of(path, part).unlink()
+    if first > 0 and path.is_file():
+        path.unlink()
+    return len(older)
+
+
+def _is_part(path: Path, part: int) -> bool:
+    """Whether a file is this part of a log, or too short to be anything."""
+    try:
+        header = next(_records(path, True), None)
+    except InputError:
+        return False
+    return header is None or (isinstance(header, Header) and header.part == part)
+
+
 def read_log(path: Path) -> Iterator[Record]:
-    """All whole records of a log, part by part, from its first header on; later headers and checkpoints are left out.
+    """All whole records of a log, part by part, from its first header on.
+
+    Later headers are left out, and later checkpoints but for those of a part before which records are lost.
 
     Args:
         path: of the log or of one of its parts: the parts before it, and any that are deleted, are not read.
@@ -121,11 +222,17 @@ def read_log(path: Path) -> Iterator[Record]:
     part = first
     while part == first or part_of(path, part).exists():
         place = part_of(path, part)
-        is_last = not part_of(path, part + 1).exists()
-        records = _records(place, is_last)
+        later = part_of(path, part + 1)
+        is_last = not later.exists()
+        is_cut = is_last or _is_after_gap(later)
+        records = _records(place, is_cut)
         header = next(records, None)
         if header is None and is_last and part > first:
             return
+        if header is None and is_cut and not is_last:  # its writer failed before the first record
+            first += part == first
+            part += 1
+            continue
         if not isinstance(header, Header) or header.log != KIND:
             raise InputError(str(place), "file", "no decision log", "a log that `evenstep serve` wrote")
         if header.version != VERSION:
@@ -140,7 +247,7 @@ def read_log(path: Path) -> Iterator[Record]:
                 return
             if not isinstance(checkpoint, Checkpoint):
                 raise InputError(str(place), "checkpoint", "missing", "the state that the part began with")
-            if part == first:
+            if part == first or header.after_gap:
                 yield checkpoint
         yield from records
         part += 1
@@ -165,6 +272,12 @@ def cut_off(path: Path) -> int:
         else:
             end = sum(_FRAME + len(piece) for piece in _frames(file, True))
     return place.stat().st_size - end
+
+
+def _is_after_gap(path: Path) -> bool:
+    """Whether records are lost before this part."""
+    header = next(_records(path, True), None)
+    return isinstance(header, Header) and header.after_gap
 
 
 def _records(path: Path, may_be_cut: bool) -> Iterator[Record]:

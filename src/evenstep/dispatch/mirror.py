@@ -3,6 +3,10 @@
 Counted here are slots and tokens of the dispatcher's own requests, kept up with every chunk. What a worker's metrics
 show beyond them is *foreign*: another gateway's, or a client's that knows the engine's address. A worker that has not
 been heard of is full, not empty.
+
+A worker that ran foreign requests in the last minute is *shared*: another gateway may send there between two readings. Of
+the slots that a reading shows to be free, each of the gateways takes its part until the next one, so they do not fill the
+same slots twice. Foreign KV memory is taken to grow until the next reading as it grew until this one.
 """
 
 from __future__ import annotations
@@ -39,6 +43,8 @@ from evenstep.dispatch.settings import WorkerSpec
 from evenstep.request import F8, I8
 
 _CLOSED = -(1 << 40)
+_DOOR = 16  # of so many slots one is given up at a sample, where none is free
+_SHARED_S = 60.0  # so long after the last foreign request a worker counts as shared
 _open_groups = compiled.entry(kernel.open_groups)
 
 
@@ -60,7 +66,17 @@ class Worker:
         self.is_known = not spec.scraped
         self.foreign, self.foreign_load = 0, 0.0
         self.beyond: tuple[int, float] = (0, 0.0)  # what the last sample showed beyond our own
+        self.unsure = 0  # requests in it that may be of others
+        self.foreign_s = -math.inf  # of the last sample that showed some
+        self.held = 0  # slots taken by our requests at the last sample
         self.divergences = 0
+        self.short = (
+            0  # requests that the last sample lacked though they were there at the one before, and still are
+        )
+        self.before: tuple[int, int] = (
+            0,
+            0,
+        )  # went, and requests of ours, when the last sample was asked for
         # came, went and requests of ours when its metrics were asked for; -1 = they were not
         self.asked: tuple[int, int, int] = (0, 0, -1)
 
@@ -68,6 +84,33 @@ class Worker:
     def is_open(self) -> bool:
         """Whether it may be sent anything."""
         return self.is_up and self.is_known and not self.leaves
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others sent there not long before its last sample."""
+        return self.heard_s < self.foreign_s + _SHARED_S
+
+    def slots_of_ours(self, gateways: int) -> int:
+        """Slots that our requests may take until the next sample, beyond any number below 0 where it is closed.
+
+        Of the slots that are free on a shared worker this gateway takes its part, and the last one only while it has less
+        than an even share of all. Where none is free every gateway gives some up, one that has more than its share gives
+        more: who came late is not left without.
+
+        Args:
+            gateways: that send to it, this one included; 0 = not known.
+        """
+        if not self.is_open:
+            return _CLOSED
+        slots, held = self.spec.slots, self.held
+        if not (self.is_shared or (gateways > 1 and self.spec.scraped)):
+            return slots - self.foreign
+        parts, free = max(2, gateways), slots - self.foreign - held
+        share = slots // parts
+        if free > 0:
+            return held + max(held < share, free // parts)
+        gives = max(1, slots // _DOOR if held > share else 0, -(free // parts))
+        return max(held - gives, min(held, 1))
 
 
 class Columns:
@@ -88,9 +131,14 @@ class Columns:
 
 
 class Mirror:
-    """Workers that decode, in order of joining; their numbers are places in that order."""
+    """Workers that decode, in order of joining; their numbers are places in that order.
 
-    def __init__(self) -> None:
+    Args:
+        gateways: that send to them, this one included; 0 = as their samples show.
+    """
+
+    def __init__(self, gateways: int = 0) -> None:
+        self.gateways, self.margin = gateways, 0
         self.workers: list[Worker] = []
         self.place: dict[str, int] = {}
         self.group: list[int] = []
@@ -154,11 +202,21 @@ class Mirror:
         """Something about the worker changed that says how much it may be sent."""
         worker, i, f = self.workers[place], self.i, self.f
         self._open, self._slots = None, -1
-        i[FREE_AT_MOST][place] = worker.spec.slots - worker.foreign if worker.is_open else _CLOSED
+        i[FREE_AT_MOST][place] = worker.slots_of_ours(self.gateways)
         i[FOREIGN][place], f[FOREIGN_LOAD][place] = worker.foreign, worker.foreign_load
         f[CAPACITY][place], f[SECONDS_PER_TOKEN][place] = worker.capacity, 1.0 / worker.spec.speed
-        f[HEARD_S][place] = worker.heard_s if worker.spec.scraped and worker.is_open else math.inf
+        f[HEARD_S][place] = worker.heard_s if worker.is_open and worker.is_shared else math.inf
         self._oldest_s = min(f[HEARD_S])
+
+    def go_by(self, gateways: int, margin: int) -> None:
+        """Other rules.
+
+        Args:
+            gateways: as in the constructor. margin: requests that a worker may be sent beyond its slots.
+        """
+        self.gateways, self.margin = gateways, margin
+        for place in range(len(self.workers)):
+            self.changed(place)
 
     @property
     def slots(self) -> int:
@@ -229,10 +287,12 @@ class Mirror:
     ) -> tuple[bool, bool]:
         """A worker's own figures arrived.
 
-        A sample shows some time between its asking and now: only what cannot be ours counts as foreign, only what cannot
-        have ended as lacking. Engines tell a little late too, so only what two samples in a row show counts; the first one
-        counts alone. Of the two the larger counts: what others send grows between samples, and slots they may have
-        taken are not ours to fill.
+        A sample shows some time between its asking and now: only what cannot be ours counts as foreign. A request is lacking
+        where two samples in a row do not show it though it was there before they were asked for, and still is: an end that
+        is on its way here, or a request on its way there, is in one of them. Engines tell a little late too, so others are
+        seen where two samples in a row show them; the first one counts alone. While a worker is shared, whatever may be
+        foreign counts as foreign, and of two samples the larger one: what another gateway gave up between its own readings
+        it may take again until its next one.
 
         Args:
             requests: what it runs and holds.
@@ -249,23 +309,40 @@ class Mirror:
         ours = i[RUNNING][place] + i[SENT][place]
         all_came, all_went = i[CAME][place], i[WENT][place]
         came, went, asked = worker.asked if worker.asked[2] >= 0 else (all_came, all_went, ours)
-        most, least = asked + all_came - came, asked - (all_went - went)
+        could = max(asked, i[FREE_AT_MOST][place] + self.margin)
+        most, least = min(could, asked + all_came - came), asked - (all_went - went)
         beyond = requests - most if requests > most else min(0, requests - least)
         now = beyond, used - f[LOAD][place] - f[SENT_LOAD][place]
         last = worker.beyond if worker.is_known else now
         had = worker.foreign
-        is_foreign = min(last[0], now[0]) > 0
-        worker.foreign = max(last[0], now[0]) if is_foreign else 0
-        worker.foreign_load = max(0.0, last[1], now[1]) if is_foreign else 0.0
-        is_short = max(last[0], now[0]) < 0
+        if min(last[0], now[0]) > 0:
+            worker.foreign_s = now_s
+        worker.heard_s, worker.is_known, worker.held = now_s, True, self.held(place)
+        unsure = max(0, requests - min(asked, ours))
+        worker.foreign = max(worker.unsure, unsure) if worker.is_shared else 0
+        worker.unsure = unsure
+        grown = max(0.0, now[1] - last[1])
+        worker.foreign_load = max(0.0, last[1], now[1]) + grown if worker.foreign else 0.0
+        before_went, before_ours = worker.before
+        short = before_ours - (all_went - before_went) - requests
+        is_short = min(worker.short, short) > 0
         worker.divergences += is_short
-        worker.beyond, worker.heard_s, worker.is_known, worker.asked = now, now_s, True, (0, 0, -1)
+        worker.short, worker.before = short, (went, asked)
+        worker.beyond, worker.asked = now, (0, 0, -1)
         self.changed(place)
         return worker.foreign > 0 and had == 0, is_short
 
     def state_age_s(self, now_s: float) -> float:
-        """Age of the oldest state of a worker that may be sent something; 0 when none is scraped."""
+        """Age of the oldest sample of a shared worker that may be sent something; 0 when there is none.
+
+        What our own requests do is known from their streams, so the age of any other worker's sample does not matter.
+        """
         return now_s - self._oldest_s if self._oldest_s < math.inf else 0.0
+
+    def oldest(self, now_s: float) -> str:
+        """Which worker `state_age_s` is about, in words."""
+        place = min(range(len(self.workers)), key=self.f[HEARD_S].__getitem__)
+        return f"{self.names[place]} runs requests of others and was last read {self.state_age_s(now_s):.1f} s ago"
 
     def check(self, told: Callable[[int], tuple[Any, ...]], margin: int) -> None:
         """See that the columns are the sums over requests, and that no worker is over its slots.

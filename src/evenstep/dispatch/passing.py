@@ -7,7 +7,10 @@ the host tells events.
 
 from __future__ import annotations
 
+import math
+
 from evenstep import compiled
+from evenstep.addresses import placed
 from evenstep.dispatch.arriving import Arriving
 from evenstep.dispatch.turn_kernel import arrive as arrive_kernel
 from evenstep.request import I8
@@ -65,7 +68,7 @@ class Passing(Arriving):
         places = rows.free[: -count - 1 : -1]
         here.extend(places)
         most, _ = self._most or self.most
-        if not _arrive(rows.ints, rows.floats, told, here.buffer_info()[0], count, most, self.now_s):
+        if not _arrive(rows.ints, rows.floats, told, placed(here), count, most, self.now_s):
             del here[:]
             return []
         del rows.free[-count:]
@@ -82,6 +85,8 @@ class Passing(Arriving):
         rows.high = high
         if not self.newcomers:
             self.newcomers_s = self.now_s
+        if self.overdue_s == math.inf:
+            self.overdue_s = self.now_s + (self.settings.total_s or math.inf)
         self.newcomers += places
         self.open_rounds()
         return places

@@ -7,9 +7,12 @@ stand for everything up to the end of their block: two prompts that share one sh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from evenstep.dispatch import prefixes_kernel as kernel
+from evenstep.dispatch.prefix_belief import Belief
 from evenstep.request import F8, I8
 from evenstep.routing.prefix_index import PrefixIndex
 
@@ -20,7 +23,7 @@ class Prefixes:
     """Blocks of the waiting requests' prompts, and a bounded index of what was sent where. Requests go by row.
 
     Args:
-        room: blocks a worker is taken to hold.
+        room: blocks a worker is taken to hold at most.
     """
 
     def __init__(self, room: int) -> None:
@@ -36,6 +39,8 @@ class Prefixes:
             False  # whether rounds ask: a request is looked up as it arrives then, not in the round
         )
         self.workers = 0
+        self._beliefs: dict[str, Belief] = {}  # worker -> how its counters correct it
+        self._places: list[Belief] = []  # of each worker now
         self._index: PrefixIndex | None = None
 
     @property
@@ -43,11 +48,18 @@ class Prefixes:
         """Whether blocks of any request are known."""
         return bool(self._blocks)
 
-    def resize(self, workers: int) -> None:
-        """The fleet changed: workers have other numbers now, so what they hold is forgotten."""
-        self.workers = workers
-        self._index = PrefixIndex(workers, self._room) if workers else None
-        self._depth = np.zeros((self._count.size, workers), np.int64)
+    def resize(self, names: Sequence[str]) -> None:
+        """The fleet changed: workers have other numbers now, so what they hold is forgotten. How much each of them can hold
+        is remembered by its name."""
+        self.workers = len(names)
+        self._index = PrefixIndex(self.workers, self._room) if names else None
+        self._depth = np.zeros((self._count.size, self.workers), np.int64)
+        self._beliefs = {name: self._beliefs.get(name) or Belief(self._room) for name in names}
+        self._places = list(self._beliefs.values())
+        for worker, belief in enumerate(self._places):
+            belief.begin()
+            if self._index is not None:
+                self._index.limit(worker, belief.room)
 
     def add(self, row: int, blocks: tuple[int, ...]) -> None:
         """A request has arrived; `blocks` as in `Arrived`."""
@@ -75,28 +87,46 @@ class Prefixes:
         if self._index is not None:
             self._index.forget(worker)
             self._depth[:, worker] = 0
+            self._places[worker].begin()
+
+    def sampled(self, worker: int, queried: int, hit: int) -> None:
+        """The worker's own counters were read: what it is believed to hold is corrected by them.
+
+        Args:
+            queried, hit: prompt tokens it looked up in its cache, and found there, since it started; -1 = it does not say.
+        """
+        if self._index is None:
+            return
+        belief = self._places[worker]
+        if belief.told(queried, hit, self._index.size(worker)):
+            self._went(worker, self._index.limit(worker, belief.room))
+
+    def belief(self, worker: int) -> Belief:
+        """What the worker's counters said of what it is believed to hold."""
+        return self._places[worker]
 
     def sent(self, row: int, worker: int, prompt: int) -> None:
         """A request goes to a worker, which has its prompt cached from now on."""
         self.sent_tokens += prompt
         blocks = self._blocks.get(row)
-        if blocks is None or self._index is None:
+        if self._index is None:
+            return
+        if blocks is None:
+            self._places[worker].sent(prompt, 0)
             return
         self._let_go(row, blocks)
         held = self._index.held(worker, blocks)
-        self.hit_tokens += prompt * held // len(blocks)
+        hit = prompt * held // len(blocks)
+        self.hit_tokens += hit
+        self._places[worker].sent(prompt, hit)
         dropped = self._index.add(worker, blocks)
         if not self._sharing:
             return
-        kept = blocks[: self._room]
+        kept = blocks[: self._index.room[worker]]
         if held < len(kept) and kept[held] in self._sharing:
             for other in self._sharing[kept[held]][1]:
                 self._depth[other, worker] = _alike(kept, self._blocks[other])
-        for block in dropped:
-            if block in self._sharing:
-                before, rows = self._sharing[block]
-                for other in rows:
-                    self._depth[other, worker] = min(self._depth[other, worker], before)
+        self._went(worker, dropped)
 
     def cached(self, rows: I8, prompts: I8) -> F8:
         """float64[W, G], prompt tokens of each waiting request that each worker has cached; [0, 0] where no blocks are
@@ -142,6 +172,14 @@ class Prefixes:
             for row in asked:
                 if self._depth[row].tolist() != self._index.match(self._blocks[row]).tolist():
                     raise RuntimeError(f"what workers hold of row {row} is out of date")
+
+    def _went(self, worker: int, dropped: list[int]) -> None:
+        """Requests that wait see that a worker no longer holds these blocks."""
+        for block in dropped:
+            if block in self._sharing:
+                before, rows = self._sharing[block]
+                for other in rows:
+                    self._depth[other, worker] = min(self._depth[other, worker], before)
 
     def _look_up(self, row: int) -> None:
         """From now on it is known how much of a request's prompt each worker holds."""

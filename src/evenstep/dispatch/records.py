@@ -25,6 +25,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
         policy, predictor, settings: what the dispatcher began with.
         part: running number of the file; 0 = the log begins here.
         evenstep: version of the package that wrote it.
+        after_gap: records before this part are lost, since they could not be written.
     """
 
     log: str = KIND
@@ -34,6 +35,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
     predictor: str = ""
     settings: Settings = Settings()
     evenstep: str = ""
+    after_gap: bool = False
 
 
 class Checkpoint(msgspec.Struct, frozen=True, tag_field="event", tag="checkpoint"):
@@ -77,6 +79,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="r
         seen: CRC-32 of the view.
         sent: request -> worker, as answered by whoever decided; requests that are not named were held.
         fallback: why least load decided, empty = the policy did.
+        why: the same with what it is about, in words; a replay does not compare it.
     """
 
     decision: int
@@ -84,6 +87,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="r
     seen: int
     sent: dict[int, str] = {}
     fallback: str = ""
+    why: str = ""
 
 
 Record: TypeAlias = Header | Checkpoint | Chunks | Round | Done | Event

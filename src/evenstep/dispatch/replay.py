@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -42,6 +43,8 @@ class Replayed:
         decisions: compared, all alike but for `difference`. events: handled. fallbacks: of the decisions.
         difference: None when all are alike.
         cut_off: bytes at the end of the log that are no whole record, since its writer was killed.
+        gaps: places at which the log lost records, since they could not be written; each part behind one is replayed from
+            the state that it began with.
     """
 
     policy: str
@@ -52,9 +55,24 @@ class Replayed:
     fallbacks: int
     difference: Difference | None
     cut_off: int = 0
+    gaps: int = 0
 
 
-def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
+class Watch(Protocol):
+    """Looks on while a log is replayed."""
+
+    def record(self, record: Record, dispatcher: Dispatcher) -> None:
+        """A record was given, or a decision compared."""
+        ...
+
+    def chunk(self, row: int, dispatcher: Dispatcher) -> None:
+        """A chunk of the request in this row is about to be counted."""
+        ...
+
+
+def replay(
+    path: str | Path, policy: str = "", predictor: str = "", *, watch: Watch | None = None
+) -> Replayed:
     """Give the events of a log to a fresh dispatcher, up to the first decision that differs.
 
     By the rules of the log, what the policy saw must be the same, too. By other rules only its answer is looked at.
@@ -62,6 +80,7 @@ def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
     Args:
         path: the log, or the part of it to begin with; the later ones beside it are read too.
         policy, predictor: ``NAME[:key=value,...]`` to decide by instead of those of the log, reloads included.
+        watch: looks on, up to the first decision that differs.
 
     Raises:
         InputError: the log cannot be read, or no such policy or predictor.
@@ -77,16 +96,25 @@ def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
         if isinstance(record, Round):
             made.append(record)
 
-    text = policy or header.policy
-    dispatcher = Dispatcher(
-        text, predictor=predictor or header.predictor, settings=header.settings, log=keep, overruns=slow
-    )
-    compared = events = fallbacks = 0
+    def fresh() -> Dispatcher:
+        return Dispatcher(
+            policy or header.policy, predictor=predictor or header.predictor, settings=header.settings, log=keep,
+            overruns=slow,
+        )  # fmt: skip
+
+    dispatcher, text = fresh(), policy or header.policy
+    compared = events = fallbacks = gaps = 0
     difference = None
     for record in records:
         if isinstance(record, Header | Done):
+            if watch is not None:
+                watch.record(record, dispatcher)
             continue
         if isinstance(record, Checkpoint):
+            if events or compared:
+                gaps += 1
+                made.clear()
+                dispatcher = fresh()
             _begin_at(record, dispatcher, policy, predictor, str(path))
             text = dispatcher.deciding.door.text
             continue
@@ -94,6 +122,7 @@ def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
             now = made.popleft() if made else None
             compared += 1
             fallbacks += bool(record.fallback)
+            now = now and msgspec.structs.replace(now, why=record.why)
             if policy or predictor:  # another one may look at other things, and decide the same by them
                 now = now and msgspec.structs.replace(now, seen=record.seen)
             if now != record:
@@ -104,7 +133,9 @@ def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
             break
         else:
             events += 1
-            _give(dispatcher, record, bool(policy), bool(predictor))
+            _give(dispatcher, record, bool(policy), bool(predictor), watch)
+        if watch is not None:
+            watch.record(record, dispatcher)
     return Replayed(
         text,
         predictor or header.predictor,
@@ -114,13 +145,16 @@ def replay(path: str | Path, policy: str = "", predictor: str = "") -> Replayed:
         fallbacks,
         difference,
         cut_off(path),
+        gaps,
     )
 
 
 def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor: str, where: str) -> None:
     """Put a new dispatcher into the state that a part began with, and change its rules where others are asked for."""
     if not record.state:
-        hint = "Its predictor could not be kept; begin with part 0."
+        hint = (
+            "Its predictor could not be kept; begin with part 0, where no records are lost before this part."
+        )
         raise InputError(where, "checkpoint", "empty", "the state that the part began with", hint)
     restore(record.state, dispatcher)
     deciding = dispatcher.deciding
@@ -128,11 +162,15 @@ def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor
         dispatcher.reload(policy, predictor)
 
 
-def _give(dispatcher: Dispatcher, record: Record, has_policy: bool, has_predictor: bool) -> None:
+def _give(
+    dispatcher: Dispatcher, record: Record, has_policy: bool, has_predictor: bool, watch: Watch | None = None
+) -> None:
     if isinstance(record, Chunks):
         times = dict(record.times)
         for place, row in enumerate(record.rows):
             dispatcher.now_s = times.get(place, dispatcher.now_s)
+            if watch is not None:
+                watch.chunk(row, dispatcher)
             dispatcher.produced(row, record.tokens[place] if record.tokens else 1)
         return
     if isinstance(record, Reloaded):

@@ -79,6 +79,7 @@ class Requests(ABC):
         self.for_prefiller: OrderedDict[int, None] = OrderedDict()
         self.tenants: dict[int, Present] = {}
         self.excluded: dict[int, set[str]] = {}  # row -> engines it failed on, and those lost with them
+        self.avoided: dict[int, str] = {}  # row -> engine that handed it back last, without a new token
         self.prefiller_of: dict[int, str] = {}
         self.seating: dict[int, list[int]] = {}  # worker -> rows that hold some of the slots they want
         self.legs = 0
@@ -106,7 +107,7 @@ class Requests(ABC):
         rows, now_s, ttl_s = self.rows, self.now_s, self.settings.ttl_s
         rows.move(row, cause)
         rows.f[QUEUED_AT][row] = now_s
-        if row in self.excluded and not self._has_others(row, rows.i[PRODUCED][row] > 0, True):
+        if row in self.excluded and not self.has_others(row, rows.i[PRODUCED][row] > 0, True):
             ttl_s = min(ttl_s, 2.0 * self.settings.cooldown_s)
         self.timers.set(("ttl", row), now_s + ttl_s)
         if rows.i[STATE][row] == _FOR_PREFILLER:
@@ -273,23 +274,26 @@ class Requests(ABC):
         """A leg failed on this engine: the request is tried elsewhere, goes on elsewhere, or is over."""
         i, request = self.rows.i, self.rows.i[REQUEST][row]
         was_placed = self.rows.state(row) in _PLACED
-        had_tokens = i[PRODUCED][row] > 0
+        had_tokens, has_new = i[PRODUCED][row] > 0, i[PRODUCED][row] > i[BASE][row]
         if kind == "client":
             self.give_up(row, "client")
             return
-        if kind == "stale" and not i[TRIES][row] and not self._has_others(row, had_tokens, without=name):
-            i[TRIES][row] = (
-                1  # once more to the same: nobody else is there, and perhaps it was not asked at all
-            )
-        elif kind != "recomputed":
+        if kind == "recomputed":
+            if not has_new:  # an engine that hands back what it got might do so for ever
+                i[TRIES][row] += 1
+                self.avoided[row] = name
+                self.breaker.failed(name, request, is_certain=False)
+        elif kind == "stale" and not i[TRIES][row] and not self.has_others(row, had_tokens, without=name):
+            i[TRIES][row] = 1  # once more to the same: perhaps it was not asked at all
+        else:
             self._exclude(row, name, kind)
-            if is_counted and self.breaker.failed(name, request, is_certain=kind == "connect"):
+            if is_counted and kind != "unable" and self.breaker.failed(name, request, kind == "connect"):
                 self.eject(name)
         if had_tokens and not i[CONTINUES][row]:
             self.give_up(row, "cannot-continue")
             return
-        if i[TRIES][row] > self.settings.retries or not self._has_others(row, had_tokens):
-            self.give_up(row, "failed")
+        if i[TRIES][row] > self.settings.retries or not self.has_others(row, had_tokens):
+            self.give_up(row, "cannot-continue" if kind == "unable" else "failed")
             return
         if was_placed:
             self.unplace(row)
@@ -297,31 +301,26 @@ class Requests(ABC):
         self.leave_prefiller(row, told=was_placed)
         if had_tokens:
             self.meters.recomputes += 1
-            self.enqueue(row, Cause.CONTINUES)
-            return
-        self.meters.retries += 1
+            if kind != "recomputed" or has_new:
+                self.enqueue(row, Cause.CONTINUES)
+                return
+        else:
+            self.meters.retries += 1
         self.rows.move(row, Cause.BACKS_OFF)
         delay_s = min(self.settings.backoff_cap_s, self.settings.backoff_s * 2.0 ** max(0, i[TRIES][row] - 1))
-        delay_s = (
-            0.0 if kind in ("recomputed", "stale") else max(delay_s, min(retry_after_s, _LONGEST_ASKED_S))
-        )
+        delay_s = 0.0 if kind == "stale" else max(delay_s, min(retry_after_s, _LONGEST_ASKED_S))
         self.timers.set(("backoff", row), self.now_s + delay_s)
 
     def _exclude(self, row: int, name: str, kind: Kind) -> None:
-        self.rows.i[TRIES][row] += 1  # and a barrier group dies as one: never to a peer
-        self.excluded.setdefault(row, set()).update([name] if kind == "status" else self._lost_with(name))
+        """Never to this engine again; a barrier group dies as one, so to none of its peers either."""
+        self.rows.i[TRIES][row] += kind != "unable"  # which was not asked at all
+        lost = [name] if kind in ("status", "unable") else self.fleet.lost_with(name)
+        self.excluded.setdefault(row, set()).update(lost)
 
-    def _lost_with(self, name: str) -> list[str]:
-        place = self.mirror.place.get(name)
-        return [name] if place is None else self.mirror.peers(place)
-
-    def _has_others(self, row: int, had_tokens: bool, is_up: bool = False, without: str = "") -> bool:
+    def has_others(self, row: int, had_tokens: bool, is_up: bool = False, without: str = "") -> bool:
         """Whether an engine is left that it has not failed on, or one of them that is not ejected, or not lost with one."""
-        out = {*self.excluded.get(row, ()), *self._lost_with(without)}
-        prefillers = [] if had_tokens or not self.fleet.is_split else list(self.prefill.prefillers.values())
-        left = [w for w in (*self.mirror.workers, *prefillers) if not w.leaves and (w.is_up or not is_up)]
-        roles = {w.spec.role for w in left if w.spec.name not in out}
-        return "decode" in roles and (not prefillers or "prefill" in roles)
+        out = {*self.excluded.get(row, ()), *self.fleet.lost_with(without)}
+        return self.fleet.has_left(out, with_prefill=not had_tokens, is_up=is_up)
 
     def give_up(self, row: int, reason: str) -> None:
         """The request is over, and not as it should: a status before the first token, an error event after it."""
@@ -330,7 +329,7 @@ class Requests(ABC):
             self.meters.requests["error"] += 1
             self.out.append(co.Fail(request, "failed" if reason == "client" else reason))
         else:
-            status = {"client": 0, "expired": 503}.get(reason, 502)
+            status = {"client": 0, "expired": 503, "overdue": 504}.get(reason, 502)
             retry_s = min(60, max(1, math.ceil(self.waits.mean_s))) if status == 503 else 0
             self.meters.requests[str(status or 400)] += 1
             self.out.append(co.Reject(request, status, reason, retry_s))
@@ -347,6 +346,7 @@ class Requests(ABC):
         if self.fleet.eject(name, self.now_s) and name in self.mirror.place:
             self.unseat_all(self.mirror.place[name])
             self.prefixes.lost(self.mirror.place[name])
+            self.open_rounds()
 
     # --- ends ----------------------------------------------------------------------------------------------------
 
@@ -378,8 +378,9 @@ class Requests(ABC):
             elif state == _FOR_PREFILLER:
                 del self.for_prefiller[row]
         self.door.leaves(here)
-        if row in self.excluded:
-            del self.excluded[row]
+        if row in self.excluded or row in self.avoided:
+            self.excluded.pop(row, None)
+            self.avoided.pop(row, None)
             self.breaker.forget(request)
         self.prefixes.forget(row)
         rows.give_back(row, request)

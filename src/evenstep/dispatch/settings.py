@@ -11,6 +11,8 @@ from evenstep.errors import InputError
 
 #: The budget's headroom: a prefiller whose KV memory is fuller than this takes no new prompt (BalanceRoute sec. 5).
 PREFILL_THRESHOLD = 0.9
+#: Shortest block of a prompt, bytes: each is hashed and looked up.
+LEAST_BLOCK_BYTES = 64
 
 
 class TenantLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,20 +72,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         ttl_s: longest wait in the pool, or for a prefiller.
         pool_limit: requests that may wait; beyond it they are turned away with 503.
         tenants: limits by tenant; ``*`` stands for those not listed.
-        stale_s: age of a worker's state from which rounds fall back to least load.
-        budget_ms: longest a policy may take for one decision.
+        stale_s: age of a worker's metrics page from which rounds fall back to least load, where others send to it as well.
+        budget_ms: processor time a policy may take for one decision.
+        gateways: that send to the same engines, this one included; each takes its part of the slots that a reading of an
+            engine's metrics shows free, until the next one. 0 = 2 where that shows requests not sent from here, else 1.
+        policy_cooldown_s: seconds after a fault of the policy until it is asked again.
         pool_window: waiting requests a round looks at: the oldest, no class keeping another one out; 0 = all.
         window_per_slot: so many of them at most for each slot of the fleet, but not fewer than 8, so that nobody is passed
             over until only the like are left; 0 = no such bound.
         round_slots: free slots a round offers; the others follow in the next rounds, between reads; 0 = all.
-        good_rounds: rounds without fault after which the policy is asked again.
-        retries: other engines a request is tried on.
+        retries: how often a request is tried again: on other engines where it failed, or wherever there is room where
+            engines handed it back without a new token.
+        total_s: longest time from a request's arrival to the end of its answer; 0 = no limit.
         backoff_s, backoff_cap_s: wait before the first retry, doubled for each further one, and its cap.
         breaker_failures: failures in a row after which a worker is ejected.
         cooldown_s, cooldown_cap_s: wait before an ejected worker is probed, doubled after each bad probe, and its cap.
         kv_reserve: KV tokens kept free for the growth of every request a worker has; None = as measured.
         bypass_margin: requests a worker may be sent beyond its slots, for a policy with ``bypass=True``.
-        prefix_blocks: prompt blocks remembered for each worker, for policies that look at prefix caches.
+        prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
+        prefix_block_bytes: bytes of a prompt that a block stands for; what two prompts share is known in whole blocks.
         seed: key of every random draw.
 
     Raises:
@@ -94,13 +101,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ttl_s: float = 60.0
     pool_limit: int = 4096
     tenants: dict[str, TenantLimits] = {}
-    stale_s: float = 2.0
+    stale_s: float = 4.5
     budget_ms: float = 20.0
+    gateways: int = 0
+    policy_cooldown_s: float = 1.0
     pool_window: int = 1024
     window_per_slot: float = 0.75
     round_slots: int = 32
-    good_rounds: int = 100
     retries: int = 3
+    total_s: float = 3600.0
     backoff_s: float = 0.05
     backoff_cap_s: float = 1.0
     breaker_failures: int = 3
@@ -108,20 +117,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cooldown_cap_s: float = 30.0
     kv_reserve: float | None = None
     bypass_margin: int = 2
-    prefix_blocks: int = 16_384
+    prefix_blocks: int = 65_536
+    prefix_block_bytes: int = 256
     seed: int = 0
 
     def __post_init__(self) -> None:
         for field, low in (
-            ("gather_ms", 0), ("stale_s", 0), ("backoff_s", 0), ("backoff_cap_s", 0), ("cooldown_s", 0),
+            ("gather_ms", 0), ("stale_s", 0), ("policy_cooldown_s", 0), ("gateways", 0),
+            ("backoff_s", 0), ("backoff_cap_s", 0), ("cooldown_s", 0),
             ("cooldown_cap_s", 0), ("retries", 0), ("bypass_margin", 0), ("pool_window", 0), ("round_slots", 0),
-            ("window_per_slot", 0),
+            ("window_per_slot", 0), ("total_s", 0),
         ):  # fmt: skip
             if not low <= getattr(self, field) < math.inf:
                 raise InputError("dispatch", field, getattr(self, field), f"a number >= {low}")
-        for field in ("pool_limit", "good_rounds", "breaker_failures", "prefix_blocks"):
+        for field in ("pool_limit", "breaker_failures", "prefix_blocks"):
             if getattr(self, field) < 1:
                 raise InputError("dispatch", field, getattr(self, field), "an integer >= 1")
+        if self.prefix_block_bytes < LEAST_BLOCK_BYTES:
+            low = f"an integer >= {LEAST_BLOCK_BYTES}"
+            raise InputError("dispatch", "prefix_block_bytes", self.prefix_block_bytes, low)
         for field in ("ttl_s", "budget_ms"):
             if not getattr(self, field) > 0:
                 raise InputError("dispatch", field, getattr(self, field), "a number above 0")

@@ -25,6 +25,7 @@ def snapshot(all_: Dispatcher) -> dict[str, Any]:
         "policy_has_kernel": all_.deciding.door.has_kernel,
         "policy_is_off": all_.deciding.fallback.is_off,
         "fallback_total": dict(all_.deciding.fallback.counted),
+        "fallback_last": _fell(all_),
         "workers": [_worker(all_, place) for place in range(len(all_.mirror.workers))],
         "prefillers": [
             {
@@ -44,6 +45,14 @@ def snapshot(all_: Dispatcher) -> dict[str, Any]:
     }
 
 
+def _fell(all_: Dispatcher) -> dict[str, Any] | None:
+    """The last round that least load decided in place of the policy; its time is that of the decision log."""
+    last = all_.deciding.fallback.last
+    if last is None:
+        return None
+    return {"decision": last.decision, "reason": last.reason, "why": last.why, "now_s": last.now_s}
+
+
 def _oldest_s(all_: Dispatcher) -> float:
     if not len(all_.pool):
         return 0.0
@@ -53,6 +62,7 @@ def _oldest_s(all_: Dispatcher) -> float:
 def _worker(all_: Dispatcher, place: int) -> dict[str, Any]:
     mirror = all_.mirror
     worker, i, f = mirror.workers[place], mirror.i, mirror.f
+    belief = all_.prefixes.belief(place)
     return {
         "worker": worker.spec.name,
         "group": mirror.group[place],
@@ -61,6 +71,7 @@ def _worker(all_: Dispatcher, place: int) -> dict[str, Any]:
         "worker_state_age_seconds": all_.now_s - worker.heard_s if worker.spec.scraped else 0.0,
         "foreign_requests": worker.foreign,
         "foreign_kv_tokens": worker.foreign_load,
+        "is_shared": worker.is_shared,
         "free_slots": mirror.free(place),
         "slots": worker.spec.slots,
         "kv_capacity_tokens": None if math.isinf(worker.capacity) else worker.capacity,
@@ -68,4 +79,11 @@ def _worker(all_: Dispatcher, place: int) -> dict[str, Any]:
         "is_known": worker.is_known,
         "is_leaving": worker.leaves,
         "state_divergence_total": worker.divergences,
+        "prefix_believed_share": _told(belief.believed_share),
+        "prefix_true_share": _told(belief.true_share),
+        "prefix_room_blocks": belief.room,
     }
+
+
+def _told(share: float) -> float | None:
+    return None if math.isnan(share) else share

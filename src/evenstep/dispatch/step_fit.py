@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 
-from evenstep.dispatch.steps_layout import FEWEST, FIT_STEPS, FLOATS, KEEP, WEIGHT, XX, XY, YY, X, Y
+from evenstep.dispatch.steps_layout import ERROR, FEWEST, FIT_STEPS, FLOATS, KEEP, WEIGHT, XX, XY, YY, X, Y
 
 
 class StepFit:
@@ -36,19 +36,48 @@ class StepFit:
 
     @property
     def seconds_per_token(self) -> float:
-        """t_l, or nan until there is something to fit."""
-        n = self._numbers
-        return n[XY] / n[XX] if n[FIT_STEPS] >= FEWEST and n[XX] > 0.0 else math.nan
+        """t_l, or nan until it is known well enough (`error`)."""
+        return self._law()[0]
 
     @property
     def overhead_s(self) -> float:
         """C, or nan."""
-        return self._numbers[Y] - self.seconds_per_token * self._numbers[X]
+        return self._law()[1]
 
     @property
     def r_squared(self) -> float:
         """Share of the variation that the law explains, or nan."""
         n = self._numbers
-        if n[FIT_STEPS] < FEWEST or not (n[XX] > 0.0 and n[YY] > 0.0):
+        if math.isnan(self._law()[0]) or not n[YY] > 0.0:
             return math.nan
         return min(1.0, n[XY] * n[XY] / (n[XX] * n[YY]))
+
+    @property
+    def error(self) -> float:
+        """Two standard errors of the slope beside the slope; nan until there is something to fit, inf for a slope of 0.
+
+        Above `steps_layout.ERROR`, or with a slope below 0, there is no law: loads that hardly differ, or steps that take
+        their time for other reasons, say nothing of what a token costs.
+        """
+        n = self._numbers
+        if n[FIT_STEPS] < FEWEST or not n[XX] > 0.0:
+            return math.nan
+        slope = n[XY] / n[XX]
+        rest = max(0.0, n[YY] - slope * n[XY]) / (n[WEIGHT] - 2.0)
+        return 2.0 * math.sqrt(rest / n[XX]) / abs(slope) if slope else math.inf
+
+    def _law(self) -> tuple[float, float]:
+        """Seconds a token and fixed seconds, both nan where there is no law; `delivering_kernel` has the same lines."""
+        n = self._numbers
+        if n[FIT_STEPS] < FEWEST or not n[XX] > 0.0:
+            return math.nan, math.nan
+        slope = n[XY] / n[XX]
+        fixed = n[Y] - slope * n[X]
+        rest = max(0.0, n[YY] - slope * n[XY]) / (n[WEIGHT] - 2.0)
+        of_slope = 4.0 * (rest / n[XX])
+        of_fixed = 4.0 * (rest / n[WEIGHT]) + n[X] * n[X] * of_slope
+        if not (slope > 0.0 and of_slope <= (ERROR * slope) * (ERROR * slope)):
+            return math.nan, math.nan
+        if of_fixed > (ERROR * n[Y]) * (ERROR * n[Y]) or (fixed < 0.0 and fixed * fixed > of_fixed):
+            return math.nan, math.nan
+        return slope, max(0.0, fixed)

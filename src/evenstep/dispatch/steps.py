@@ -63,8 +63,8 @@ class Steps:
 
     @property
     def is_of_time(self) -> bool:
-        """Whether idle shares count the fixed part of a step too; before there is a fit they are of loads alone."""
-        return self.fit.seconds_per_token > 0.0 and self.fit.overhead_s >= 0.0
+        """Whether idle shares count the fixed part of a step too; while there is no law they are of loads alone."""
+        return self.fit.seconds_per_token > 0.0
 
     def completed(self, now_s: float) -> None:
         """Everybody had delivered a step by then; what it held is known when the next one begins (`begins`)."""
@@ -163,6 +163,7 @@ class Steps:
             "overhead_seconds": _known(fit.overhead_s),
             "seconds_per_token": _known(fit.seconds_per_token),
             "fit_r_squared": _known(fit.r_squared),
+            "fit_error": _known(fit.error) if fit.error < math.inf else None,
         }
 
 

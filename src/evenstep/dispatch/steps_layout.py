@@ -16,3 +16,5 @@ NEW = 4
 TOGETHER = 256
 #: The law: weight of the past at each new step, so that about the last thousand count; fewest steps that make one.
 KEEP, FEWEST = 0.999, 50
+#: Two standard errors of a law's slope beside the slope, and of its fixed part beside a mean step, at most: else it is none.
+ERROR = 0.25

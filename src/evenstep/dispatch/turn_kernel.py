@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import F1, F2, FLOAT, I1, I2, INT, array_at, declared, jit
+from evenstep.compiled import F1, F2, FLOAT, I1, I2, INT, array_at, check, declared, jit
 from evenstep.dispatch.mirror_layout import CAME, CHANGES, FREE_AT_MOST, SENT, SENT_LOAD, WENT
 from evenstep.dispatch.rows_layout import (
     CAP,
@@ -102,6 +102,9 @@ def arrive(rows_i, rows_f, told, pool, count, most, now_s):
             return 0
     rows = array_at(pool, count, np.int64)
     for i in range(count):
+        if not 0 <= rows[i] < rows_i.shape[1]:
+            return 0
+    for i in range(count):
         row = rows[i]
         rows_i[REQUEST, row], rows_i[PROMPT, row] = told[i, CAME_REQUEST], told[i, CAME_PROMPT]
         rows_i[CAP, row], rows_i[KEY, row] = told[i, CAME_CAP], told[i, CAME_KEY]
@@ -136,6 +139,8 @@ def seat(
     """
     for i in range(shown):
         row = waiting[i]
+        if not 0 <= row < rows_i.shape[1] or not HOLD <= worker[i] < ints.shape[1]:
+            return -1
         if worker[i] != HOLD and (
             rows_i[STATE, row] != _IS_POOLED or rows_i[COPIES, row] != 1 or rows_i[SEATED, row] != 0
             or rows_i[PRODUCED, row] != 0 or rows_i[PREDICTED, row] >= 0 or rows_i[TRIES, row] != 0
@@ -161,6 +166,7 @@ def seat(
         count(wait_s, counts, bounds, sums)
     here, left = array_at(pool, size, np.int64), 0
     for i in range(size):
+        check(0 <= here[i] < rows_i.shape[1])
         if rows_i[STATE, here[i]] == _IS_POOLED:
             here[left] = here[i]
             left += 1
@@ -188,9 +194,16 @@ def end(told, times, at, last, rows_i, rows_f, ints, floats, learned, counts, bo
     """
     while at < last:
         row, prompt, output = told[ROW, at], told[TOLD_PROMPT, at], told[TOLD_OUTPUT, at]
-        if row < 0 or rows_i[STATE, row] != _IS_SENT or rows_i[LEG, row] != told[ENDED_LEG, at] or output < 1:
+        if (
+            not 0 <= row < rows_i.shape[1]
+            or rows_i[STATE, row] != _IS_SENT
+            or rows_i[LEG, row] != told[ENDED_LEG, at]
+            or output < 1
+        ):
             break
         g = rows_i[WORKER, row]
+        if not 0 <= g < ints.shape[1]:
+            break
         is_first = rows_i[PRODUCED, row] == 0 and rows_i[PREDICTED, row] < 0 and rows_i[TRIES, row] == 0
         if not is_first or rows_i[COPIES, row] != 1 or ints[FREE_AT_MOST, g] < 0:
             break

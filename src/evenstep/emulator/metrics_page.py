@@ -28,7 +28,8 @@ def metrics_page(fleet: Fleet, ranks: Sequence[int]) -> bytes:
 
 def _vllm(page: Page, fleet: Fleet, number: int) -> None:
     rank, group = fleet.rank(number), fleet.timed_of(number)
-    who = {"engine": str(number), "model_name": fleet.settings.model}
+    called = str(fleet.settings.first_rank + number)
+    who = {"engine": called, "model_name": fleet.settings.model}
     counts = rank.counts
     awaiting = group.group.awaiting(number - group.first)
     memory = rank.memory
@@ -46,6 +47,8 @@ def _vllm(page: Page, fleet: Fleet, number: int) -> None:
         ("external_kv_transfer", counts.fetched_tokens),
     ):
         page.add("counter", "vllm:prompt_tokens_by_source_total", value, **who, source=source)
+    page.add("counter", "vllm:prefix_cache_queries_total", counts.looked_up_tokens, **who)
+    page.add("counter", "vllm:prefix_cache_hits_total", counts.found_tokens, **who)
     page.add("counter", "vllm:generation_tokens_total", counts.produced_tokens, **who)
     for reason, value in counts.finished.items():
         page.add("counter", "vllm:request_success_total", value, **who, finished_reason=reason)
@@ -54,7 +57,7 @@ def _vllm(page: Page, fleet: Fleet, number: int) -> None:
     config = {"num_gpu_blocks": blocks, "block_size": size, "kv_cache_size_tokens": blocks * size}
     caching = {"enable_prefix_caching": str(fleet.settings.prefix_caching)}
     shown = {key: str(value) for key, value in config.items()}
-    page.add("gauge", "vllm:cache_config_info", 1, **shown, **caching, engine=str(number))
+    page.add("gauge", "vllm:cache_config_info", 1, **shown, **caching, engine=called)
 
 
 def _sglang(page: Page, fleet: Fleet, number: int) -> None:
@@ -63,7 +66,7 @@ def _sglang(page: Page, fleet: Fleet, number: int) -> None:
         "model_name": fleet.settings.model,
         "engine_type": "unified",
         "tp_rank": "0",
-        "dp_rank": str(number),
+        "dp_rank": str(fleet.settings.first_rank + number),
     }
     counts = rank.counts
     total = memory.blocks * memory.block_size

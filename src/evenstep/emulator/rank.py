@@ -77,6 +77,8 @@ class Counts:
     local_tokens: int = 0
     cached_tokens: int = 0
     fetched_tokens: int = 0
+    looked_up_tokens: int = 0
+    found_tokens: int = 0
     produced_tokens: int = 0
     evictions: int = 0
     expired_leases: int = 0
@@ -200,6 +202,9 @@ class Rank:
     def _count_sources(self, one: Sequence, cached: int, ready: int) -> None:
         if one.evictions == 0:
             one.cached = cached
+            if self.memory.sharing:  # as vLLM counts them: once a request, however often it is evicted
+                self.counts.looked_up_tokens += one.total
+                self.counts.found_tokens += cached
         fetched = ready - cached
         if one.fetched:
             fetched += 1  # the last token's KV came too, and is computed once more

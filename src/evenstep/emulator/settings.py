@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evenstep.config import Settled
-from evenstep.cost.view import StepTime
-from evenstep.emulator.group import Shape
 from evenstep.errors import InputError
+
+if TYPE_CHECKING:
+    from evenstep.cost.view import StepTime
+    from evenstep.emulator.group import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class EmulatorSettings:
         slots: requests a rank runs at a time, B.
         host: address to listen at.
         port: port to listen at; 0 = any free one.
+        first_rank: what the metrics page calls the first rank, as on a further node of vLLM's hybrid load balancing; the
+            rank header counts from 0 all the same.
         port_per_rank: one port a rank, from --port upwards, in place of one port with the header X-data-parallel-rank.
         dialect: whose words: vllm or sglang.
         model: name of the served model.
@@ -49,6 +53,7 @@ class EmulatorSettings:
     slots: int = 72
     host: str = "127.0.0.1"
     port: int = 8100
+    first_rank: int = 0
     port_per_rank: bool = False
     dialect: Literal["vllm", "sglang"] = "vllm"
     model: str = "emulated"
@@ -87,6 +92,8 @@ class EmulatorSettings:
 
     def shape(self, ranks: int, first: int = 0) -> Shape:
         """A group of so many ranks, from this one on."""
+        from evenstep.emulator.group import Shape
+
         return Shape(
             ranks=ranks,
             first=first,
@@ -104,6 +111,7 @@ class EmulatorSettings:
         """The step-time law."""
         from evenstep import names
         from evenstep.cost.linear import Linear
+        from evenstep.cost.view import StepTime
 
         if self.law is None:
             return Linear(self.overhead_s, self.per_token_s, self.sync_s)
@@ -115,7 +123,8 @@ class EmulatorSettings:
 
 
 _AT_LEAST = {
-    "ranks": 1, "slots": 1, "port": 0, "overhead_s": 0, "per_token_s": 0, "prefill_per_token_s": 0, "token_budget": 0,
+    "ranks": 1, "first_rank": 0, "slots": 1, "port": 0,
+    "overhead_s": 0, "per_token_s": 0, "prefill_per_token_s": 0, "token_budget": 0,
     "kv_tokens": 1, "block_size": 1, "max_model_len": 1, "mean_output_tokens": 0, "lease_s": 0, "seed": 0,
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ _IDS = re.compile(
     rb',[ \t\r\n]*+"((?:prompt_)?token_ids)"[ \t]*+:[ \t]*+\[[\d, \t\r\n]*+\]'
     rb'|(?<=\{)"((?:prompt_)?token_ids)"[ \t]*+:[ \t]*+\[[\d, \t\r\n]*+\](,?)'
 )
+_PROMPT_IDS_KEY = b'"prompt_token_ids":['
 _PROMPT_IDS = re.compile(rb'("prompt_token_ids":)\[[\d, ]*+\]')
 
 
@@ -46,6 +47,38 @@ def without_ids(data: bytes, off: Off) -> bytes:
 def without_prompt_ids(data: bytes) -> bytes:
     """A chunk whose ``prompt_token_ids`` are null: the client has had them."""
     return _PROMPT_IDS.sub(rb"\1null", data)
+
+
+def cut_prompt_ids(data: bytes) -> tuple[bytes, list[bytes]]:
+    """A chunk whose lists of ``prompt_token_ids`` are empty, and these lists as they stood there.
+
+    A long prompt's list is megabytes long. It is found by its end, without reading it: in a string its quotes would be
+    escaped, so what begins so is a key with a list, and one with a quote in it is left where it is.
+    """
+    at, pieces, lists = 0, list[bytes](), list[bytes]()
+    while (begin := data.find(_PROMPT_IDS_KEY, at)) >= 0:
+        begin += len(_PROMPT_IDS_KEY)
+        end = data.find(b"]", begin)
+        if end < 0 or data.find(b'"', begin, end) >= 0 or data.find(b"[", begin, end) >= 0:
+            break
+        pieces += data[at:begin], b"]"
+        lists.append(data[begin - 1 : end + 1])
+        at = end + 1
+    return (b"".join([*pieces, data[at:]]), lists) if lists else (data, lists)
+
+
+def with_prompt_ids(event: bytes, lists: list[bytes]) -> bytes:
+    """An event with the lists that `cut_prompt_ids` took out of it, in their order."""
+    empty, (first, *pieces) = _PROMPT_IDS_KEY + b"]", event.split(_PROMPT_IDS_KEY + b"]")
+    if len(pieces) != len(lists):  # the client gets none, or the engine sent empty ones, too
+        return event
+    told = [empty[:-2] + ids + piece for ids, piece in zip(lists, pieces, strict=True)]
+    return b"".join([first, *told])
+
+
+def is_list_of_ids(ids: bytes) -> bool:
+    """Whether a list that was cut out holds nothing but numbers."""
+    return ids.translate(None, b"0123456789, ") == b"[]"
 
 
 def framed(raw: bytes, old: bytes, new: bytes) -> bytes:

@@ -46,11 +46,15 @@ class Continuation:
         body: for the next engine; empty where it cannot go on or nothing is left to produce.
         exact: nobody can tell it from an unbroken answer; False where only the text is joined.
         why_not: why it cannot go on, as a clause; empty where it can.
+        ids: token ids that the next engine is given to go on from, as a JSON list; empty where it is given text.
+        is_engines: another engine may be able to go on.
     """
 
     body: bytes
     exact: bool
     why_not: str
+    ids: bytes = b""
+    is_engines: bool = False
 
     @property
     def spent(self) -> bool:
@@ -71,25 +75,46 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
         return Continuation(body, True, "")
     if why_not := _hindrance(request, before):
         return Continuation(b"", False, why_not)
+    if before.bundled and request.max_tokens >= 0:
+        why_not = "the engine sent several tokens at a time without counting them, so what is left of the limit is unknown"
+        return Continuation(b"", False, why_not)
     changes = _limits(request, before.produced)
     if changes is None:
         return Continuation(b"", True, "")
-    stop = _set(request, "stop")
-    by_ids = bool(before.prompt_ids and before.ids) and not stop
-    if by_ids and request.chat and dialect.chat_from_ids:
-        changes["kv_transfer_params"] = b'{"prompt_token_ids":' + _all_ids(before) + b"}"
-    elif by_ids and not request.chat:
-        changes["prompt"] = _all_ids(before)
+    stop, ids = _set(request, "stop"), b""
+    if before.prompt_ids and before.ids and not stop:
+        ids = _all_ids(before)
+    if ids and request.chat and dialect.chat_from_ids:
+        changes["kv_transfer_params"] = b'{"prompt_token_ids":' + ids + b"}"
+    elif ids and not request.chat:
+        changes["prompt"] = ids
     elif not request.chat and (text := _text(request.prompt)) is not None and before.text:
         changes["prompt"] = msgspec.json.encode(text + before.text)
         return Continuation(splice.replaced(body, changes), False, "")
     elif request.chat:
-        return Continuation(b"", False, _chat_hindrance(bool(stop), dialect))
+        return Continuation(b"", False, _chat_hindrance(bool(stop), dialect), is_engines=bool(ids))
     else:
         return Continuation(
             b"", False, "its prompt came as token ids, and the engine told no ids of the answer"
         )
-    return Continuation(splice.replaced(body, changes), True, "")
+    return Continuation(splice.replaced(body, changes), True, "", ids)
+
+
+def goes_on(given: bytes, told: bytes, prompt_tokens: int) -> bool | None:
+    """Whether an engine answers behind the token ids it was given; None where it does not say.
+
+    Args:
+        given: the ids, as a JSON list.
+        told: the prompt's ids as the engine says, a JSON list; empty = it does not.
+        prompt_tokens: how many they are, as it says; -1 = it does not.
+    """
+    if told:
+        return _packed(told) == _packed(given)
+    return None if prompt_tokens < 0 else prompt_tokens == given.count(b",") + 1
+
+
+def _packed(ids: bytes) -> bytes:
+    return bytes(ids).translate(None, b" \t\r\n")
 
 
 def _text(prompt: bytes) -> str | None:

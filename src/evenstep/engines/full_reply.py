@@ -8,6 +8,8 @@ error object inside it, a chunk that is no JSON, and a finish_reason that says t
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from evenstep.engines import cleaning
@@ -22,6 +24,7 @@ from evenstep.engines.chunks import (
     read_chunk,
     read_head,
 )
+from evenstep.engines.continuation import goes_on
 from evenstep.engines.habits import Habits
 from evenstep.engines.quick import Quick
 from evenstep.engines.sse import Event, EventReader
@@ -30,7 +33,10 @@ from evenstep.engines.view import Asked, Dialect, Off
 from evenstep.errors import EngineError, InputError
 
 _GAVE_UP = {"abort", "error"}
+#: Text that is never one token's: tokenizers cut in front of a word, so none has a blank with words on both sides.
+_SEVERAL = re.compile(r"\S\s+\S")
 DONE_EVENT = b"data: [DONE]\n\n"
+LONG = 16 * 1024  # bytes of a chunk from which on ids of the prompt in it are not read
 LESSONS = 4  # usual chunks that may be learned from; a stream that changes more often is read in full
 
 
@@ -44,6 +50,7 @@ class FullReply:
         engine: what the engine was asked for.
         choices, prompts: how many the request has; every choice of every prompt has an index of its own.
         before: what other engines had brought of this answer (`so_far`), if only its first chunk; None for a fresh one.
+        given: token ids that the engine was given to go on from, as a JSON list; empty = it was not.
         keep: keep id, ids and text, so that another engine can go on, before or after the first token (`so_far`).
         fingerprint: the engine's ``system_fingerprint`` as JSON where an earlier stream of it told (`fingerprint`).
         bytes_per_token: for estimates; 0 counts one token an event.
@@ -53,12 +60,13 @@ class FullReply:
     """
 
     __slots__ = (
-        "_before", "_bytes", "_bytes_per_token", "_changes", "_chat", "_counted", "_created", "_dialect",
-        "_drop_final", "_drop_ids", "_drop_usage", "_events", "_final", "_habit", "_hands_back", "_has_guessed", "_held",
-        "_ids", "_ids_seen", "_is_between", "_is_new", "_is_told", "_is_whole", "_keep", "_kept", "_later", "_lessons",
-        "_limit", "_open", "_over", "_plain", "_prompt_ids", "_prompts", "_quick", "_reader", "_repeats",
-        "_request_id", "_settled", "_settled_tokens", "_texts", "_usage_off", "_wants_usage", "cached_tokens", "done",
-        "error_body", "estimated", "failure", "fingerprint", "finished", "produced", "prompt_tokens", "recomputed",
+        "_before", "_bundled", "_bytes", "_bytes_per_token", "_changes", "_chat", "_counted", "_created", "_cut",
+        "_dialect", "_drop_final", "_drop_ids", "_drop_usage", "_events", "_final", "_given", "_habit", "_hands_back",
+        "_has_guessed", "_held", "_ids", "_ids_seen", "_is_between", "_is_new", "_is_told", "_is_whole", "_keep",
+        "_kept", "_later", "_lessons", "_limit", "_open", "_over", "_plain", "_prompt_ids", "_prompts", "_quick",
+        "_reader", "_repeats", "_request_id", "_settled", "_settled_tokens", "_surplus", "_texts", "_usage_off",
+        "_wants_usage", "cached_tokens", "done", "error_body", "estimated", "failure", "fingerprint", "finished",
+        "produced", "prompt_tokens", "recomputed", "starts_anew",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +79,7 @@ class FullReply:
         choices: int = 1,
         prompts: int = 1,
         before: SoFar | None = None,
+        given: bytes = b"",
         keep: bool = False,
         fingerprint: bytes = b"",
         bytes_per_token: float = 0.0,
@@ -85,6 +94,9 @@ class FullReply:
         self.done = False  #: the stream has ended as it should
         self.recomputed = False  #: the engine hands the request back: continue it elsewhere
         self.estimated = False  #: tokens were counted by events
+        self.starts_anew = (
+            False  #: it failed: the engine answers from the start, or does not say that it goes on
+        )
         self.failure: EngineError | None = None  #: why it cannot go on
         self.error_body = b""  #: the error object the engine sent inside the stream
         self.fingerprint = fingerprint
@@ -111,11 +123,13 @@ class FullReply:
         self._is_whole = False  # every choice has ended, and what said so is on its way to the client
         self._held = b""  # the last chunk of the only choice, until the fingerprint is known
         self._bytes_per_token = bytes_per_token
-        self._events = self._bytes = 0
+        self._events = self._bytes = self._surplus = 0
+        self._given, self._bundled = given, before.bundled if before else False
         self._over = self._is_between = False  # between two events, where the next one may be a usual one
         self._is_new = True  # nothing was read
         self._limit, self._hands_back = limit, hands_back
         self._quick: Quick | None = None
+        self._cut = list[bytes]()  # lists of the prompt's ids that were taken out of the chunk at hand
         self._kept = bytearray() if keep else None  # text and id of events that were not read in full
         #: what waits to be read: such texts and ids, or ids and text of an event; tokens of the answer behind each
         self._later: list[tuple[bytes | list[int], str, int]] = []
@@ -130,10 +144,7 @@ class FullReply:
     def _read(self, data: bytes) -> bytes:
         """As `feed`, every event in full."""
         events = self._reader.feed(data)
-        if len(events) == 1:
-            out = self._next(*events[0])
-        else:
-            out = self._each(events)
+        out = self._next(*events[0]) if len(events) == 1 else self._each(events)
         if self._reader.fault is not None and not self._over:
             out += self._fail(self._reader.fault)
         self._is_between = self._reader.is_between and not self._over
@@ -168,32 +179,43 @@ class FullReply:
     def so_far(self) -> SoFar:
         """What the client has of the answer. Only with `keep`, and for one choice."""
         self._settle()
-        by_text = not self._ids_seen and bool(self._ids)
+        by_text = not self._ids_seen
         ids = self._ids[: self._settled] if by_text else self._ids
+        produced = self._settled_tokens if by_text else self.produced
+        if self.estimated:  # a guess by bytes is good enough for a load, and not for a limit
+            produced = self.produced - self._surplus
         return SoFar(
             request_id=self._request_id,
             created=self._created,
             prompt_tokens=self.prompt_tokens,
-            produced=self._settled_tokens if by_text else self.produced,
-            prompt_ids=self._prompt_ids,
+            produced=produced,
+            prompt_ids=self._prompt_ids if cleaning.is_list_of_ids(self._prompt_ids) else b"",
             ids=tuple(ids),
             text="".join(self._texts),
             plain=self._plain,
+            bundled=self._bundled,
         )
 
     def _take(self, raw: bytes, data: bytes | None) -> bytes:
-        if self._over:
-            return b""
-        if data is None:
-            return (
-                raw if raw[:1] == b":" else b""
-            )  # a comment keeps a connection alive; what is no event is not passed on
+        if (
+            self._over or data is None
+        ):  # a comment keeps a connection alive; what is no event is not passed on
+            return raw if raw[:1] == b":" and not self._over else b""
         if data == DONE:
             return self._ended(raw)
         try:
-            return self._take_chunk(raw, data)
+            return self._take_long(raw, data) if len(data) > LONG else self._take_chunk(raw, data)
         except (EngineError, InputError) as error:
             return self._fail(EngineError(str(error)))
+
+    def _take_long(self, raw: bytes, data: bytes) -> bytes:
+        """A long chunk: the ids of its prompt are put aside unread."""
+        short, self._cut = cleaning.cut_prompt_ids(data)
+        out = self._take_chunk(cleaning.framed(raw, data, short) if self._cut else raw, short)
+        if self._ids_seen and self._before is None:
+            out = cleaning.with_prompt_ids(out, self._cut)
+        self._cut = []
+        return out
 
     def _take_chunk(self, raw: bytes, data: bytes) -> bytes:
         self._put_off()
@@ -204,6 +226,8 @@ class FullReply:
         choices = chunk.choices
         if not choices:
             return self._without_choices(raw, data, chunk)
+        if self._given:
+            self._see_that_it_goes_on(chunk, choices[0])
         out, new = raw, data
         if self._changes:  # first: a chunk that cannot be cleaned brought nothing
             new = self._cleaned(data, chunk, choices)
@@ -219,6 +243,25 @@ class FullReply:
         if self._lessons and out:
             self._learn(raw, out, choices[0])
         return out
+
+    def _see_that_it_goes_on(self, chunk: Chunk, choice: Choice) -> None:
+        """A chat need not be continued because it was asked to be: the first chunk that brings something has to show it."""
+        told = -1 if chunk.usage is None else chunk.usage.prompt_tokens
+        found = goes_on(self._given, self._ids_told(chunk, choice), told)
+        brings = choice.content or choice.token_ids or choice.finish_reason or choice.stop_reason
+        brings = brings or (choice.delta is not None and choice.delta.others)
+        if found is None and not brings:
+            return
+        if found is False or (found is None and self._chat):
+            self.starts_anew = True
+            said = "answers another prompt" if found is False else "does not say which prompt it answers"
+            raise EngineError(f"engine: it {said}; expected the rest of an answer.")
+        self._given = b""
+
+    def _ids_told(self, chunk: Chunk, choice: Choice) -> bytes:
+        """The prompt's ids as the engine tells them, a JSON list; empty = it does not."""
+        told = chunk.prompt_token_ids if self._chat else choice.prompt_token_ids
+        return bytes(told) if is_given(told) else b"".join(self._cut[:1])
 
     def _settle(self) -> None:
         """Reads what was put off: a stream that ends as it should never needs it."""
@@ -276,7 +319,8 @@ class FullReply:
     def _judge(self, choice: Choice) -> bool:
         """A choice has ended: whether as it should."""
         reason = choice.finish_reason
-        if self._hands_back and "recomputed" in (choice.stop_reason, reason):
+        is_open = choice.index in self._open  # what has ended as it should is not handed back
+        if self._hands_back and is_open and "recomputed" in (choice.stop_reason, reason):
             self.recomputed = self._over = True
             return False
         if reason in _GAVE_UP:
@@ -292,14 +336,16 @@ class FullReply:
             return 0
         self.estimated = True
         self._events += 1
+        self._bundled |= _SEVERAL.search(content) is not None
         self._bytes += len(content.encode("utf-8", "surrogatepass"))
         known = int(self._bytes / self._bytes_per_token) if self._bytes_per_token else 0
-        return max(self._events, known) - sum(self._counted)
+        news = max(0, max(self._events, known) - sum(self._counted))
+        self._surplus += news - 1
+        return news
 
     def _remember(self, chunk: Chunk, choice: Choice) -> None:
         if not self._prompt_ids:
-            told = chunk.prompt_token_ids if self._chat else choice.prompt_token_ids
-            self._prompt_ids = bytes(told) if is_given(told) else b""
+            self._prompt_ids = self._ids_told(chunk, choice)
         if choice.delta is not None and choice.delta.others:
             self._plain = False
         if self._later:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import array_at, jit
+from evenstep.compiled import jit, seen_as
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _U = 34, 92, 44, 58, 117
 _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = 123, 125, 91, 93
@@ -57,7 +57,7 @@ def _plain(data, at, stop):
     """A place up to which, from here on, there are only plain letters of a text; the next one is less than 8 bytes on, or is
     one that has to be looked at.
     """
-    words, i = array_at(data.ctypes.data + at, (stop - at) // 8, np.uint64), np.uint64(0)
+    words, i = seen_as(data, at, (stop - at) // 8, np.uint64), np.uint64(0)
     all_of = np.uint64(words.size)
     while i < all_of and _odd(words[i]) == 0:
         i += np.uint64(1)

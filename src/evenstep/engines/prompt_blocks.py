@@ -19,11 +19,12 @@ from evenstep.engines.requests import GenerationRequest
 _SEED = ("model", "tools", "documents", "chat_template", "chat_template_kwargs", "cache_salt")
 
 _PERSON = b"prompt"
-BLOCK_BYTES = 1024  #: of a block; a prompt of no more has none
+BLOCK_BYTES = 256  #: of a block; a prompt of no more has none
+_HASHED = 512 * 1024  #: bytes of a prompt that are hashed at most
 
 
 def prompt_blocks(
-    request: GenerationRequest, key: bytes, *, block_bytes: int = BLOCK_BYTES, max_blocks: int = 512
+    request: GenerationRequest, key: bytes, *, block_bytes: int = BLOCK_BYTES, max_blocks: int = 0
 ) -> list[int]:
     """Ids of the whole blocks at the front of a prompt, in order; a rest is left out.
 
@@ -31,7 +32,7 @@ def prompt_blocks(
         request: its prompt is read as it stands in the body; a longer chat with the same beginning shares its blocks.
         key: secret of this install, 1 to 64 bytes.
         block_bytes: bytes of a block.
-        max_blocks: at most so many are hashed.
+        max_blocks: at most so many are hashed; 0 = those of the first 512 KiB.
 
     Returns:
         Ids in 0..2**63-1, as `routing.prefix_index.PrefixIndex` takes them.
@@ -55,14 +56,16 @@ def blocks_of(
     digest: hashlib.blake2b,
     *,
     block_bytes: int = BLOCK_BYTES,
-    max_blocks: int = 512,
+    max_blocks: int = 0,
 ) -> list[int]:
     """As `prompt_blocks`.
 
     Args:
         digest: of `seeded`; it is changed.
     """
-    blocks = min(max_blocks, max(0, len(prompt) - 1) // block_bytes)  # a chat's closing bracket is no content
+    blocks = min(
+        max_blocks or max(1, _HASHED // block_bytes), max(0, len(prompt) - 1) // block_bytes
+    )  # a chat's closing bracket is no content
     found: list[int] = []
     for block in range(blocks):
         digest.update(prompt[block * block_bytes : (block + 1) * block_bytes])

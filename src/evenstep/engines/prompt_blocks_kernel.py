@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import array_at, inlined, jit
+from evenstep.compiled import check, inlined, jit, seen_as
 
 LONG_END = 512  #: bytes at each end of a long prompt that its key is made of
 #: Bytes of the space that a message is put together in, and of the longest name of a model it has room for.
@@ -104,7 +104,8 @@ def key_of(data, begin, end, model, size, keyed, space):
         keyed: uint64[8], the state behind the key; see `prompt_blocks.keyed_state`.
         space: uint64[8 + SPACE / 8], working space.
     """
-    out = array_at(space.ctypes.data + 64, SPACE, np.uint8)
+    out = seen_as(space, 64, SPACE, np.uint8)
+    check(size <= MOST_MODEL and 0 <= begin <= end <= data.size)
     length = end - begin
     if length > 2 * LONG_END:
         stop = _copied(data, begin, LONG_END, out, 0)

@@ -88,6 +88,12 @@ def waited_too_long(waited_s: float, retry_after_s: float) -> Refusal:
     return Refusal(503, "service_unavailable_error", message, "pool_timeout", retry_after_s=retry_after_s)
 
 
+def lasted_too_long(limit_s: float) -> Refusal:
+    """The request's time is over, wherever it is."""
+    message = f"The request was not answered within {limit_s:g} s, which is as long as one may take."
+    return Refusal(504, "server_error", message, "request_timeout")
+
+
 def too_large(limit: int) -> Refusal:
     """The body is over its limit."""
     message = f"The request body is larger than {limit} bytes."
@@ -138,6 +144,9 @@ class _Envelope(msgspec.Struct):
 
 
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
+_NO_MODEL = re.compile(
+    r"\bmodel\b.*\b(does not exist|not found|not served|unknown)\b", re.IGNORECASE | re.DOTALL
+)
 _ADDRESS = re.compile(r"\b(?:https?://\S+|\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?|localhost:\d+)")
 
 
@@ -152,14 +161,7 @@ def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
     Returns:
         The engine's words where it is the client's fault (400 to 499); else `engine_failed` or, for 503, `overloaded`.
     """
-    try:
-        told = _ENVELOPE.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        told = _Envelope()
-    if isinstance(told.error, _Fault):
-        fault = told.error
-    else:
-        fault = _Fault(told.error or told.message, told.type, told.param, told.code)
+    fault = _fault(body)
     if not 400 <= status < 600:
         status = fault.code if isinstance(fault.code, int) and 400 <= fault.code < 600 else 502
     if status == 503:
@@ -170,6 +172,23 @@ def of_engine(body: bytes, status: int, retry_after_s: float = 0.0) -> Refusal:
     code = fault.code if isinstance(fault.code, str) else None
     kind = fault.type or "invalid_request_error"
     return Refusal(status, kind, message, code, fault.param, retry_after_s)
+
+
+def denies_model(body: bytes) -> bool:
+    """Whether what an engine said with status 404 is that it does not serve the model it was asked for."""
+    fault = _fault(body)
+    return fault.code == "model_not_found" or fault.param == "model" or bool(_NO_MODEL.search(fault.message))
+
+
+def _fault(body: bytes) -> _Fault:
+    """What an engine said, in whichever form."""
+    try:
+        told = _ENVELOPE.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        told = _Envelope()
+    if isinstance(told.error, _Fault):
+        return told.error
+    return _Fault(told.error or told.message, told.type, told.param, told.code)
 
 
 def _short(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from evenstep.engines.chunks import Choice, Usage, is_role, read_head
 from evenstep.engines.ends import told
-from evenstep.engines.full_reply import DONE_EVENT, LESSONS, FullReply
+from evenstep.engines.full_reply import DONE_EVENT, LESSONS, LONG, FullReply
 from evenstep.engines.quick import Quick, learned
 from evenstep.engines.sse import Event
 from evenstep.engines.starts import Start
@@ -100,7 +100,7 @@ class ReplyStream(FullReply):
         Returns:
             What the client gets, and the bytes that were not read.
         """
-        if not (self._repeats and self._keep) or len(data) > self._limit:
+        if not (self._repeats and self._keep) or len(data) > min(LONG, self._limit):
             return b"", data
         assert self._habit is not None
         start = self._habit.starts.read(data)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from evenstep.engines import prometheus
-from evenstep.engines.view import Dialect, EngineSample
+from evenstep.engines.view import Dialect, EngineSample, NotItsPageError
 from evenstep.errors import EngineError
 
 _RUNNING = "sglang:num_running_reqs"
@@ -15,7 +15,8 @@ _USED = "sglang:num_used_tokens"
 _SHARE = "sglang:token_usage"
 _CAPACITY = "sglang:max_total_num_tokens"
 _GENERATED = "sglang:generation_tokens_total"
-_WANTED = prometheus.wanted([_RUNNING, _QUEUED, _USED, _SHARE, _CAPACITY, _GENERATED])
+_QUERIED, _HIT = "sglang:prompt_tokens_total", "sglang:cached_tokens_total"
+_WANTED = prometheus.wanted([_RUNNING, _QUEUED, _USED, _SHARE, _CAPACITY, _GENERATED, _QUERIED, _HIT])
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class SGLang:
         """Each rank's state, by rank; ranks of tensor parallelism say the same, so the largest value counts.
 
         Raises:
-            EngineError: no running requests, or no KV tokens, on the page.
+            NotItsPageError: no running requests, or no KV tokens, on the page.
+            EngineError: a value is not a number.
         """
         values: dict[int, dict[str, float]] = {}
         for line in prometheus.lines(page, _WANTED):
@@ -54,17 +56,20 @@ class SGLang:
             seen = values.setdefault(int(label) if label.isdigit() else 0, {})
             seen[line.name] = max(seen.get(line.name, -math.inf), line.value)
         if not values:
-            raise EngineError(f"metrics page: {_RUNNING} is missing; expected a number.")
+            raise NotItsPageError(f"metrics page: {_RUNNING} is missing; expected a number.")
         if len(values) > 1:  # a total of all ranks has no rank
             for seen in values.values():
-                seen.pop(_GENERATED, None)
+                for name in (_GENERATED, _QUERIED, _HIT):
+                    seen.pop(name, None)
         return tuple(_sample(rank, values[rank]) for rank in sorted(values))
 
 
 def _sample(rank: int, seen: dict[str, float]) -> EngineSample:
     for name in (_RUNNING, _QUEUED, _USED):
-        if not math.isfinite(seen.get(name, math.nan)):
-            raise EngineError(f"metrics page: {name} of rank {rank} is missing; expected a number.")
+        if name not in seen:
+            raise NotItsPageError(f"metrics page: {name} of rank {rank} is missing; expected a number.")
+        if not math.isfinite(seen[name]):
+            raise EngineError(f"metrics page: {name} of rank {rank} is {seen[name]}; expected a number.")
     used, share = seen[_USED], seen.get(_SHARE, 0.0)
     capacity = seen.get(_CAPACITY, used / share if share > 0 else math.inf)
     return EngineSample(
@@ -75,6 +80,8 @@ def _sample(rank: int, seen: dict[str, float]) -> EngineSample:
         kv_capacity=capacity,
         block_size=0,
         generated_tokens=seen.get(_GENERATED, math.nan),
+        prefix_queried=seen.get(_QUERIED, math.nan),
+        prefix_hit=seen.get(_HIT, math.nan),
     )
 
 

@@ -33,14 +33,14 @@ class EventReader:
         limit: bytes of the largest event; a larger one is a `fault`, and nothing is read after it.
     """
 
-    __slots__ = ("_begun", "_limit", "_rest", "_searched", "fault")
+    __slots__ = ("_begun", "_has_cr", "_limit", "_rest", "_searched", "fault")
 
     def __init__(self, limit: int = 1 << 20) -> None:
         self.fault: EngineError | None = None
         self._limit = limit
         self._rest = bytearray()
         self._searched = 0  # no event ends within so many bytes of the rest
-        self._begun = False
+        self._begun = self._has_cr = False
 
     @property
     def tail(self) -> bytes:
@@ -81,15 +81,16 @@ class EventReader:
         if self.fault is not None:
             return events
         self._rest += data
+        self._has_cr = self._has_cr or 13 in data
         start = 0
-        while found := _END.search(self._rest, max(start, self._searched)):
-            stop = found.end()
+        while (stop := self._end(max(start, self._searched))) > 0:
             if stop == len(self._rest) and self._rest[stop - 1] == 13 and not ended:
                 break
             if stop - start > self._limit:
                 break
             raw = bytes(self._rest[start:stop])
-            events.append((raw, _data(raw, first=not self._begun)))
+            is_plain = not self._has_cr and raw.startswith(b"data: ")
+            events.append(_plain(raw[:-2]) if is_plain else (raw, _data(raw, first=not self._begun)))
             self._begun, self._searched, start = True, 0, stop
         del self._rest[:start]
         if len(self._rest) > self._limit:
@@ -98,6 +99,14 @@ class EventReader:
             )
         self._searched = max(0, len(self._rest) - 3)
         return events
+
+    def _end(self, at: int) -> int:
+        """Where the next event ends that ends behind this place, 0 = none has; without a CR `find` sees it."""
+        if not self._has_cr:
+            place = self._rest.find(b"\n\n", at)
+            return place + 2 if place >= 0 else 0
+        found = _END.search(self._rest, at)
+        return found.end() if found is not None else 0
 
 
 def _plain(piece: bytes) -> Event:

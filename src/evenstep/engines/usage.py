@@ -21,6 +21,7 @@ class SoFar:
         ids: token ids of what was produced; empty where they were not told.
         text: text of what was produced.
         plain: nothing but text has come (no tool call, no reasoning).
+        bundled: tokens were counted by events, and some event brought more than one.
     """
 
     request_id: bytes
@@ -31,6 +32,7 @@ class SoFar:
     ids: tuple[int, ...]
     text: str
     plain: bool
+    bundled: bool = False
 
 
 def joined(usage: bytes, before: SoFar) -> bytes:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from evenstep.errors import EngineError
+
 #: How a field looks that was not asked for: not there, or there and null.
 Off = Literal["absent", "null"]
+
+
+class NotItsPageError(EngineError):
+    """A page was read that lacks metrics of this engine: it is not the engine's metrics page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,8 @@ class EngineSample:
         kv_capacity: KV tokens it can hold; inf where it does not say.
         block_size: tokens of a KV block; 0 where it does not say.
         generated_tokens: output tokens since it started; nan where it does not say.
+        prefix_queried, prefix_hit: prompt tokens it looked up in its prefix cache, and found there, since it started; nan
+            where it does not say.
     """
 
     rank: int
@@ -68,6 +77,8 @@ class EngineSample:
     kv_capacity: float
     block_size: int
     generated_tokens: float
+    prefix_queried: float = math.nan
+    prefix_hit: float = math.nan
 
 
 class EngineAdapter(Protocol):
@@ -97,6 +108,7 @@ class EngineAdapter(Protocol):
         """Each rank's state from a metrics page, by rank.
 
         Raises:
-            EngineError: a line that is needed is not there or not a number.
+            NotItsPageError: a line that is needed is not there.
+            EngineError: a value is not a number.
         """
         ...

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from evenstep.engines import prometheus
-from evenstep.engines.view import Dialect, EngineSample
+from evenstep.engines.view import Dialect, EngineSample, NotItsPageError
 from evenstep.errors import EngineError
 
 _RUNNING = "vllm:num_requests_running"
@@ -18,7 +18,8 @@ _WAITING = "vllm:num_requests_waiting"
 _USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")  # the second until 0.10
 _CONFIG = "vllm:cache_config_info"
 _GENERATED = "vllm:generation_tokens_total"
-_WANTED = prometheus.wanted([_RUNNING, _WAITING, *_USAGE, _CONFIG, _GENERATED])
+_QUERIED, _HIT = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
+_WANTED = prometheus.wanted([_RUNNING, _WAITING, *_USAGE, _CONFIG, _GENERATED, _QUERIED, _HIT])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,8 @@ class VLLM:
         """Each rank's state, by rank. KV tokens are whole blocks; the null block is no room.
 
         Raises:
-            EngineError: no running requests, or no KV usage, on the page.
+            NotItsPageError: no running requests, or no KV usage, on the page.
+            EngineError: a value is not a number.
         """
         values: dict[int, dict[str, float]] = {}
         blocks: dict[int, tuple[int, int]] = {}
@@ -73,14 +75,16 @@ class VLLM:
                 seen = values.setdefault(rank, {})
                 seen[name] = seen.get(name, 0.0) + line.value
         if not values:
-            raise EngineError(f"metrics page: {_RUNNING} is missing; expected a number.")
+            raise NotItsPageError(f"metrics page: {_RUNNING} is missing; expected a number.")
         return tuple(_sample(rank, values[rank], blocks.get(rank, (0, 0))) for rank in sorted(values))
 
 
 def _sample(rank: int, seen: dict[str, float], config: tuple[int, int]) -> EngineSample:
     for name in (_RUNNING, _WAITING, _USAGE[0]):
-        if not math.isfinite(seen.get(name, math.nan)):
-            raise EngineError(f"metrics page: {name} of rank {rank} is missing; expected a number.")
+        if name not in seen:
+            raise NotItsPageError(f"metrics page: {name} of rank {rank} is missing; expected a number.")
+        if not math.isfinite(seen[name]):
+            raise EngineError(f"metrics page: {name} of rank {rank} is {seen[name]}; expected a number.")
     blocks, block_size = config
     capacity = float(max(0, blocks - 1) * block_size) if blocks and block_size else math.inf
     used = min(1.0, max(0.0, seen[_USAGE[0]]))
@@ -92,6 +96,8 @@ def _sample(rank: int, seen: dict[str, float], config: tuple[int, int]) -> Engin
         kv_capacity=capacity,
         block_size=block_size,
         generated_tokens=seen.get(_GENERATED, math.nan),
+        prefix_queried=seen.get(_QUERIED, math.nan),
+        prefix_hit=seen.get(_HIT, math.nan),
     )
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, nearest
+from evenstep.experiments.compared import Compared
 from evenstep.experiments.contenders import Asked, Contender, contenders
 from evenstep.experiments.jobs import Plan, cores, replicates, run_all
+from evenstep.experiments.notation import slo_of
 from evenstep.experiments.progress import Progress, Silent, cold_kernels, compile_notice
 from evenstep.experiments.warming import Warming
+from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Run
 from evenstep.names import parse
 from evenstep.request import Trace
@@ -42,7 +45,7 @@ class Outcome:
 
 def compare(
     source: Trace | str | Path | Any,
-    policies: Sequence[Asked],
+    policies: Asked | Sequence[Asked],
     *,
     cluster: Cluster | None = None,
     step_time: StepTime | None = None,
@@ -53,14 +56,16 @@ def compare(
     rate: float | None = None,
     limit: int | None = None,
     power: Any = None,
+    slo: Slo | str | None = None,
     processes: int = 1,
     progress: Progress | None = None,
-) -> Comparison:
+) -> Compared:
     """Run every policy on the same replicates of a workload and compare them pair by pair.
 
     Args:
         source: a trace, a synthetic workload, or a path (also ``sample:azure-conv``).
-        policies: specs such as ``"bf-io:horizon=20,predictor=oracle"``, mappings, policies, or (policy, predictor).
+        policies: specs such as ``"bf-io:horizon=20,predictor=oracle"``, mappings, policies, or (policy, predictor);
+            one of them, or a list.
         cluster: the fleet; 16 workers of 72 slots, saturated, when left out.
         step_time: what a step costs; `Linear()` when left out.
         seeds: replicates; 3, or as many as differ, when left out. A recorded trace is rotated, the first one not; a
@@ -71,11 +76,13 @@ def compare(
         rate: rescale arrival times to this many requests a second.
         limit: use only the first rows of a trace, or draw only so many requests.
         power: power law for the energy metrics.
+        slo: objective for goodput, e.g. ``"ttft=2s,tpot=50ms"``.
         processes: processes to run in; more than one needs a ``__main__`` guard in a script.
         progress: told what happens; silent when left out.
 
     Returns:
-        The comparison.
+        The comparison: ``print(found)``, ``found["jsq"].mean("idle_time_share")``, ``found.to_arrow()``,
+        ``found.plot()``, ``found.report("report.html")``.
 
     Raises:
         InputError: a bad source, policy or number, or fewer replicates that differ than `seeds`.
@@ -91,11 +98,24 @@ def compare(
         fewer=seeds is None,
         seed=seed,
         power=power,
+        slo=slo_of(slo) if isinstance(slo, str) else slo,
     )
-    outcome = run_comparison(
-        plan, contenders(policies), baseline=baseline, processes=processes, progress=progress
-    )
-    return outcome.comparison
+    asked = contenders(_listed(policies))
+    outcome = run_comparison(plan, asked, baseline=baseline, processes=processes, progress=progress)
+    return Compared.of(outcome.comparison, plan, asked)
+
+
+def _listed(policies: Asked | Sequence[Asked]) -> Sequence[Asked]:
+    """What was asked for as a list, also where it is one policy by itself.
+
+    Raises:
+        InputError: neither.
+    """
+    if isinstance(policies, str | Mapping) or callable(getattr(policies, "route", None)):
+        return [cast("Asked", policies)]
+    if isinstance(policies, Iterable):
+        return [*cast("Iterable[Asked]", policies)]
+    raise InputError("compare", "policies", type(policies).__name__, "a policy, or a list of them")
 
 
 def opened(
@@ -240,7 +260,7 @@ def run_comparison(
     plan = replace(plan, seeds=len(traces))
     policies = [one.build()[0] for one in asked]
     loops = [loop_of(policy, plan.cluster, plan.step_time) for policy in policies]
-    notice = compile_notice(policies, loops)
+    notice = compile_notice()
     if notice:
         watch.say(notice)
     beside = cores() - 1 if processes is None else processes - 1

@@ -7,7 +7,8 @@ predictor that learns starts every run knowing nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -91,14 +92,27 @@ def contenders(asked: Sequence[Asked]) -> list[Contender]:
     """All contenders, each built once to see that it can be: a bad one is found before the first run.
 
     Raises:
-        InputError: none asked for, or see `Contender.build`.
+        InputError: no policy, one twice, or see `Contender.build`.
     """
     if not asked:
         raise InputError("compare", "policies", "empty", "at least one policy")
     found = [contender(one) for one in asked]
+    check_each_once(one.name for one in found)
     for one in found:
         one.build()
     return found
+
+
+def check_each_once(names: Iterable[str]) -> None:
+    """Refuse a policy that is asked for twice: its rows and lines would hide each other.
+
+    Raises:
+        InputError: two have the same name.
+    """
+    for name, count in Counter(names).items():
+        if count > 1:
+            hint = "Leave the others out."
+            raise InputError("compare", "policy", name, f"each policy once, not {count} times", hint)
 
 
 def _from_spec(name: str, spec: dict[str, Any]) -> Contender:

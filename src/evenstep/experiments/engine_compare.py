@@ -12,6 +12,7 @@ import numpy as np
 from evenstep import names
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.compare import workload_of
+from evenstep.experiments.contenders import check_each_once
 from evenstep.experiments.engine_settings import EngineSettings, bounds_of, together
 from evenstep.experiments.gate_doubts import gate_doubts
 from evenstep.experiments.jobs import fingerprint
@@ -125,8 +126,9 @@ def run_engine_comparison(
     if settings.baseline is not None and settings.baseline not in settings.policies:
         hint = nearest(settings.baseline, settings.policies)
         raise InputError("compare", "baseline", settings.baseline, "one of the policies compared", hint)
+    check_each_once(settings.policies)
     policies = [(spec, built(spec)) for spec in settings.policies]
-    engine, law = settings.server(), settings.law()
+    engine, law, slo = settings.server(), settings.law(), settings.objective()
     traces = traces_of(settings, fewer)
     watch = progress if progress is not None else Silent()
     watch.begin(len(policies) * len(traces))
@@ -149,7 +151,7 @@ def run_engine_comparison(
             watch.show()
     watch.end()
     baseline = settings.policies.index(settings.baseline) if settings.baseline is not None else 0
-    comparison = compare_engine_runs(runs, baseline)
+    comparison = compare_engine_runs(runs, baseline, slo)
     comparison.trace["requests_per_s"] = rate(traces[0])
     if settings.bounds != "trace":
         conditions = replace(comparison.conditions, bounds=settings.bounds)
@@ -170,9 +172,8 @@ def run_engine_comparison(
 def bounds_for(
     policy: SchedulingPolicy, settings: EngineSettings, trace: Trace
 ) -> tuple[I8, I8] | Quantiles | None:
-    """The bounds asked for; the truth for a policy of hindsight, whatever others believe."""
-    is_hindsight = getattr(policy, "believes", "") == "truth"
-    return bounds_of("exact" if is_hindsight else settings.bounds, trace)
+    """The bounds asked for; a policy of hindsight needs none, it is shown the truth."""
+    return None if getattr(policy, "believes", "") == "truth" else bounds_of(settings.bounds, trace)
 
 
 def belief_note(spec: str, policy: SchedulingPolicy, run: EngineRun) -> str:

@@ -1,20 +1,24 @@
-"""The settings of ``compare --engine``: fields are flags and keys of a YAML file."""
+"""The settings of ``compare --engine``: fields are flags and keys of a YAML file.
+
+Its imports stay light, so that ``--help`` answers at once.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, cast
 
 from evenstep import names
-from evenstep.cost.batch import BatchTime
 from evenstep.errors import InputError
-from evenstep.predict.intervals import Quantiles, around, bucketed, constant
-from evenstep.request import I8, Trace
-from evenstep.sim.engine import Engine
+
+if TYPE_CHECKING:
+    from evenstep.cost.batch import BatchTime
+    from evenstep.measure.metrics import Slo
+    from evenstep.predict.intervals import Quantiles
+    from evenstep.request import I8, Trace
+    from evenstep.sim.engine import Engine
 
 #: Compared when nobody says what: what engines do today, then ours.
 USUAL = ("vllm", "sarathi", "srpt", "a-min", "best")
@@ -38,8 +42,9 @@ class EngineSettings:
         policies: scheduling policies as NAME:key=value,key=value; several usual ones when left out.
         seeds: replicates of each policy; fewer, unless set, where a trace has not as many that differ.
         baseline: the policy others are compared with, as written in policies; the first when left out.
-        engine: the engine, KEY=VALUE,...: token-budget, batch-limit, kv-tokens, block-tokens, overflow, keeps-evicted,
-            schedules-ahead, first-token, hold-produced, swap-s, recompute-s, overhead-s, data-parallel, balancer, news-s.
+        engine: the engine, KEY=VALUE,...: token-budget, batch-limit, resident-limit, kv-tokens, block-tokens, overflow,
+            keeps-evicted, schedules-ahead, first-token, hold-produced, swap-s, recompute-s, overhead-s, data-parallel,
+            balancer, news-s.
         batch_time: seconds of an iteration, a batch-time law, e.g. token-budget:fit=llama-70b-tp2; affine-kv:d0-s=0.01.
         bounds: what is believed of output lengths: trace, exact, constant:1/1000, bucketed:100/200/400, around:0.2, or a
             predictor's quantiles, survival:low=0.1,high=0.9.
@@ -49,6 +54,7 @@ class EngineSettings:
         until_s: stop after this many seconds, requests left over; run all to completion when left out.
         limit: use only the first rows of the trace, or draw only so many requests.
         format_name: format of the trace file where it is not recognised, with options, e.g. mooncake:ticks=keep.
+        slo: objective for goodput and the share of requests that meet it, e.g. ttft=2s,tpot=50ms.
         seed: key of replicates and of the policies' random draws.
         skip_bad_rows: leave out rows that cannot be read, and say how many.
     """
@@ -66,6 +72,7 @@ class EngineSettings:
     until_s: float | None = None
     limit: int | None = None
     format_name: str | None = None
+    slo: str | None = field(default=None, metadata={"shape": "ttft=X,tpot=X"})
     seed: int = 0
     skip_bad_rows: bool = False
 
@@ -75,6 +82,8 @@ class EngineSettings:
         Raises:
             InputError: an unknown key or a value that does not fit.
         """
+        from evenstep.sim.engine import Engine
+
         if self.engine and "=" not in self.engine.partition(",")[0]:
             hint = "For instance kv-tokens=20000,token-budget=512."
             raise InputError("--engine", "option", self.engine.partition(",")[0], "key=value", hint)
@@ -85,6 +94,12 @@ class EngineSettings:
     def law(self) -> BatchTime:
         """Seconds of an iteration."""
         return cast("BatchTime", names.build("batch", names.parse(self.batch_time)))
+
+    def objective(self) -> Slo | None:
+        """The service-level objective, where there is one."""
+        from evenstep.experiments.notation import slo_of
+
+        return slo_of(self.slo)
 
 
 def check(settings: EngineSettings) -> EngineSettings:
@@ -115,6 +130,8 @@ def bounds_of(text: str, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
     Raises:
         InputError: text that is none of them.
     """
+    from evenstep.predict.intervals import Quantiles, around, bucketed, constant
+
     name, _, value = text.partition(":")
     try:
         if name == "trace":
@@ -142,4 +159,6 @@ def bounds_of(text: str, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
 
 def together(trace: Trace) -> Trace:
     """The trace with all requests at time zero."""
+    import numpy as np
+
     return replace(trace, arrival_s=np.zeros(len(trace)))

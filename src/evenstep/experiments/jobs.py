@@ -19,6 +19,7 @@ from typing import Any
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
 from evenstep.experiments.contenders import Contender
+from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Run
 from evenstep.request import COLUMNS, Trace
 from evenstep.sim.cluster import Cluster, simulate
@@ -39,6 +40,7 @@ class Plan:
         fewer: make do with the replicates that differ where there are not `seeds` of them, as in a trace of one session.
         seed: key of replicates and of policies' draws.
         power: power law for the energy metrics, or None for the default one.
+        slo: objective for goodput, or None.
         records: keep the record tables of the first replicate.
         all_records: keep those of every replicate.
         samples: samples of every worker's load to keep, first replicate only.
@@ -51,6 +53,7 @@ class Plan:
     fewer: bool = False
     seed: int = 0
     power: Any = None
+    slo: Slo | None = None
     records: bool = False
     all_records: bool = False
     samples: int = 0
@@ -72,6 +75,7 @@ class Plan:
             records=self.all_records or (self.records and index == 0),
             workers=self.samples if index == 0 else 0,
             power=self.power,
+            slo=self.slo,
             name=contender.name,
         )
 

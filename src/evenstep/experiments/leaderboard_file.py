@@ -24,8 +24,8 @@ from evenstep.config import Document, Layer, Settled, settle
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.settings import CompareSettings, checked
 
-#: What policies are ranked by on a saturated fleet, and below saturation, where idle share is mostly emptiness.
-SATURATED, BELOW = "idle_share", "imbalance_envelope_tokens"
+#: What policies are ranked by on a saturated fleet, and below saturation, where time lost is mostly emptiness.
+SATURATED, BELOW = "idle_time_share", "imbalance_envelope_tokens"
 #: Settings of `compare` that a board has in another place.
 ELSEWHERE = {
     "source": "The workload stands under `source`.",

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenstep.experiments.leaderboard_file import SATURATED
+from evenstep.experiments.leaderboard_file import BELOW
 from evenstep.experiments.leaderboard_ranks import Overall, Standing, alike, overall, standings
 from evenstep.experiments.leaderboard_table import Table, WorkloadLine
 from evenstep.measure.comparison import Interval
 from evenstep.report.numbers import MISSING, short
 
 #: Heading, metric and factor of the columns beside rank, policy and what it is ranked by.
-_SATURATED_COLUMNS = (
-    ("full slots, tokens/s", "full_slot_tokens_per_s", 1.0),
-    ("TPOT, ms", "tpot_mean_s", 1e3),
-)
-_BELOW_COLUMNS = (("idle share, %", "idle_share", 100.0), ("TPOT, ms", "tpot_mean_s", 1e3))
+_LOST = ("time lost at the barrier, %", "idle_time_share", 100.0)
+_LOAD = ("load imbalance, %", "idle_share", 100.0)
+_TPOT = ("TPOT, ms", "tpot_mean_s", 1e3)
+_SATURATED_COLUMNS = (_LOAD, ("full slots, tokens/s", "full_slot_tokens_per_s", 1.0), _TPOT)
+_BELOW_COLUMNS = (_LOST, _LOAD, _TPOT)
 _WAITS = (("mean wait, s", "mean_wait_s", 1.0), ("oldest wait, s", "oldest_wait_s", 1.0))
 #: How what is ranked by reads: heading, factor and decimals.
 _RANKED = {
-    "idle_share": ("idle share, %", 100.0, 2),
+    "idle_time_share": ("time lost at the barrier, %", 100.0, 2),
+    "idle_share": ("load imbalance, %", 100.0, 2),
     "imbalance_envelope_tokens": ("imbalance, KV tokens", 1.0, 0),
 }
 
@@ -35,7 +36,9 @@ def page(table: Table, *, data: str, picture: str) -> str:
     parts = ["# Leaderboard", "", *_intro(table, data), ""]
     if picture:
         shown = " and ".join(table.picture)
-        alt = f"Idle share by policy on {shown}: live policies, and oracles set apart"
+        named = {line.name: _RANKED[line.metric][0].partition(",")[0] for line in table.workloads}
+        ranked = " and ".join(dict.fromkeys(named[name] for name in table.picture))
+        alt = f"{ranked[:1].upper()}{ranked[1:]} by policy on {shown}: live policies, and oracles set apart"
         parts += [f"![{alt}]({picture})", ""]
     parts += ["## All workloads", "", *_overall_words(table), "", *_overall_table(table), ""]
     for line in table.workloads:
@@ -64,7 +67,8 @@ def _intro(table: Table, data: str) -> list[str]:
     oracles = len(table.policies) - len(policies)
     return [
         f"{len(policies)} policies that can run live, and {oracles} that are shown true lengths, ranked",
-        f"on {len(table.workloads)} workloads: every routing policy at its defaults, and variants of some.",
+        f"on {len(table.workloads)} workloads.",
+        *_ranked(table),
         "Defaults are the constants of a policy's paper and, where a request could starve, a bound on ageing;",
         "`age_limit=0` is paper mode, without that bound. `predictor=live` is what a router can have: the predictor",
         "named with the workload. `predictor=oracle` is what none has.",
@@ -84,6 +88,17 @@ def _intro(table: Table, data: str) -> list[str]:
         "A tenth of the board is run again on every change, another one each day (`--check`): it fails when two policies",
         "whose intervals here are disjoint come out in the other order with disjoint intervals.",
     ]  # fmt: skip
+
+
+def _ranked(table: Table) -> list[str]:
+    """Exactly which policies: those at their defaults, then variants of them."""
+    plain: list[str] = []
+    variants: list[str] = []
+    for policy in table.policies:
+        options = policy.partition(":")[2].split(",")
+        is_plain = all(option.partition("=")[0] in ("", "predictor") for option in options)
+        (plain if is_plain and not policy.endswith("predictor=oracle") else variants).append(f"`{policy}`")
+    return [f"At their defaults: {', '.join(plain)}.", f"Variants: {', '.join(variants) or 'no others'}."]
 
 
 def _fewer(table: Table) -> str:
@@ -135,7 +150,7 @@ def _overall_cells(one: Overall) -> list[str]:
 
 def _workload(table: Table, line: WorkloadLine) -> list[str]:
     heading, factor, places = _RANKED[line.metric]
-    others = (*(_SATURATED_COLUMNS if line.metric == SATURATED else _BELOW_COLUMNS), *_WAITS)
+    others = _others(table, line)
     heads = ["rank", "policy", "it knows", heading, "behind the leader", *(name for name, _, _ in others)]
     lines = [_row(heads), _row(["---:", "---", "---", *["---:"] * (len(heads) - 3)])]
     for one in standings(table.of(line.name), line.metric):
@@ -162,6 +177,15 @@ def _workload(table: Table, line: WorkloadLine) -> list[str]:
         f"{about}`predictor=live` is {line.predictor}. Again, for any policy:", "",
         "```text", f"{line.command} --policy NAME", "```", "", *lines, "",
     ]  # fmt: skip
+
+
+def _others(table: Table, line: WorkloadLine) -> list[tuple[str, str, float]]:
+    """The columns after what is ranked by: those that some run of the workload has a value in."""
+    columns = (*(_BELOW_COLUMNS if line.metric == BELOW else _SATURATED_COLUMNS), *_WAITS)
+    known = {
+        name for cell in table.of(line.name) for name, values in cell.values.items() if {*values} != {None}
+    }
+    return [one for one in columns if one[1] != line.metric and one[1] in known]
 
 
 def _behind(one: Standing, factor: float, places: int) -> str:

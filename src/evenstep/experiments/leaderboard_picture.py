@@ -21,7 +21,8 @@ _STYLE = (
     "@media(prefers-color-scheme:dark){text{fill:#e6e8ea}.soft{fill:#a0a8b0}.live{fill:#4ba3d8}.whisker{stroke:#e6e8ea}}"
 )
 _TITLES = {
-    "idle_share": ("idle share, %", 100.0),
+    "idle_time_share": ("time lost at the barrier, %", 100.0),
+    "idle_share": ("load imbalance, %", 100.0),
     "imbalance_envelope_tokens": ("imbalance, thousand KV tokens", 1e-3),
 }
 

@@ -13,8 +13,8 @@ from evenstep.measure.output_file import replacing
 
 #: Metrics a board keeps of every run.
 METRICS = (
-    "idle_share", "imbalance_envelope_tokens", "full_slot_tokens_per_s", "tokens_per_s", "tpot_mean_s", "mean_wait_s",
-    "oldest_wait_s",
+    "idle_time_share", "idle_share", "imbalance_envelope_tokens", "full_slot_tokens_per_s", "tokens_per_s", "tpot_mean_s",
+    "mean_wait_s", "oldest_wait_s",
 )  # fmt: skip
 _KEY = b"evenstep"
 _VERSION = 1
@@ -155,7 +155,7 @@ def write_table(table: Table, path: Path) -> int:
 
 
 def read_table(path: Path) -> Table:
-    """Read what `write_table` wrote.
+    """Read what `write_table` wrote; a metric that the file was made without has no value in any run.
 
     Raises:
         InputError: a file that cannot be read or is no leaderboard of this version.
@@ -191,5 +191,5 @@ def _cell(rows: Sequence[Mapping[str, Any]]) -> Cell:
         predictor=first["predictor"],
         oracle=first["oracle"],
         digests=tuple(row["digest"] for row in rows),
-        values={name: tuple(row[name] for row in rows) for name in METRICS},
+        values={name: tuple(row.get(name) for row in rows) for name in METRICS},
     )

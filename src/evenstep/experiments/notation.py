@@ -15,9 +15,12 @@ from evenstep.config import numbers_of
 from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, nearest
+from evenstep.measure.metrics import Slo
 from evenstep.sim.cluster import Outage
 from evenstep.sim.drift import Drift
 
+#: Keys of a service-level objective.
+_SLO = ("ttft", "tpot")
 _DRIFT = ("growth", "tokens_per_step", "sequence")
 
 
@@ -43,6 +46,30 @@ def drift_of(text: str | None) -> Drift:
     if "sequence" in spec:
         made["sequence"] = numbers_of("drift", "sequence", spec["sequence"])
     return Drift(**made)
+
+
+def slo_of(text: str | None) -> Slo | None:
+    """The objective that ``ttft=2,tpot=0.05`` or ``ttft=2s,tpot=50ms`` means, in seconds where no unit is given.
+
+    Raises:
+        InputError: an unknown key, or something that is no time above 0.
+    """
+    if text is None:
+        return None
+    where = "slo"
+    if "=" not in text.partition(",")[0]:
+        raise InputError(where, "objective", text, "ttft=SECONDS,tpot=SECONDS", "One of them is enough.")
+    spec = {key: value for key, value in names.parse(f"{where}:{text}").items() if key != "name"}
+    made: dict[str, float] = {}
+    for key, value in spec.items():
+        if key not in _SLO:
+            raise InputError(where, "key", key, "ttft or tpot", nearest(key, _SLO))
+        digits, scale = (value[:-2], 1e-3) if value.endswith("ms") else (value.removesuffix("s"), 1.0)
+        try:
+            made[f"{key}_s"] = float(digits) * scale
+        except ValueError:
+            raise InputError(where, key, value, "seconds above 0, or such as 50ms") from None
+    return Slo(**made)
 
 
 def outages_of(texts: Sequence[str], workers: int) -> tuple[Outage, ...]:

@@ -1,4 +1,4 @@
-"""What a person sees while a comparison runs: a bar on a terminal, and a line when kernels have to be compiled.
+"""What a person sees while a comparison runs: a bar on a terminal, and lines.
 
 The bar goes to stderr, and so do lines. Where stderr is no terminal there is no bar, and lines go elsewhere or nowhere,
 so that an error is the only line there.
@@ -6,13 +6,12 @@ so that an error is the only line there.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from evenstep import compiled
+from evenstep import compiled, kernel_cache
 
 
 class Progress(Protocol):
@@ -129,20 +128,11 @@ def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[
     return found
 
 
-def compile_notice(policies: Iterable[object], loops: Iterable[str]) -> str:
-    """A line that says kernels are about to be compiled, or that they cannot be; empty when the cache has them.
-
-    Args:
-        policies, loops: as for `cold_kernels`.
-    """
+def compile_notice() -> str:
+    """A line that says that kernels cannot be compiled; empty where they can."""
     if compiled.numba is None:
         return f"kernels run as {compiled.mode()}: install numba for compiled ones"
-    files = {_loop_file(loop) for loop in loops}
-    files |= {file for policy in policies if (file := _kernel_file(policy)) is not None}
-    cold = sorted(file.stem.removesuffix("_kernel") for file in files if not _in_cache(file))
-    if not cold:
-        return ""
-    return f"compiling kernels, once per machine, a minute or so: {', '.join(cold)}"
+    return ""
 
 
 def _loop_file(module: str) -> Path:
@@ -157,11 +147,5 @@ def _kernel_file(policy: object) -> Path | None:
 
 
 def _in_cache(file: Path) -> bool:
-    """Whether numba's disk cache has an index of this file's kernels that is not older than the file."""
-    folders = [file.parent / "__pycache__"]
-    if os.environ.get("NUMBA_CACHE_DIR"):  # then numba looks nowhere else
-        folders = [p for p in Path(os.environ["NUMBA_CACHE_DIR"]).glob("*") if p.is_dir()]
-    written = file.stat().st_mtime
-    return any(
-        index.stat().st_mtime >= written for folder in folders for index in folder.glob(f"{file.stem}.*.nbi")
-    )
+    """Whether the disk cache has this file's kernels."""
+    return kernel_cache.place().has(file)

@@ -1,20 +1,23 @@
-"""The settings of `compare` and `simulate`: fields are flags, keys of a YAML file, and a published JSON Schema."""
+"""The settings of `compare` and `simulate`: fields are flags, keys of a YAML file, and a published JSON Schema.
+
+Its imports stay light, so that ``--help`` answers at once.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evenstep.config import Settled
-from evenstep.cost.per_worker import PerWorker
-from evenstep.cost.power import Power
-from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
-from evenstep.experiments.notation import drift_of, law_of, outages_of, speeds_of
-from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster
-from evenstep.workload.replicate import Source
+
+if TYPE_CHECKING:
+    from evenstep.cost.power import Power
+    from evenstep.cost.view import StepTime
+    from evenstep.measure.metrics import Slo
+    from evenstep.sim.cluster import Cluster
+    from evenstep.workload.replicate import Source
 
 #: Compared when nobody says what: what routers do today, then what balancing adds.
 USUAL = (
@@ -57,6 +60,9 @@ class FleetSettings:
         drift: how loads grow, 1 token a step when left out: growth=0.25; growth=3,tokens_per_step=3; sequence=1/1/0.5.
         outages: workers lost and returned, STEP:WORKER or STEP:WORKER:back, in steps of the worker's group.
         prefix_cache_blocks: blocks of prompt prefixes a worker keeps, for traces with block ids; 0 = not looked at.
+        slo: objective for goodput and the share of requests that meet it, e.g. ttft=2s,tpot=50ms.
+        may_hold: leave a worker without work where the policy holds all that fits it (paper mode); else least load sends the
+            oldest such request there.
         model_params: parameters of the served model, for energy.
         peak_flops: peak of one worker in operations a second, for energy.
         limit: use only the first rows of the trace, or draw only so many requests.
@@ -89,6 +95,8 @@ class FleetSettings:
     drift: str | None = field(default=None, metadata={"shape": "KEY=VALUE[,...]"})
     outages: list[str] = field(default_factory=list[str], metadata={"shape": "STEP:WORKER[:back]"})
     prefix_cache_blocks: int = 0
+    slo: str | None = field(default=None, metadata={"shape": "ttft=X,tpot=X"})
+    may_hold: bool = False
     model_params: float = 8e9
     peak_flops: float = 312e12
     limit: int | None = None
@@ -98,6 +106,9 @@ class FleetSettings:
 
     def cluster(self) -> Cluster:
         """The fleet."""
+        from evenstep.experiments.notation import drift_of, outages_of
+        from evenstep.sim.cluster import Cluster
+
         replayed = self.arrivals == "closed" and self.users == 0 and self.think_s is None
         return Cluster(
             workers=self.workers,
@@ -118,18 +129,30 @@ class FleetSettings:
             drift=drift_of(self.drift),
             outages=outages_of(self.outages, self.workers),
             prefix_cache_blocks=self.prefix_cache_blocks,
+            may_hold=self.may_hold,
         )
 
     def step_time(self) -> StepTime:
         """What a step costs."""
+        from evenstep.cost.per_worker import PerWorker
+        from evenstep.experiments.notation import law_of, speeds_of
+
         linear = {"overhead_s": self.overhead_s, "per_token_s": self.per_token_s}
         if self.worker_speeds is None:
             return law_of(self.law, **linear, sync_s=self.sync_s)
         speed = speeds_of(self.worker_speeds, self.workers, self.seed)
         return PerWorker(speed=speed, **linear, sync_s=self.sync_s)
 
+    def objective(self) -> Slo | None:
+        """The service-level objective, where there is one."""
+        from evenstep.experiments.notation import slo_of
+
+        return slo_of(self.slo)
+
     def power(self) -> Power:
         """The power law of a worker."""
+        from evenstep.cost.power import Power
+
         return Power(model_params=self.model_params, peak_flops=self.peak_flops)
 
 
@@ -199,7 +222,8 @@ def checked(settled: Settled[Any]) -> Any:
     if value.groups and (min(value.groups) < 1 or sum(value.groups) != value.workers):
         raise refusal(settled, "groups", f"sizes >= 1 that add up to {value.workers} workers")
     if value.load is not None and value.rate is not None:
-        raise refusal(settled, "load", "not both a load and a rate")
+        hint = f"The rate is {value.rate:g}; leave one of them out."
+        raise refusal(settled, "load", "a rate or a load, not both", hint)
     if value.law is not None and value.worker_speeds is not None:
         raise refusal(settled, "worker_speeds", "none beside a law", "Write per-worker:speed=... as the law.")
     for name in ("overhead_s", "per_token_s", "sync_s"):
@@ -228,6 +252,8 @@ def check_fits(settled: Settled[Any], source: Source) -> None:
     Raises:
         InputError: timed arrivals on a trace without times, or closed ones without users or sessions.
     """
+    from evenstep.request import Trace
+
     value, trace = settled.value, source
     if not isinstance(trace, Trace):
         return

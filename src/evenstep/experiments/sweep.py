@@ -18,8 +18,8 @@ from evenstep.experiments.jobs import Plan, cores
 from evenstep.experiments.progress import Progress, Silent
 from evenstep.experiments.settings import check_fits
 from evenstep.experiments.sweep_cache import Cache
-from evenstep.experiments.sweep_design import Design, design_of, metric_names
-from evenstep.experiments.sweep_file import read_sweep
+from evenstep.experiments.sweep_design import SLO_METRICS, Design, design_of, metric_names
+from evenstep.experiments.sweep_file import SweepFile, read_sweep
 from evenstep.experiments.sweep_key import key_of
 from evenstep.experiments.sweep_runs import Places, Runs, at
 from evenstep.experiments.sweep_task import Task, Workloads
@@ -99,9 +99,12 @@ class Sweep:
         cache: str | Path | None = None,
         until: str | None = None,
         most_seeds: int | None = None,
+        slo: str | None = None,
         progress: Progress | None = None,
     ) -> None:
         found, document = read_sweep(source)
+        if slo is not None:
+            found = _judged(found, slo)
         if most_seeds is not None:
             if most_seeds < 2:
                 raise InputError("sweep", "--most-seeds", most_seeds, "an integer >= 2")
@@ -276,6 +279,18 @@ class Sweep:
             met=tuple(met),
             versions={"evenstep": __version__},
         )
+
+
+def _judged(found: SweepFile, slo: str) -> SweepFile:
+    """The sweep with an objective, and the share of requests that meet it among what is shown.
+
+    Raises:
+        InputError: the sweep varies the objective itself.
+    """
+    if "slo" in found.over:
+        raise InputError("evenstep sweep", "--slo", slo, "left out where over.slo varies it")
+    shown = [] if any(name in SLO_METRICS for name in found.metrics) else ["slo_share"]
+    return replace(found, fixed={**found.fixed, "slo": slo}, metrics=[*found.metrics, *shown])
 
 
 def _run_of(found: dict[str, Any]) -> SweptRun:

@@ -87,6 +87,10 @@ def design_of(found: SweepFile, document: Document) -> Design:
     layers = [_layer(document, "fixed", name, value) for name, value in found.fixed.items()]
     layers += [_layer(document, "", name, value) for name, value in shared.items()]
     points = [_point(tuple(found.over), one, layers, asked, document) for one in values]
+    judged = [name for name in found.metrics if name in SLO_METRICS]
+    if judged and any(point.settings.slo is None for point in points):
+        hint = "Give --slo ttft=2s,tpot=50ms, or fixed.slo."
+        raise InputError(document.where("metrics"), "metrics", judged[0], "an objective beside it", hint)
     _check_contenders(points, found, document)
     design = Design(
         parameters=tuple(found.over),
@@ -105,12 +109,17 @@ def design_of(found: SweepFile, document: Document) -> Design:
     return design
 
 
+#: Metrics that there are only with an objective.
+SLO_METRICS = ("slo_share", "goodput_requests_per_s", "goodput_tokens_per_s")
+
+
 def metric_names() -> tuple[str, ...]:
     """Every metric a sweep can show or wait for: the numbers of a summary."""
+    from evenstep.measure.metrics import Slo
     from evenstep.measure.records import Conditions, Totals
     from evenstep.measure.tally import Tally
 
-    empty = Tally(Conditions(1, 1, 1, (1,), (0.0,), 0.0, "saturated", 1, 0, ""))
+    empty = Tally(Conditions(1, 1, 1, (1,), (0.0,), 0.0, "saturated", 1, 0, ""), slo=Slo())
     summary = empty.summary(Totals(0, 0, 0, 0, 0.0, 0.0, 0, 0, 0))
     return tuple(name for name, value in summary.items() if not isinstance(value, bool | dict | list))
 

@@ -8,7 +8,7 @@ over:
   workers: [8, 16, 32]
   pool: {from: 32, to: 512, points: 5, scale: log}
 policies: [fcfs, br-0]
-metrics: [idle_share, oldest_wait_s]
+metrics: [idle_time_share, oldest_wait_s]
 ```
 """
 
@@ -39,7 +39,7 @@ _NEVER_SWEPT = ("policies", "baseline", "processes", "seeds", "seed")
 #: Prefixes of an option that every policy (or predictor) which has it is given.
 OPTIONS = ("policy.", "predictor.")
 #: Shown when nobody says what.
-METRICS = ("idle_share", "full_slot_tokens_per_s", "oldest_wait_s")
+METRICS = ("idle_time_share", "full_slot_tokens_per_s", "oldest_wait_s")
 #: Replicates a point may have under `until` unless somebody says so.
 MOST_SEEDS = 30
 

@@ -47,6 +47,7 @@ def key_of(plan: Plan, asked: Contender, trace: str, index: int) -> str:
         "cluster": content(plan.cluster),
         "step_time": content(plan.step_time),
         "power": content(plan.power),
+        "slo": content(plan.slo),
         "contender": _contender(asked),
         "seed": plan.seed + index,
     }

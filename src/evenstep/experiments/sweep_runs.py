@@ -78,7 +78,7 @@ class Runs:
             self._places.executor == "ray"
         ):  # a cluster that does not answer is known before kernels are compiled
             self._move(len(tasks))
-        notice = compile_notice(policies, loops)
+        notice = compile_notice()
         if notice:
             self._watch.say(notice)
         beside = cores() - 1 if self._allowed(len(tasks)) > 1 else 0

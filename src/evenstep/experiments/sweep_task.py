@@ -86,7 +86,13 @@ class Workloads:
             seed=settings.seed,
         )
         return Plan(
-            source, cluster, step_time, seeds=settings.seeds, seed=settings.seed, power=settings.power()
+            source,
+            cluster,
+            step_time,
+            seeds=settings.seeds,
+            seed=settings.seed,
+            power=settings.power(),
+            slo=settings.objective(),
         )
 
     def replicate(self, plan: Plan, settings: CompareSettings, index: int) -> tuple[Trace, str]:

@@ -11,6 +11,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
 
+from evenstep import kernel_cache
+
 #: Seconds after which a process no longer waits for another to compile, and compiles itself.
 PATIENCE_S = 300.0
 
@@ -29,6 +31,7 @@ class Warming:
         cold = list(dict.fromkeys(module for needed in modules for module in needed))[1:]  # the first is ours
         self._pool = None
         if cold and processes > 0:
+            kernel_cache.announce()
             self._pool = ProcessPoolExecutor(min(processes, len(cold)), get_context("spawn"))
             self._loading = {module: self._pool.submit(load, module) for module in cold}
 

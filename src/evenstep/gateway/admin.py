@@ -119,7 +119,9 @@ class AdminApi:
 
     async def _readyz(self, request: web.Request) -> web.Response:
         why = await self._ask(self._door.control.not_ready)
-        return web.json_response({"ready": not why, "why": why}, status=503 if why else 200)
+        notes = await self._ask(self._door.control.notes)
+        found = {"ready": not why, "why": why, "notes": notes}
+        return web.json_response(found, status=503 if why else 200)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         found, age_s = await self._snapshots.latest()
@@ -155,19 +157,40 @@ class AdminApi:
         if drain not in ("true", "false"):
             raise InputError("query", "drain", drain, "true or false")
         name = request.match_info["name"]
+        rank = request.query.get("rank")
+        if rank is not None:
+            name = f"{name}#{rank}"
         if not self._membership.source_of(name):
-            return _error(404, f"There is no worker {name}.", "name", name)
+            return _error(404, self._no_worker(name), "name", name)
         await self._membership.remove(name, drain == "true")
         return web.json_response({"worker": name}, status=202)
 
+    def _no_worker(self, name: str) -> str:
+        """That there is none of a name; where its ranks are workers, what to write: clients cut a URL at its ``#``."""
+        ranks = [one.name for one in self._membership.workers() if one.name.startswith(f"{name}#")]
+        said = f"There is no worker {name}."
+        if not ranks:
+            return said
+        return (
+            f"{said} Its ranks are workers of their own: {', '.join(ranks)}. A # in a URL is written %23: "
+            f"DELETE /workers/{ranks[0].replace('#', '%23')}, or DELETE /workers/{name}?rank=0."
+        )
+
     async def _policy(self, request: web.Request) -> web.Response:
-        config = self._reloader.settled.value
-        return web.json_response({"policy": config.policy, "predictor": config.predictor})
+        """What is in force, and how often and why least load decided in its place, by model."""
+        found, _ = await self._snapshots.latest()
+        shown = ("policy_is_off", "fallback_total", "fallback_last")
+        models = {model: {name: one[name] for name in shown} for model, one in found["models"].items()}
+        return web.json_response({**self._in_force(), "models": models}, dumps=_dumps)
 
     async def _set_policy(self, request: web.Request) -> web.Response:
         wanted = await _body(request, NewPolicy)
         await self._reloader.set_policy(wanted.policy, wanted.predictor)
-        return await self._policy(request)
+        return web.json_response(self._in_force())
+
+    def _in_force(self) -> dict[str, Any]:
+        config = self._reloader.settled.value
+        return {"policy": config.policy, "predictor": config.predictor}
 
     async def _config(self, request: web.Request) -> web.Response:
         return web.json_response({"settings": rows(self._reloader.settled)}, dumps=_dumps)

@@ -6,6 +6,8 @@ reaches an engine, so no header of its picks a rank.
 
 from __future__ import annotations
 
+import logging
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,6 +19,7 @@ from evenstep.engines.view import Dialect, EngineAdapter
 from evenstep.gateway.endpoint import Endpoint
 from evenstep.gateway.worker import Worker
 
+_log = logging.getLogger("evenstep.gateway")
 _TRACE = re.compile(r"[\x20-\x7e]{1,512}")
 _PATHS = {True: "/v1/chat/completions", False: "/v1/completions"}
 
@@ -34,6 +37,8 @@ class Attached:
         habits: what its streams look like.
         upstream: bodies as it gets them.
         passing: requests under way that are no generations.
+        serves: names of models that it was said to serve; denied: those of them that it says it does not.
+        denied_s: when it said so last.
 
     Raises:
         InputError: an engine that is not known.
@@ -45,7 +50,8 @@ class Attached:
         self.adapter: EngineAdapter = names.build("engines", names.parse(worker.engine))
         self.dialect: Dialect = self.adapter.dialect
         self.fingerprint, self.habits, self.upstream = b"", Habits(), Upstream()
-        self.passing = 0
+        self.passing, self.denied_s = 0, -math.inf
+        self.serves, self.denied = frozenset[str](), set[str]()
         self.has_key = bool(api_key)
         fields = f"Host: {endpoint.authority}\r\n"
         if worker.rank is not None and self.adapter.rank_header:
@@ -57,6 +63,20 @@ class Attached:
             chat: self._line("POST", path) + b"Content-Type: application/json\r\n"
             for chat, path in _PATHS.items()
         }
+
+    @property
+    def continuing(self) -> Dialect:
+        """How it speaks where an answer is to go on, less what it turned out not to keep to."""
+        if self.endpoint.continues_chats:
+            return self.dialect
+        return replace(self.dialect, chat_from_ids=False)
+
+    def cannot_continue(self) -> None:
+        """It answered from the start where a chat was to go on: no more of them go on there, at any of its ranks."""
+        if self.endpoint.continues_chats:
+            self.endpoint.continues_chats = False
+            text = "%s answers from the start where a chat is to go on; broken chats go on elsewhere, or end with an error"
+            _log.warning(text, self.name, extra={"worker": self.name})
 
     @property
     def wants_version(self) -> bool:

@@ -106,11 +106,8 @@ class Client(asyncio.Protocol):
         self._deadline.set(time.monotonic() + self._service.limits.stalled_s)
 
     def resume_writing(self) -> None:
-        self.paused = False
-        if self._state == _BUSY:
-            self._deadline.at = NEVER
-        else:
-            self._deadline.set(time.monotonic() + self._service.limits.idle_s)
+        self.paused, is_busy = False, self._state == _BUSY
+        self._deadline.set(NEVER if is_busy else time.monotonic() + self._service.limits.idle_s)
         if self.job is not None:
             self.job.client_resumed()
 
@@ -315,7 +312,7 @@ class Client(asyncio.Protocol):
         service = self._service
         if service.is_draining:
             self._keep_alive = False
-        name, end = self._name.encode("ascii"), b"\r\n" if self._keep_alive else b"Connection: close\r\n\r\n"
+        name, end = self._name.encode("ascii"), self._stays() + b"\r\n"
         pieces = (
             _FIRST_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status, b"X-Request-Id: " if name else b"", name,
             b"\r\nContent-Type: " if name else b"Content-Type: ", kind, b"\r\nContent-Length: %d\r\n" % len(body), fields,
@@ -337,9 +334,8 @@ class Client(asyncio.Protocol):
         if length >= 0:
             framing = b"Content-Length: %d\r\n" % length
         self._service.told(status)
-        self._prefix = b"%bContent-Type: %b\r\n%b%b%b\r\n" % (
-            self._first_lines(status), kind, framing, fields, b"" if self._keep_alive else b"Connection: close\r\n",
-        )  # fmt: skip
+        first = self._first_lines(status)
+        self._prefix = b"%bContent-Type: %b\r\n%b%b%b\r\n" % (first, kind, framing, fields, self._stays())
 
     def send(self, data: bytes, last: bool = False) -> None:
         """A piece, in one write; `last` ends the answer."""
@@ -368,12 +364,8 @@ class Client(asyncio.Protocol):
             between: while nothing is served, and not while something is.
         """
         transport, state = self.transport, _IN_HEAD if between else _BUSY
-        if (
-            self._state != state
-            or self._prefix
-            or transport.get_write_buffer_size()
-            or transport.is_closing()
-        ):
+        is_taken = self._state != state or self._prefix or transport.get_write_buffer_size()
+        if is_taken or transport.is_closing():
             return -1
         if between and (self._rest or self.lent is not None):
             return -1
@@ -420,6 +412,12 @@ class Client(asyncio.Protocol):
     def _first_lines(self, status: int) -> bytes:
         first = _FIRST_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status
         return b"%bX-Request-Id: %b\r\n" % (first, self._name.encode("ascii")) if self._name else first
+
+    def _stays(self) -> bytes:
+        """What a head says of the connection: a client of HTTP/1.0 that asked to keep it waits to be told so."""
+        if not self._keep_alive:
+            return b"Connection: close\r\n"
+        return b"" if self._chunks else b"Connection: keep-alive\r\n"
 
     def _answered(self) -> None:
         self.job = None

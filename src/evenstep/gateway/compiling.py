@@ -11,18 +11,18 @@ import logging
 import sys
 import threading
 from contextlib import suppress
-from pathlib import Path
 
-from evenstep import compiled, dispatch, engines, names
+from evenstep import kernel_cache
 from evenstep.dispatch.delivering import warm as warm_delivering
 from evenstep.dispatch.warming import warm
 from evenstep.engines.quick import warm as warm_quick
+from evenstep.errors import PolicyError
 from evenstep.gateway.lane import warm as warm_lane
 from evenstep.gateway.relay import warm as warm_relay
 from evenstep.gateway.shedding import shed_compiler
+from evenstep.gateway.starting import COMPILE, is_compiled
 
 _log = logging.getLogger("evenstep.gateway")
-_CODE = "import sys; from evenstep.gateway.compiling import warm_all; warm_all(*sys.argv[1:])"
 
 
 async def compile_and_warm(policy: str, predictor: str) -> None:
@@ -33,6 +33,7 @@ async def compile_and_warm(policy: str, predictor: str) -> None:
 
     Raises:
         InputError: an unknown policy, predictor or option.
+        PolicyError: a policy that ends Python.
     """
     await compile_beside(policy, predictor)
     await _warmed(policy, predictor)
@@ -44,10 +45,10 @@ async def compile_beside(policy: str, predictor: str) -> None:
     Raises:
         InputError: an unknown policy or option.
     """
-    if not is_compiled(policy):
+    if kernel_cache.place().is_kept and not is_compiled(policy):
         _log.info("compiling what decisions need; the first start on a machine takes up to a minute")
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _CODE, policy, predictor,
+            sys.executable, "-c", COMPILE, policy, predictor,
             stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         try:
@@ -76,6 +77,8 @@ async def _warmed(policy: str, predictor: str) -> None:
         try:
             warm_all(policy, predictor)
             shed_compiler()
+        except SystemExit as stop:  # it would end this thread alone, without a word
+            error = PolicyError(f"a policy, or a module it imports, exits Python with {stop.code!r}")
         except Exception as found:
             error = found
         with suppress(RuntimeError):  # the loop is gone
@@ -96,21 +99,3 @@ def warm_all(policy: str, predictor: str) -> None:
     warm_lane()
     warm_delivering()
     warm(policy, predictor)
-
-
-def is_compiled(policy: str) -> bool:
-    """Whether the kernels of a policy, of the dispatcher and of streams are on disk, as far as their folders show."""
-    if compiled.numba is None:
-        return True
-    home = sys.modules[type(names.build("routing", names.parse(policy))).__module__].__file__
-    kernels = [
-        Path(path) / f"{name}_kernel.py" for path in dispatch.__path__ for name in ("ahead", "delivering")
-    ]
-    kernels += [Path(path) / "quick_kernel.py" for path in engines.__path__]
-    kernels += [Path(__file__).with_name(f"{name}_kernel.py") for name in ("relay", "lane")]
-    if home is not None:
-        kernels.append(Path(home).with_name(f"{Path(home).stem}_kernel.py"))
-    return all(
-        not kernel.exists() or any((kernel.parent / "__pycache__").glob(f"{kernel.stem}.*.nbi"))
-        for kernel in kernels
-    )

@@ -9,6 +9,8 @@ import dataclasses
 import ipaddress
 import math
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,18 +115,23 @@ class GatewayConfig:
             InputError: a value out of range.
         """
         tenants = {name: TenantLimits(**dataclasses.asdict(t)) for name, t in self.tenants.items()}
-        return Settings(**dataclasses.asdict(self.dispatch), tenants=tenants)
+        told = dataclasses.asdict(self.dispatch)
+        if told["stale_s"] is None:
+            told["stale_s"] = _PAGES_MISSED * self.engines.scrape_s + self.engines.scrape_timeout_s
+        return Settings(**told, tenants=tenants)
 
 
+_PAGES_MISSED = 3  # readings of an engine's metrics in a row that may fail before its page counts as stale
 _AT_LEAST: dict[str, float] = {
     "listen.port": 0, "admin.port": 0, "slots": 1, "engines.connections": 0, "limits.head_bytes": 512,
     "limits.body_bytes": 1, "limits.body_bytes_per_s": 0, "limits.connections": 1, "limits.buffer_bytes": 4096,
-    "limits.drain_s": 0, "decisions.part_bytes": 0, "decisions.keep": 0, "traces.share": 0,
+    "limits.drain_s": 0, "decisions.part_bytes": 0, "decisions.keep": 0, "log.status_s": 0, "traces.share": 0,
 }  # fmt: skip
 _AT_MOST: dict[str, float] = {"listen.port": 65535, "admin.port": 65535, "traces.share": 1}
 _ABOVE_ZERO = (
     "engines.connect_s", "engines.first_byte_s", "engines.silence_s", "engines.answer_s", "engines.idle_s",
     "engines.scrape_s", "engines.scrape_timeout_s", "limits.head_s", "limits.body_s", "limits.idle_s", "limits.stalled_s",
+    "decisions.retry_s",
 )  # fmt: skip
 
 
@@ -145,14 +152,31 @@ def checked(config: GatewayConfig) -> GatewayConfig:
     for worker in config.fleet():
         worker.spec(config.slots)
     config.settings()
-    names.build("routing", names.parse(config.policy))
+    with refused_as("policy", config.policy):
+        names.build("routing", names.parse(config.policy))
     if config.predictor:
-        names.build("predict", names.parse(config.predictor))
+        with refused_as("predictor", config.predictor):
+            names.build("predict", names.parse(config.predictor))
     _check_callers(config)
     if config.admin.enabled and not config.admin.key and not is_loopback(config.admin.host):
         hint = "Or listen at a loopback address."
         raise InputError("config", "admin.key", "missing", f"a key, since {config.admin.host} is open", hint)
     return config
+
+
+@contextmanager
+def refused_as(setting: str, text: str) -> Generator[None]:
+    """What is wrong with a policy or predictor, as an error of the setting that names it.
+
+    Args:
+        setting: its dotted name.
+        text: its value.
+    """
+    try:
+        yield
+    except InputError as error:
+        instead = "" if error.value in ("missing", text) else f" in place of {error.value!r}"
+        raise InputError("config", setting, text, f"{error.expected}{instead}", error.hint) from None
 
 
 def check_files(config: GatewayConfig) -> None:

@@ -42,6 +42,10 @@ class Control(Protocol):
         """Why it should get no requests yet, or no more; empty when it is ready."""
         ...
 
+    def notes(self) -> list[str]:
+        """What an operator should mend though requests are served."""
+        ...
+
     def add_worker(self, worker: Worker) -> None:
         """A worker joins, or is described anew: one of the name that is there already, also one that was to leave.
 
@@ -64,6 +68,10 @@ class Control(Protocol):
 
     def sampled(self, name: str, sample: EngineSample) -> None:
         """A worker's metrics were read; a worker that left meanwhile is none of anybody's business."""
+        ...
+
+    def counts_alone(self, name: str) -> None:
+        """A worker has no metrics page of its engine: what this gateway sends there is all that is known of its load."""
         ...
 
     def scrape_failed(self, name: str) -> None:

@@ -47,6 +47,7 @@ class Endpoint:
         base: path in front of every target.
         heads: what heads of its answers say.
         keeper: takes connections that have nothing to do; None = nobody does.
+        continues_chats: no engine here has answered from the start so far where a chat was to go on.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Endpoint:
         self.connections: set[EngineConnection] = set()
         self._idle: list[EngineConnection] = []
         self.keeper: Keeper | None = None
+        self.continues_chats = True
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:

@@ -7,6 +7,8 @@ it says about one request, and tells it what became of it, once.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import Continue, Fail, Reject, SendDecode, SendPrefill
 from evenstep.dispatch.events import Kind
@@ -30,7 +32,7 @@ from evenstep.gateway.served import ServedModel
 _EVENTS = b"text/event-stream; charset=utf-8"
 _NO_CACHE = b"Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
 _OK, _TOO_MANY = 200, 429
-_FAULTS = {"client", "failed", "expired", "no-worker"}
+_FAULTS = {"client", "failed", "expired", "overdue", "no-worker"}
 _EVENT_BYTES = 1 << 20
 _BYTES_PER_ID = 8
 
@@ -48,6 +50,7 @@ class Exchange:
     Attributes:
         number: the dispatcher's.
         refusal: what an engine said last that refused or failed it.
+        only_too_many: all engines that refused or failed it so far answered 429.
         has_started: the client has the head of a stream.
         held: what it has not, of a stream that has no token yet.
         size: of its prompt, in what estimates go by; 0 = its tokens are known.
@@ -57,6 +60,7 @@ class Exchange:
 
     number = size = 0
     refusal: Refusal | None = None
+    only_too_many = True
     has_started = is_counted = False
     held = b""
     why = ""
@@ -66,6 +70,9 @@ class Exchange:
     _handover = _body = b""
     _asked = Asked()
     _stalled = False
+    _are_denials: bool | None = (
+        None  # whether all legs that were lost were of engines that do not serve the model
+    )
 
     def __init__(
         self, model: ServedModel, client: Client, request: GenerationRequest, name: str, asking: Asking
@@ -122,12 +129,12 @@ class Exchange:
         if self.story is not None:
             self.story.sent(attached.name)
         self._write_body(attached)
-        found = continuation(self.request, self._body, before, attached.dialect)
-        leg = self._leg = Stream(self, command.leg, attached, command.row, self._reply(attached, before))
-        leg.counted = max(leg.counted, command.produced)
+        found = continuation(self.request, self._body, before, attached.continuing)
+        reply = self._reply(attached, before, found.ids)
+        leg = self._leg = Stream(self, command.leg, attached, command.row, reply)
+        leg.counted, self.why = max(leg.counted, command.produced), found.why_not
         if not found.body:
-            self.why = found.why_not
-            self.lost(leg, "client", found.why_not, 0.0)
+            self.lost(leg, "unable" if found.is_engines else "client", found.why_not, 0.0)
             return
         self._send(leg, attached, found.body, attached.endpoint.settings.first_byte_s)
 
@@ -219,6 +226,8 @@ class Exchange:
             return
         self._keep_what_is_there(leg)
         self._leg, self._stalled = None, kind == "stall"
+        self._are_denials = leg.is_denied and self._are_denials is not False
+        self.only_too_many &= leg.status == _TOO_MANY
         self.model.lost(leg.attached.name, kind, why, self.name)
         before = self._before
         if self.has_started and before is not None and before.produced and kind != "client":
@@ -307,11 +316,11 @@ class Exchange:
         head = attached.generation_head(self.request.chat, self.name, len(body), self.asking.carried)
         attached.endpoint.send(leg, (head, body), patience_s)
 
-    def _reply(self, attached: Attached, before: SoFar | None) -> ReplyStream:
+    def _reply(self, attached: Attached, before: SoFar | None, given: bytes = b"") -> ReplyStream:
         request, dialect = self.request, attached.dialect
         return ReplyStream(
             dialect, chat=request.chat, client=request.asked, engine=self._asked, choices=request.n,
-            prompts=request.prompts, before=before, keep=self._can_break, fingerprint=attached.fingerprint,
+            prompts=request.prompts, before=before, given=given, keep=self._can_break, fingerprint=attached.fingerprint,
             bytes_per_token=0.0 if dialect.counts else self.model.sizes.bytes_per_token(request.model),
             limit=_EVENT_BYTES + _BYTES_PER_ID * len(request.prompt), habits=attached.habits,
             hands_back=not request.frame.stops_at_recomputed,
@@ -337,8 +346,10 @@ class Exchange:
                 return self.refusal
             case "pool-full" | "no-worker" | "draining":
                 return refusals.overloaded(max(1.0, retry_s))
-            case "expired":
-                return refusals.waited_too_long(self.model.ttl_s, max(1.0, retry_s))
+            case "expired" if self.refusal is None or not self.only_too_many:
+                return refusals.waited_too_long(self.model.settings.ttl_s, max(1.0, retry_s))
+            case "overdue":
+                return refusals.lasted_too_long(self.model.settings.total_s)
             case "tenant-limit":
                 return refusals.too_many("Too many requests at a time.", max(1.0, retry_s))
             case "rate-limit":
@@ -351,6 +362,10 @@ class Exchange:
                 return Refusal(400, "invalid_request_error", message, param="n")
             case _:
                 told = self.refusal
+                if told is not None and self._are_denials:
+                    return told
+                if told is not None and self.only_too_many:
+                    return replace(told, retry_after_s=told.retry_after_s or 1.0)
                 if told is not None and (told.retry_after_s or told.status == _TOO_MANY):
                     return refusals.overloaded(told.retry_after_s or 1.0)
                 return refusals.engine_too_slow() if self._stalled else refusals.engine_failed()
@@ -358,6 +373,7 @@ class Exchange:
 
 _WHY = {
     "expired": "no engine was free in time",
+    "overdue": "it lasted as long as a request may",
     "no-worker": "no engine is left",
     "cannot-continue": "this kind of request cannot be continued on another engine",
 }

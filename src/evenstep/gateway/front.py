@@ -27,7 +27,7 @@ from evenstep.gateway.ended import Sink, Story
 from evenstep.gateway.exchange import Exchange
 from evenstep.gateway.head import read_request_head
 from evenstep.gateway.heads import Heads
-from evenstep.gateway.lane import lane_on
+from evenstep.gateway.lane import Lane, lane_on
 from evenstep.gateway.models import page
 from evenstep.gateway.passing import Passing
 from evenstep.gateway.pools import Pools
@@ -64,7 +64,7 @@ class Front:
         passing: requests under way that are no generations.
         sinks: take each request that is over and has no class.
         class_sinks: take each that has one.
-        lane: takes requests in their usual course; None = nobody does.
+        lane: takes requests in their usual course, with `limits.fast_path`; None = nobody does.
 
     Raises:
         InputError: a key that cannot be read.
@@ -83,7 +83,7 @@ class Front:
         self._salt = salt
         self._front = secrets.token_hex(6)
         self._numbers = itertools.count(1)
-        self.lane = lane_on(pools.loop, self, salt)
+        self.lane: Lane | None = None
         self.go_by(config, Callers(config))
 
     def go_by(self, config: GatewayConfig, callers: Callers) -> None:
@@ -91,8 +91,13 @@ class Front:
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(config.session_headers)
         self.heads = Heads(self._read_head)  # what follows from a head may be something else now
-        if self.lane is not None:
+        if self.lane is not None and self.limits.fast_path:
             self.lane.release()
+        elif self.lane is not None:
+            self.lane.close()
+            self.lane = None
+        elif self.limits.fast_path:
+            self.lane = lane_on(self.pools.loop, self, self._salt)
 
     def listen_to(self, sinks: tuple[Sink, ...], class_sinks: tuple[Sink, ...]) -> None:
         """Tell these of each request that is over, from the next one on."""
@@ -155,7 +160,7 @@ class Front:
         sinks = self.class_sinks if asking.number else self.sinks
         if sinks:
             exchange.story = Story(sinks, name, asking, now_s, frame.model, estimate, asking.number)
-        salt = self._salt
+        salt, size = self._salt, pool.dispatcher.settings.prefix_block_bytes
         session = request.session or asking.task or frame.user
         event = Arrived(
             now_s=now_s,
@@ -169,7 +174,7 @@ class Front:
             expected_tokens=asking.expected,
             copies=frame.best_of * request.prompts,
             can_continue=exchange.can_continue,
-            blocks=tuple(prompt_blocks(request, salt)) if pool.reads_cached else (),
+            blocks=tuple(prompt_blocks(request, salt, block_bytes=size)) if pool.reads_cached else (),
         )
         pool.later(event)
 
@@ -189,7 +194,20 @@ class Front:
 
     def _health(self, path: str, client: Client) -> None:
         why = self.not_ready() if path == "/readyz" else ""
-        client.reply(503 if why else 200, why.encode() or b"ok", _TEXT)
+        notes = self.notes() if path == "/readyz" else []
+        client.reply(503 if why else 200, "\n".join((why or "ok", *notes)).encode(), _TEXT)
+
+    def notes(self) -> list[str]:
+        """What an operator should mend though requests are served."""
+        alone = [
+            f"{name} has no metrics page of its engine: only requests of this gateway are counted there"
+            for name in sorted(self.pools.counted_here)
+        ]
+        return alone + [
+            f"the decision log of {pool.name} failed: {pool.log.why}; it is tried again by itself"
+            for pool in self.pools.all
+            if pool.log is not None and pool.log.why
+        ]
 
     def not_ready(self) -> str:
         """Why it should get no requests yet, or no more; empty when it is ready."""
@@ -204,6 +222,8 @@ class Front:
                 if waiting
                 else "no worker"
             )
+        if not any(worker.is_known for pool in self.pools.all for worker in pool.dispatcher.mirror.workers):
+            return "the metrics of no worker could be read yet: all count as full"
         return ""
 
     def _other(self, request: Received, client: Client) -> None:
@@ -249,7 +269,7 @@ class Front:
 def _is_plain(path: str) -> bool:
     """Whether an engine that decodes and tidies a path cannot take it for one that is not passed on."""
     read = posixpath.normpath(unquote(path.partition("#")[0]))
-    if _PASSED.fullmatch(read) is None or read in _NOT_PASSED:
+    if _PASSED.fullmatch(read) is None or read in _NOT_PASSED or "\\" in read:
         return False
     return read == path or kind_of("POST", read) == "other"
 

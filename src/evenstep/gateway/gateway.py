@@ -85,8 +85,20 @@ class Gateway:
                 "generations": sum(pool.requests for pool in self.pools.all),
                 "is_draining": front.is_draining,
                 "not_ready": front.not_ready(),
+                "worker_counted_here_only": {
+                    name: name in self.pools.counted_here for name in self.pools.workers
+                },
+                "decision_log_failed": {pool.name: bool(pool.log.why) for pool in self.pools.all if pool.log},
+                "decision_log_failures_total": {
+                    pool.name: pool.log.failures for pool in self.pools.all if pool.log
+                },
                 "worker_counting_estimated": {
                     name: not one.dialect.counts
+                    for pool in self.pools.all
+                    for name, one in pool.attached.items()
+                },
+                "worker_cannot_continue": {
+                    name: not one.endpoint.continues_chats
                     for pool in self.pools.all
                     for name, one in pool.attached.items()
                 },
@@ -100,6 +112,10 @@ class Gateway:
     def not_ready(self) -> str:
         """Why it should get no requests yet, or no more; empty when it is ready."""
         return self.front.not_ready()
+
+    def notes(self) -> list[str]:
+        """What an operator should mend though requests are served."""
+        return self.front.notes()
 
     def add_worker(self, worker: Worker) -> None:
         """A worker joins, or is described anew.
@@ -125,6 +141,10 @@ class Gateway:
     def sampled(self, name: str, sample: EngineSample) -> None:
         """A worker's metrics were read."""
         self.pools.sampled(name, sample)
+
+    def counts_alone(self, name: str) -> None:
+        """A worker has no metrics page of its engine: what this gateway sends there is all that is known of its load."""
+        self.pools.counts_alone(name)
 
     def scrape_failed(self, name: str) -> None:
         """They could not be."""
@@ -156,6 +176,8 @@ class Gateway:
         if self.front.is_draining:
             return
         self.front.is_draining = True
+        running = sum(pool.requests for pool in self.pools.all)
+        _log.info("draining: nothing new is accepted, what runs ends", extra={"requests": running})
         for pool in self.pools.all:
             pool.tell(ev.Draining(now_s=pool.now_s()))
         for client in list(self.front.clients):

@@ -153,6 +153,8 @@ def read_request_head(head: bytes) -> RequestHead:
     _bounded(fields)
     headers = fields.found
     version_1_1 = parser.get_http_version() == "1.1"
+    if b"\\" in fields.url:  # no URL has one, and some engines read it as a slash
+        raise HeadError("The request's path has a backslash in it.")
     if "host" in fields.doubled or ("host" not in headers and version_1_1):
         raise HeadError("The request has no Host header, or several.")
     if _HOST.fullmatch(headers.get("host", "").encode("latin-1")) is None:

@@ -18,11 +18,13 @@ import time
 from array import array
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from evenstep import compiled
 from evenstep.dispatch.commands import SendDecode
-from evenstep.dispatch.events import Arrived, Finished
+from evenstep.dispatch.events import Arrived, ClientGone, Finished
+from evenstep.dispatch.settings import LEAST_BLOCK_BYTES
 from evenstep.dispatch.turn_kernel import CAME_PROMPT, CAME_REQUEST
-from evenstep.engines.prompt_blocks import BLOCK_BYTES
 from evenstep.engines.requests import GenerationRequest
 from evenstep.gateway import lane_kernel as kernel
 from evenstep.gateway import lane_layout as at
@@ -94,7 +96,7 @@ class Lane:
         self._wanted: dict[Endpoint, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._read = self._send = kernel.read
-        self._is_listening = False
+        self._is_listening = self._is_closed = False
         self._tables.table[at.EPOLL] = self._epoll.fileno()
 
     # --- connections ---------------------------------------------------------------------------------------------
@@ -102,7 +104,7 @@ class Lane:
     def take(self, client: Client) -> None:
         """A client's connection from here on, if that can be."""
         front, alike = self._front, client.alike
-        if alike is None or alike.heads is not front.heads or front.is_draining:
+        if alike is None or alike.heads is not front.heads or front.is_draining or self._is_closed:
             return
         file = client.socket(between=True)
         if file < 0:
@@ -118,11 +120,10 @@ class Lane:
     def keep(self, connection: EngineConnection, endpoint: Endpoint) -> bool:
         """An engine's connection from here on, if one is lacking and that can be."""
         wanted, engine = self._wanted.get(endpoint, 0), self.kinds.engine(endpoint)
-        if not wanted or engine is None or self._tables.idle[engine, 0] >= at.MOST_IDLE:
+        if not wanted or engine is None or self._is_closed or self._tables.held[engine] >= at.MOST_IDLE:
             return False
-        last = endpoint.heads.last
+        last, file = endpoint.heads.last, connection.socket()
         is_usual = last is not None and last[2].status == 200 and last[2].kind == _JSON and last[2].is_plain
-        file = connection.socket()
         if last is None or not is_usual or not last[2].keep_alive or file < 0:
             return False
         before, after, _ = last
@@ -149,6 +150,8 @@ class Lane:
 
     def give_back(self, number: int) -> None:
         """A connection goes on as before it was taken, and so does the request it is busy with."""
+        if number not in self._held:  # its tables were wrong
+            return
         place = int(self._tables.connections[number, at.PASSAGE])
         if place >= 0:
             self.hand_over(place)
@@ -159,14 +162,14 @@ class Lane:
     def release(self) -> None:
         """Give everything back, and begin anew."""
         for number in list(self._held):
-            if number in self._held:
-                self.give_back(number)
+            self.give_back(number)
         self.kinds.clear()
         self._wanted.clear()
 
     def close(self) -> None:
         """Give everything back, and take nothing more."""
         self.release()
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         if self._is_listening:
@@ -187,8 +190,8 @@ class Lane:
             self._loop.add_reader(self._epoll.fileno(), self._ready)
             self._read, self._send = runners()
         self._epoll.register(own, select.EPOLLIN | select.EPOLLRDHUP)
-        held = self._held[number] = Held(self, number, owner)
-        return held
+        self._held[number] = Held(self, number, owner)
+        return self._held[number]
 
     def _drop(self, number: int) -> tuple[Held, float]:
         """A connection is not here any more; when something came last on it."""
@@ -205,21 +208,23 @@ class Lane:
         table, found = self._table, at.LOOK
         while found == at.LOOK:
             found = self._read(self._tables.table)
-            answers, came = table[at.ANSWERS], table[at.ARRIVED]
+            if table[at.BROKE]:
+                self._break()
+                return
+            answers, came, looked = table[at.ANSWERS], table[at.ARRIVED], None
+            if found == at.LOOK:  # before telling of answers gives it back, and another has its number
+                address, size = table[at.DATA], table[at.DATA_SIZE]
+                looked = self._held[table[at.LOOK_AT]], ctypes.string_at(address, size), table[at.UNSENT]
             if answers or came:
                 model = self.kinds.only
                 self._front.codes[200] += answers
-                if (
-                    model is not None
-                    and model.has_room
-                    and not (model.reads_cached and self._has_blocks(came))
-                ):
+                if model is not None and model.has_room and not self._has_blocks(model, came):
                     self._turn(model, answers, came)
                 else:
                     self._answered(answers)
                     self._arrived(came)
-            if found == at.LOOK:
-                self._look()
+            if looked is not None:
+                self._look(*looked)
 
     def _turn(self, model: ServedModel, answers: int, came: int) -> None:
         """Whole answers went out, and requests came, all of one model that has room for them."""
@@ -263,19 +268,16 @@ class Lane:
             self._unusual(*one)
         self.flush()
 
-    def _has_blocks(self, came: int) -> bool:
-        """Whether prompts that came are long enough for a cache to hold some of them."""
-        return any(
-            size > BLOCK_BYTES
-            for size in self._tables.came[: at.ARRIVAL * came].tolist()[at.PROMPT_BYTES :: at.ARRIVAL]
-        )
+    def _has_blocks(self, model: ServedModel, came: int) -> bool:
+        """Whether the policy looks at caches, and prompts that came are long enough for these to hold some of them."""
+        if not model.reads_cached:
+            return False
+        return bool((self._tables.arrivals[:came, at.PROMPT_BYTES] > LEAST_BLOCK_BYTES).any())
 
     def _answered(self, count: int) -> None:
         """Whole answers went out: they are told of as any others."""
-        now_s, (_, legs, prompts, outputs, numbers, places) = (
-            time.monotonic(),
-            self._tables.answers[:, :count].tolist(),
-        )
+        now_s, told = time.monotonic(), self._tables.answers[:, :count].tolist()
+        _, legs, prompts, outputs, numbers, places = told
         for leg, prompt, output, number, place in zip(legs, prompts, outputs, numbers, places, strict=True):
             model = self.kind_of(place).model
             model.later(
@@ -288,10 +290,8 @@ class Lane:
         now_s, tables = time.monotonic(), self._tables
         for told in tables.arrivals[:count].tolist():
             number, tokens, cap, key, session, group, expected, place, of, size = told
-            kind, begin = (
-                self.kinds.here[of],
-                place * at.MOST_REQUEST + int(tables.requests[place, at.PROMPT]),
-            )
+            kind = self.kinds.here[of]
+            begin = place * at.MOST_REQUEST + int(tables.requests[place, at.PROMPT])
             kind.model.passes(number, self._passages[place])
             event = Arrived(
                 now_s=now_s, request=number, prompt_tokens=kind.model.bounded(tokens), tenant=kind.tenant,
@@ -304,21 +304,32 @@ class Lane:
         """What a request is one of."""
         return self.kinds.here[self._tables.requests[place, at.OF_KIND]]
 
-    def _look(self) -> None:
-        """Something was not as usual with a connection."""
-        number, address, size, is_unsent = (self._table[place] for place in range(at.LOOK_AT, at.UNSENT + 1))
-        data = ctypes.string_at(address, size)
-        held = self._held.get(number)
-        if held is None:  # telling of answers gave it back
-            return
+    def _look(self, held: Held, data: bytes, is_unsent: int) -> None:
+        """Something was not as usual with a connection: data came, or is not sent."""
         owner = held.owner
-        if isinstance(owner, EngineConnection) and held.is_busy and data:
-            self._want(owner.endpoint)
-        self.give_back(number)
+        if self._held.get(held.number) is held:  # telling of answers did not give it back
+            if isinstance(owner, EngineConnection) and held.is_busy and data:
+                self._want(owner.endpoint)
+            self.give_back(held.number)
         if is_unsent:
             owner.transport.write(data)  # type: ignore[union-attr]  # only clients are written to
         elif data:
             owner.data_received(data)
+
+    def _break(self) -> None:
+        """Its tables are wrong: close every connection rather than write to one that may be another's."""
+        tables, owners = self._tables, [held.owner for held in self._held.values()]
+        self._is_closed, self._is_listening, self._held = True, False, {}
+        self._loop.remove_reader(self._epoll.fileno())
+        for file in np.flatnonzero(tables.of_file >= 0).tolist():
+            os.close(file)
+        for place in set(range(tables.places)).difference(tables.free[: self._table[at.FREE]].tolist()):
+            number, model = int(tables.requests[place, at.NUMBER]), self.kind_of(place).model
+            model.passed(number)
+            model.tell(ClientGone(now_s=time.monotonic(), request=number))
+        for owner in owners:
+            owner.abort() if isinstance(owner, Client) else owner.close()
+        raise RuntimeError("the fast path's tables disagree: its connections were closed, and it is off")
 
     # --- what goes out -------------------------------------------------------------------------------------------
 
@@ -346,6 +357,8 @@ class Lane:
         if not self._table[at.SENT]:
             return
         count = self._send(self._tables.table)
+        if self._table[at.BROKE]:
+            self._break()
         if self._timer is None:
             self._timer = self._loop.call_later(_LOOK_S, self._late)
         if self._table[at.FAILED]:
@@ -356,20 +369,15 @@ class Lane:
                     self.hand_over(place, max(0, became))
 
     def hand_over(self, place: int, taken: int = -1) -> Exchange:
-        """A request goes on as any other.
-
-        Args:
-            taken: bytes that its engine's socket took of it; -1 = all, if it was sent.
-        """
+        """A request goes on as any other; its engine's socket took so many bytes of it, -1 = all, if it was sent."""
         tables, kind = self._tables, self.kind_of(place)
         client, engine, body, end, prompt, stop, name, _, number, row, leg, way = tables.requests[
             place
         ].tolist()
         begin, alike, sent_s = place * at.MOST_REQUEST, kind.alike, float(tables.sent_s[place])
         data, named = bytes(tables.bytes[begin + body : begin + end]), f"{tables.name}{name:x}"
-        request = GenerationRequest(
-            alike.frame, data, data[prompt - body : stop - body], session=alike.asking.session
-        )
+        text = data[prompt - body : stop - body]
+        request = GenerationRequest(alike.frame, data, text, session=alike.asking.session)
         held, heard_s = self._drop(client)
         assert isinstance(held.owner, Client)
         exchange = Exchange(kind.model, held.owner, request, named, alike.asking)

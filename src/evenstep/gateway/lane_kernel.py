@@ -2,14 +2,17 @@
 """The compiled part of `lane`: requests like earlier ones from clients to engines, whole answers back.
 
 It reads and writes sockets by the system's own calls, so that nothing of Python is touched for the bytes of a request.
-Whatever is not the usual case ends a call, with all that was read and not used.
+Whatever is not the usual case ends a call, with all that was read and not used. Every row that is written, and every socket
+that is written to, is one whose number was compared with the length of its table and whose owner names it back: an answer
+goes only to the client whose row names the request, a request only to a connection of its engine that has nothing to do.
+Where that does not hold nothing is written, and BROKE is set.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import array_at, inlined, jit
+from evenstep.compiled import array_at, check, inlined, jit, part_of
 from evenstep.dispatch.turn_kernel import (
     CAME_CAP,
     CAME_CLASS,
@@ -105,6 +108,7 @@ def _is_like(data, begin, stop, kind, around, request):
 @jit
 def _put(out, end, text, size):
     """Write bytes in front of a place; where they begin."""
+    check(size <= end <= out.size)
     begin = np.uint64(end - size)
     for i in range(np.uint64(size)):
         out[begin + i] = text[i]
@@ -132,7 +136,27 @@ def _put_name(table, out, end, number):
 @inlined
 def _row(table, address, size, number):
     """One row of a table of integers."""
-    return array_at(table[address] + 8 * size * number, size, np.int64)
+    return part_of(table[address], 8 * size * number, size, np.int64)
+
+
+@inlined
+def _bytes(table, address, size, number):
+    """One row of a table of bytes."""
+    return part_of(table[address], size * number, size, np.uint8)
+
+
+@inlined
+def _set_time(table, address, number, seconds):
+    """Note a time in one row."""
+    part_of(table[address], 8 * number, 1, np.float64)[0] = seconds
+
+
+@jit
+def _break(table):
+    """An index is out of its table, or two rows disagree."""
+    table[at.BROKE] = 1
+    check(False)
+    return False
 
 
 @jit
@@ -144,29 +168,34 @@ def _look(table, number, data, size, is_unsent):
 @jit
 def _ask(table, number, connection, now_s):
     """A client that had nothing to do wrote; whether that was usual."""
-    if table[at.FREE] == 0:
+    left, of = table[at.FREE], connection[at.KIND]
+    if left == 0:
         _look(table, number, 0, 0, 0)
         return False
-    passage = array_at(table[at.FREE_ONES], table[at.FREE], np.int64)[table[at.FREE] - 1]
-    address = table[at.BYTES] + at.MOST_REQUEST * passage
-    size = system.recv(
-        connection[at.FILE], address + at.HEADROOM, at.MOST_REQUEST - at.HEADROOM, system.AT_ONCE
-    )
+    if not (0 < left <= at.REQUESTS_MOST and 0 <= of < at.KINDS_MOST and 0 <= table[at.ARRIVED] < at.MOST):
+        return _break(table)
+    passage = array_at(table[at.FREE_ONES], at.REQUESTS_MOST, np.int64)[left - 1]
+    if not 0 <= passage < at.REQUESTS_MOST:
+        return _break(table)
+    begin = at.MOST_REQUEST * passage + at.HEADROOM
+    size = system.read_into(connection[at.FILE], table[at.BYTES], begin, at.MOST_REQUEST - at.HEADROOM)
     data, request = (
-        array_at(address, at.MOST_REQUEST, np.uint8),
+        _bytes(table, at.BYTES, at.MOST_REQUEST, passage),
         _row(table, at.REQUESTS, at.REQUEST, passage),
     )
-    kind = _row(table, at.KINDS, at.REQUEST_KIND, connection[at.KIND])
-    around = array_at(table[at.AROUND] + at.MOST_AROUND * connection[at.KIND], at.MOST_AROUND, np.uint8)
+    kind = _row(table, at.KINDS, at.REQUEST_KIND, of)
+    around = _bytes(table, at.AROUND, at.MOST_AROUND, of)
+    if not 0 <= kind[at.MODEL] <= MOST_MODEL:
+        return _break(table)
     if size <= 0 or not _is_like(data, at.HEADROOM, at.HEADROOM + size, kind, around, request):
-        _look(table, number, address + at.HEADROOM, max(0, size), 0)
+        _look(table, number, table[at.BYTES] + begin, max(0, size), 0)
         return False
     table[at.FREE] -= 1
     table[at.LAST_NAME] += 1
     request[at.CLIENT], request[at.SENT_TO], request[at.NAME] = number, -1, table[at.LAST_NAME]
-    request[at.OF_KIND], request[at.WAY] = connection[at.KIND], -1
+    request[at.OF_KIND], request[at.WAY] = of, -1
     connection[at.PASSAGE] = passage
-    array_at(table[at.HEARD], number + 1, np.float64)[number] = now_s
+    _set_time(table, at.HEARD, number, now_s)
     _tell(table, passage, request, kind, data)
     return True
 
@@ -185,7 +214,7 @@ def _tell(table, passage, request, kind, data):
     sizes = array_at(kind[at.SIZES], NUMBERS, np.float64)
     told[at.PROMPT_BYTES] = request[at.PROMPT_END] - request[at.PROMPT]
     told[CAME_PROMPT] = estimate(sizes, told[at.PROMPT_BYTES])
-    model = array_at(table[at.MODELS] + MOST_MODEL * request[at.OF_KIND], MOST_MODEL, np.uint8)
+    model = _bytes(table, at.MODELS, MOST_MODEL, request[at.OF_KIND])
     keyed = array_at(table[at.KEYED], 8, np.uint64)
     space = array_at(table[at.HASHED], 8 + SPACE // 8, np.uint64)
     told[CAME_KEY] = key_of(
@@ -194,17 +223,26 @@ def _tell(table, passage, request, kind, data):
 
 
 @jit
+def _is_whole(table, connection, request, client, number):
+    """Whether an engine's connection, a request and its client name each other, and there is room to say so."""
+    passage, engine = connection[at.PASSAGE], connection[at.ENGINE]
+    idle = _row(table, at.IDLE, 1 + at.MOST_IDLE, engine)
+    names_each_other = (
+        request[at.SENT_TO] == number and client[at.PASSAGE] == passage and client[at.ENGINE] < 0
+    )
+    has_room = 0 <= idle[0] < at.MOST_IDLE and 0 <= table[at.ANSWERS] < at.MOST
+    return names_each_other and has_room and 0 <= request[at.OF_KIND] < at.KINDS_MOST
+
+
+@jit
 def _answer(table, number, connection, now_s):
     """An engine wrote; whether that was a whole answer as usual, and the client took it."""
-    size = system.recv(
-        connection[at.FILE], table[at.ROOM] + at.HEADROOM, at.MOST_ANSWER - at.HEADROOM, system.AT_ONCE
-    )
     passage, engine = connection[at.PASSAGE], connection[at.ENGINE]
+    if not (-1 <= passage < at.REQUESTS_MOST and engine < at.ENGINES_MOST):
+        return _break(table)
+    size = system.read_into(connection[at.FILE], table[at.ROOM], at.HEADROOM, at.MOST_ANSWER - at.HEADROOM)
     data, stop = array_at(table[at.ROOM], at.MOST_ANSWER, np.uint8), at.HEADROOM + size
-    head, told = (
-        _row(table, at.HEADS, at.HEAD, engine),
-        array_at(table[at.TOLD] + at.MOST_AROUND * engine, at.MOST_AROUND, np.uint8),
-    )
+    head, told = _row(table, at.HEADS, at.HEAD, engine), _bytes(table, at.TOLD, at.MOST_AROUND, engine)
     prompt, output, body = -1, -1, 0
     if (
         passage >= 0
@@ -221,6 +259,12 @@ def _answer(table, number, connection, now_s):
         _look(table, number, table[at.ROOM] + at.HEADROOM, max(0, size), 0)
         return False
     request = _row(table, at.REQUESTS, at.REQUEST, passage)
+    asker = request[at.CLIENT]
+    if not 0 <= asker < at.CONNECTIONS_MOST:
+        return _break(table)
+    client = _row(table, at.CONNECTIONS, at.CONNECTION, asker)
+    if not _is_whole(table, connection, request, client, number):
+        return _break(table)
     answers, place = array_at(table[at.ANSWERED_ONES], at.ANSWER * at.MOST, np.int64), table[at.ANSWERS]
     answers[ROW * at.MOST + place], answers[ENDED_LEG * at.MOST + place] = request[at.ROW], request[at.LEG]
     answers[TOLD_PROMPT * at.MOST + place], answers[TOLD_OUTPUT * at.MOST + place] = prompt, output
@@ -229,19 +273,18 @@ def _answer(table, number, connection, now_s):
     table[at.ANSWERS] += 1
     kind = _row(table, at.KINDS, at.REQUEST_KIND, request[at.OF_KIND])
     learn(array_at(kind[at.SIZES], NUMBERS, np.float64), request[at.PROMPT_END] - request[at.PROMPT], prompt)
-    client = _row(table, at.CONNECTIONS, at.CONNECTION, request[at.CLIENT])
-    heard_s = array_at(table[at.HEARD], max(number, request[at.CLIENT]) + 1, np.float64)
     client[at.PASSAGE] = connection[at.PASSAGE] = -1
-    heard_s[number] = heard_s[request[at.CLIENT]] = now_s
+    _set_time(table, at.HEARD, number, now_s)
+    _set_time(table, at.HEARD, asker, now_s)
     idle = _row(table, at.IDLE, 1 + at.MOST_IDLE, engine)
     idle[0] += 1
     idle[idle[0]] = number
     begin = _put(data, body, _END, _END.size)
     begin = _put(data, _put_number(data, begin, stop - body, 10), _MORE_LINES, _MORE_LINES.size)
     begin = _put(data, _put_name(table, data, begin, request[at.NAME]), _FIRST_LINE, _FIRST_LINE.size)
-    taken = max(0, system.send(client[at.FILE], table[at.ROOM] + begin, stop - begin, system.AT_ONCE))
+    taken = max(0, system.send_from(client[at.FILE], table[at.ROOM], begin, stop - begin))
     if taken < stop - begin:
-        _look(table, request[at.CLIENT], table[at.ROOM] + begin + taken, stop - begin - taken, 1)
+        _look(table, asker, table[at.ROOM] + begin + taken, stop - begin - taken, 1)
         return False
     return True
 
@@ -258,29 +301,36 @@ def read(table):
     Returns:
         OVER or LOOK.
     """
-    free = array_at(table[at.FREE_ONES], table[at.FREE] + table[at.ANSWERS], np.int64)
+    table[at.BROKE], told = 0, table[at.ANSWERS]
+    if not (0 <= told <= at.MOST and table[at.FREE] >= 0 and table[at.FREE] + told <= at.REQUESTS_MOST):
+        _break(table)
+        return at.LOOK
+    free = array_at(table[at.FREE_ONES], at.REQUESTS_MOST, np.int64)
     answers = array_at(table[at.ANSWERED_ONES], at.ANSWER * at.MOST, np.int64)
-    for i in range(table[at.ANSWERS]):
+    for i in range(told):
         free[table[at.FREE]] = answers[at.ANSWERED_PLACE * at.MOST + i]
         table[at.FREE] += 1
     table[at.ARRIVED] = table[at.ANSWERS] = 0
     table[at.LOOK_AT] = -1
-    now_s = _now(table)
+    now_s = system.now_s(table[at.CLOCK])
     if table[at.READY] < 0:
-        table[at.NEXT], table[at.READY] = (
-            0,
-            max(0, system.epoll_wait(table[at.EPOLL], table[at.EVENTS], at.MOST, 0)),
-        )
+        table[at.NEXT], table[at.READY] = 0, system.ready(table[at.EPOLL], table[at.EVENTS], at.MOST)
     of_file = array_at(table[at.OF_FILE], table[at.FILES], np.int64)
     events = array_at(table[at.EVENTS], at.MOST * system.WORDS, np.int32)
-    while table[at.NEXT] < table[at.READY]:
+    while 0 <= table[at.NEXT] < table[at.READY] <= at.MOST:
         file = events[table[at.NEXT] * system.WORDS + system.WORDS - 2]
         table[at.NEXT] += 1
-        number = of_file[file] if file < table[at.FILES] else -1
+        number = of_file[file] if 0 <= file < table[at.FILES] else -1
         if number < 0:
             continue
+        is_usual = number < at.CONNECTIONS_MOST
+        if not is_usual:
+            _break(table)
+            return at.LOOK
         connection = _row(table, at.CONNECTIONS, at.CONNECTION, number)
-        if connection[at.ENGINE] >= 0:
+        if connection[at.FILE] != file:
+            is_usual = _break(table)
+        elif connection[at.ENGINE] >= 0:
             is_usual = _answer(table, number, connection, now_s)
         elif connection[at.PASSAGE] < 0:
             is_usual = _ask(table, number, connection, now_s)
@@ -294,11 +344,38 @@ def read(table):
 
 
 @jit
-def _now(table):
-    """Monotonic seconds."""
-    clock = array_at(table[at.CLOCK], 2, np.int64)
-    system.clock_gettime(system.MONOTONIC, table[at.CLOCK])
-    return (clock[0] * 1_000_000_000 + clock[1]) / 1e9
+def _takes(table, request, passage, route):
+    """A connection of a route's engine that has nothing to do, taken for a request; -1 = there is none, or BROKE."""
+    client, engine = request[at.CLIENT], route[at.ROUTE_TO]
+    if not (0 <= client < at.CONNECTIONS_MOST and 0 <= engine < at.ENGINES_MOST):
+        _break(table)
+        return -1
+    idle = _row(table, at.IDLE, 1 + at.MOST_IDLE, engine)
+    if idle[0] == 0:
+        return -1
+    asks = _row(table, at.CONNECTIONS, at.CONNECTION, client)[at.PASSAGE] == passage
+    if not (asks and request[at.SENT_TO] < 0 and 0 < idle[0] <= at.MOST_IDLE):
+        _break(table)
+        return -1
+    number = idle[idle[0]]
+    if not 0 <= number < at.CONNECTIONS_MOST:
+        _break(table)
+        return -1
+    connection = _row(table, at.CONNECTIONS, at.CONNECTION, number)
+    if connection[at.ENGINE] != engine or connection[at.PASSAGE] >= 0:
+        _break(table)
+        return -1
+    idle[0] -= 1
+    connection[at.PASSAGE], request[at.SENT_TO] = passage, number
+    return number
+
+
+@jit
+def _fits(request, route):
+    """Whether a request's bytes lie in its row, with room for the head of a route in front of them."""
+    front, back, body = route[at.FRONT], route[at.BACK], request[at.BODY]
+    is_there = at.HEADROOM <= body <= request[at.BODY_END] <= at.MOST_REQUEST
+    return is_there and front >= 0 and back >= 0 and front + back <= at.MOST_LINES
 
 
 @jit
@@ -308,34 +385,40 @@ def send(table):
     Returns:
         Requests that were to be sent.
     """
-    now_s, count = _now(table), table[at.SENT]
-    table[at.SENT] = table[at.FAILED] = 0
+    now_s, count = system.now_s(table[at.CLOCK]), table[at.SENT]
+    table[at.SENT] = table[at.FAILED] = table[at.BROKE] = 0
+    if not 0 <= count <= at.MOST:
+        _break(table)
+        return 0
     for i in range(count):
         sending = _row(table, at.SENDINGS, at.SENDING, i)
-        passage, route = sending[at.TO_SEND], _row(table, at.ROUTES, at.ROUTE, sending[at.BY_ROUTE])
+        passage, by = sending[at.TO_SEND], sending[at.BY_ROUTE]
         sending[at.BECAME] = at.IS_SENT
         if passage < 0:  # somebody else sends it
             continue
-        request = _row(table, at.REQUESTS, at.REQUEST, passage)
-        request[at.LEG], request[at.ROW], request[at.WAY] = (
-            sending[at.BY_LEG], sending[at.FROM_ROW], sending[at.BY_ROUTE],
-        )  # fmt: skip
-        idle = _row(table, at.IDLE, 1 + at.MOST_IDLE, route[at.ROUTE_TO])
-        array_at(table[at.SENT_AT], passage + 1, np.float64)[passage] = now_s
-        if idle[0] == 0:
+        if not (passage < at.REQUESTS_MOST and 0 <= by < at.ROUTES_MOST):
+            _break(table)
+            return i
+        route, request = (
+            _row(table, at.ROUTES, at.ROUTE, by),
+            _row(table, at.REQUESTS, at.REQUEST, passage),
+        )
+        request[at.LEG], request[at.ROW], request[at.WAY] = sending[at.BY_LEG], sending[at.FROM_ROW], by
+        _set_time(table, at.SENT_AT, passage, now_s)
+        number = _takes(table, request, passage, route) if _fits(request, route) else -1
+        if number < 0:
+            if table[at.BROKE] == 1:
+                return i
             sending[at.BECAME] = at.NO_CONNECTION
             table[at.FAILED] += 1
             continue
-        number = idle[idle[0]]
-        idle[0] -= 1
         connection = _row(table, at.CONNECTIONS, at.CONNECTION, number)
-        connection[at.PASSAGE], request[at.SENT_TO] = passage, number
-        address = table[at.BYTES] + at.MOST_REQUEST * passage
-        begin = _put_head(
-            table, array_at(address, at.MOST_REQUEST, np.uint8), request, route, sending[at.BY_ROUTE]
-        )
+        data = _bytes(table, at.BYTES, at.MOST_REQUEST, passage)
+        begin = _put_head(table, data, request, route, by)
         size = request[at.BODY_END] - begin
-        taken = system.send(connection[at.FILE], address + begin, size, system.AT_ONCE)
+        taken = system.send_from(
+            connection[at.FILE], table[at.BYTES], at.MOST_REQUEST * passage + begin, size
+        )
         if taken != size:
             sending[at.BECAME] = max(0, taken)
             table[at.FAILED] += 1
@@ -345,7 +428,7 @@ def send(table):
 @jit
 def _put_head(table, data, request, route, number):
     """Write an engine's head in front of a body; where it begins."""
-    lines = array_at(table[at.LINES] + at.MOST_LINES * number, at.MOST_LINES, np.uint8)
+    lines = _bytes(table, at.LINES, at.MOST_LINES, number)
     front, back, body = route[at.FRONT], route[at.BACK], request[at.BODY]
     begin = _put(data, body, _END, _END.size)
     begin = _put_number(data, begin, request[at.BODY_END] - body, 10)

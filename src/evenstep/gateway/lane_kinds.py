@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from evenstep.engines.prompt_blocks import BLOCK_BYTES, blocks_of, name_key, seeded
+from evenstep.addresses import placed
+from evenstep.engines.prompt_blocks import blocks_of, name_key, seeded
 from evenstep.engines.prompt_blocks_kernel import MOST_MODEL
 from evenstep.engines.requests import GenerationRequest
 from evenstep.gateway import lane_layout as at
@@ -41,21 +42,22 @@ class Kind:
 
     def blocks(self, prompt: memoryview, salt: bytes) -> tuple[int, ...]:
         """Ids of a prompt's blocks, where the policy looks at prefix caches."""
-        if not self.model.reads_cached or len(prompt) <= BLOCK_BYTES:
+        size = self.model.dispatcher.settings.prefix_block_bytes
+        if not self.model.reads_cached or len(prompt) <= size:
             return ()
         if self._seed is None:
             alike, empty = self.alike, b'""'
             body = alike.after[alike.head_more :] + empty + alike.behind
             self._seed = seeded(GenerationRequest(alike.frame, body, empty), salt)
-        return tuple(blocks_of(prompt, self._seed.copy()))
+        return tuple(blocks_of(prompt, self._seed.copy(), block_bytes=size))
 
     def numbers(self, salt: bytes) -> tuple[int, ...]:
         """What `Tables.set_kind` takes."""
         alike, frame, asking = self.alike, self.alike.frame, self.alike.asking
         session = asking.session or asking.task or frame.user
         return (
-            alike.head_more, alike.body_bytes, alike.opening == b"[{", self.sizes.buffer_info()[0],
-            self.model.numbers.buffer_info()[0], max(0, frame.max_tokens), name_key(session, salt) if session else 0,
+            alike.head_more, alike.body_bytes, alike.opening == b"[{", placed(self.sizes),
+            placed(self.model.numbers), max(0, frame.max_tokens), name_key(session, salt) if session else 0,
             asking.number, asking.expected,
         )  # fmt: skip
 
@@ -101,7 +103,7 @@ class Kinds:
             or not frame.goes_unchanged
             or frame.best_of != 1
             or caller is None
-            or not asking.head.keep_alive
+            or not (asking.head.keep_alive and asking.head.chunks)
         ):
             return None
         if front.class_sinks if asking.number else front.sinks:  # somebody wants to hear of each

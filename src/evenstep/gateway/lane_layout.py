@@ -49,11 +49,12 @@ IS_SENT, NO_CONNECTION = -1, -2
 
 #: Places of the lane's table. READY, NEXT: events that were there, and the next of them to look at. How many ARRIVED, were
 #: ANSWERS, are to be SENT, and FAILED at that. What has to be looked at: LOOK_AT a connection, with the bytes from address
-#: DATA on, DATA_SIZE of them, read from it, or UNSENT to it.
-READY, NEXT, ARRIVED, ANSWERS, SENT, FAILED, LOOK_AT, DATA, DATA_SIZE, UNSENT = range(10)
+#: DATA on, DATA_SIZE of them, read from it, or UNSENT to it. BROKE: 1 = tables disagree, or an index lies outside its table;
+#: nothing was written or sent by it.
+READY, NEXT, ARRIVED, ANSWERS, SENT, FAILED, LOOK_AT, DATA, DATA_SIZE, UNSENT, BROKE = range(11)
 #: What the host says: the file descriptor that tells which sockets are ready, entries of `of_file`, free requests, the
 #: number in the name of the last request, bytes of the names' front.
-EPOLL, FILES, FREE, LAST_NAME, NAME_FRONT = range(10, 15)
+EPOLL, FILES, FREE, LAST_NAME, NAME_FRONT = range(11, 16)
 #: Addresses. `of_file` int64[FILES], connection by file descriptor, -1 = none. Of C connections: `connections` int64[C,
 #: CONNECTION], `heard_s` float64[C]. Of S requests: `requests` int64[S, REQUEST], `sent_s` float64[S], `bytes` uint8[S,
 #: MOST_REQUEST], `free` int64[S]. Of kinds: `kinds` int64[K, REQUEST_KIND], `around` uint8[K, MOST_AROUND]. Of routes:
@@ -66,11 +67,11 @@ EPOLL, FILES, FREE, LAST_NAME, NAME_FRONT = range(10, 15)
 (
     OF_FILE, CONNECTIONS, HEARD, REQUESTS, SENT_AT, BYTES, FREE_ONES, KINDS, AROUND, ROUTES, LINES, HEADS, TOLD, IDLE, NAMES,
     EVENTS, ROOM, ARRIVALS, ANSWERED_ONES, SENDINGS, CLOCK, MODELS, KEYED, HASHED,
-) = range(15, 39)  # fmt: skip
-PLACES = 39
+) = range(16, 40)  # fmt: skip
+PLACES = 40
 
 #: Bytes free in front of what is read, for the head that is written there; of a request and of an answer, with these; around
-#: a prompt; of the lines of a head; connections of an engine that are kept.
+#: a prompt; of the lines of a head; connections of an engine that are held, busy ones included.
 HEADROOM, MOST_REQUEST, MOST_ANSWER, MOST_AROUND, MOST_LINES, MOST_IDLE = (
     1024,
     34 * 1024,
@@ -79,6 +80,8 @@ HEADROOM, MOST_REQUEST, MOST_ANSWER, MOST_AROUND, MOST_LINES, MOST_IDLE = (
     800,
     256,
 )
+#: Rows of the tables: connections, requests, kinds, routes and engines.
+CONNECTIONS_MOST, REQUESTS_MOST, KINDS_MOST, ROUTES_MOST, ENGINES_MOST = 4096, 512, 256, 1024, 512
 #: Columns of an engine's head; bytes of a date in it.
 HEAD, DATE = 3, 29
 #: Events looked at in one call.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenstep.addresses import placed
 from evenstep.dispatch.turn_kernel import TOLD
 from evenstep.engines.prompt_blocks import keyed_state
 from evenstep.engines.prompt_blocks_kernel import MOST_MODEL, SPACE
@@ -16,7 +17,8 @@ from evenstep.gateway import lane_layout as at
 from evenstep.gateway.system_calls import WORDS
 from evenstep.request import F8, I8
 
-_CONNECTIONS, _REQUESTS, _KINDS, _ROUTES, _ENGINES = 4096, 512, 256, 1024, 512
+_CONNECTIONS, _REQUESTS, _KINDS = at.CONNECTIONS_MOST, at.REQUESTS_MOST, at.KINDS_MOST
+_ROUTES, _ENGINES = at.ROUTES_MOST, at.ENGINES_MOST
 _DATE = re.compile(rb"\r\n[Dd]ate: ([\x20-\x7e]{%d})\r\n" % at.DATE)
 Bytes = NDArray[np.uint8]
 
@@ -33,6 +35,7 @@ class Tables:
             answers, sendings: as there. to_send, came, answered: numbers of `sendings`, `arrivals` and `answers`, one
             after the other. ended: rows of `answers` that the dispatcher is told.
         bytes: of requests, one after the other.
+        held: connections of each engine, with something to do or not.
     """
 
     def __init__(self, salt: bytes) -> None:
@@ -69,6 +72,7 @@ class Tables:
         self._clock: I8 = np.zeros(2, np.int64)
         self.table[[at.READY, at.FREE, at.NAME_FRONT]] = -1, _REQUESTS, self._name.size
         self._free = list(range(_CONNECTIONS - 1, -1, -1))
+        self.held = [0] * _ENGINES
         self.look()
 
     def look(self) -> None:
@@ -79,16 +83,18 @@ class Tables:
             self.arrivals, self.answers, self.sendings, self._clock, self.models, self.keyed, self._hashed,
         )  # fmt: skip
         self.table[at.FILES] = self.of_file.size
-        self.table[at.OF_FILE :] = [one.ctypes.data for one in arrays]
+        self.table[at.OF_FILE :] = [placed(one) for one in arrays]
 
     def add(self, file: int, kind: int, engine: int, heard_s: float) -> int:
         """A connection, by its file descriptor; its number, -1 = there is no room."""
-        if not self._free:
+        if not self._free or (engine >= 0 and self.held[engine] == at.MOST_IDLE):
             return -1
         if file >= self.of_file.size:
             self.of_file = np.concatenate([self.of_file, np.full(file, -1, np.int64)])
             self.look()
         number = self._free.pop()
+        if engine >= 0:
+            self.held[engine] += 1
         self.connections[number] = file, -1, kind, engine
         self.heard_s[number] = heard_s
         self.of_file[file] = number
@@ -98,7 +104,9 @@ class Tables:
         """A connection is not here any more; its file descriptor."""
         file, _, _, engine = self.connections[number].tolist()
         self.of_file[file] = -1
+        self.connections[number] = -1
         if engine >= 0:
+            self.held[engine] -= 1
             idle = self.idle[engine]
             left = [one for one in idle[1 : 1 + idle[0]].tolist() if one != number]
             idle[: 1 + len(left)] = len(left), *left

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from evenstep.dispatch.events import Kind
 from evenstep.engines.answers import read_answer, read_prefilled
-from evenstep.engines.refusals import of_engine
+from evenstep.engines.refusals import denies_model, of_engine
 from evenstep.engines.reply import ReplyStream
 from evenstep.errors import EngineError
 from evenstep.gateway.attached import Attached
@@ -28,6 +28,7 @@ _MOST_ANSWER = 64 * 1024 * 1024
 #: Statuses below 500 that are about the engine's state, not about the request.
 _NOT_THE_CLIENTS = {408, 421, 425, 429}
 _ABOUT_KEYS = {401, 403}
+_NOT_FOUND = 404
 _TAKES = 8  # times a stream is taken by the relay; one that is given back more often is not as usual as that
 
 
@@ -38,11 +39,14 @@ class Collecting:
         exchange: whose.
         number: of the leg, as the dispatcher has it.
         attached: the worker.
+
+    Attributes:
+        is_denied: the engine says that it does not serve the model.
     """
 
     kind = "application/json"
     connection: EngineConnection | None = None
-    is_off = is_head = False
+    is_off = is_head = is_denied = False
     _answer: ResponseHead | None = None
     _refused = False
     _size = 0
@@ -63,6 +67,11 @@ class Collecting:
             self._refused = True
         elif head.kind != self.kind or not head.is_plain:
             self._lose("status", "its answer has another content type than was asked for")
+
+    @property
+    def status(self) -> int:
+        """Of its answer, where that is another than 200; 0 = there is none."""
+        return self._answer.status if self._refused and self._answer is not None else 0
 
     @property
     def at_once(self) -> Callable[[ResponseHead, bytes], None] | None:
@@ -114,8 +123,13 @@ class Collecting:
         is_clients = 400 <= status < 500 and status not in _NOT_THE_CLIENTS
         if status in _ABOUT_KEYS:
             is_clients = exchange.asking.carries_key and not self.attached.has_key
-        exchange.refusal = of_engine(b"".join(self._pieces), status, head.retry_after_s)
+        said = b"".join(self._pieces)
+        exchange.refusal = of_engine(said, status, head.retry_after_s)
+        if status == _NOT_FOUND and denies_model(said):  # it gets only what it was said to serve
+            is_clients, self.is_denied = False, True
         self._lose("client" if is_clients else "status", f"it answered {status}", head.retry_after_s)
+        if self.is_denied:
+            exchange.model.denied(self.attached, exchange.request.model)
 
     def _lose(self, kind: Kind, why: str, retry_after_s: float = 0.0) -> None:
         self.abort()
@@ -180,6 +194,7 @@ class Stream(Collecting):
         )
         self._pieces = []
         self.counted = reply.produced  # tokens the dispatcher has heard of
+        self._seen = reply.produced  # tokens there were when it was looked at last
         self.silence_s = attached.endpoint.settings.silence_s
         self.flow: Flow | None = None  # while the relay has it
         self._takes = _TAKES
@@ -191,7 +206,7 @@ class Stream(Collecting):
     def passed(self, count: int, kept: bytes) -> None:
         """The relay handed on usual events, and told of them."""
         self.reply.passed(count, kept)
-        self.counted = self.reply.produced
+        self.counted = self._seen = self.reply.produced
 
     def settle(self) -> None:
         """Take it back from the relay: what it has come to is wanted."""
@@ -216,6 +231,7 @@ class Stream(Collecting):
         if client.paused:
             self.connection.pause()  # type: ignore[union-attr]
         news, self.counted = reply.produced - self.counted, reply.produced
+        self._seen = reply.produced
         if news > 0:
             exchange.model.produced(self.row, news, now_s)
         if at == len(data):
@@ -240,14 +256,15 @@ class Stream(Collecting):
             self._complete(out, now_s)
             return
         produced = reply.produced
+        has_grown, self._seen = produced > self._seen, produced
         if exchange.has_started:
-            if produced > self.counted:  # comments and empty chunks are silence
-                self.connection.deadline.at = now_s + self.silence_s  # type: ignore[union-attr]  # it calls us
+            if has_grown:  # comments and empty chunks are silence
+                self.connection.deadline.set(now_s + self.silence_s)  # type: ignore[union-attr]  # it calls us
             if out:
                 exchange.client.send(out)
                 if exchange.client.paused:
                     self.connection.pause()  # type: ignore[union-attr]
-        elif produced > self.counted:
+        elif has_grown:
             self.connection.deadline.set(now_s + self.silence_s)  # type: ignore[union-attr]
             exchange.start(out)
             begins = True
@@ -262,9 +279,7 @@ class Stream(Collecting):
         if reply.recomputed:
             self._lose("recomputed", "it hands the request back")
         elif reply.failure is not None:
-            if reply.error_body:
-                exchange.refusal = of_engine(reply.error_body, 200)
-            self._lose("stream", str(reply.failure))
+            self._fail("stream", str(reply.failure))
         elif begins and reply.is_known and self.connection is not None and self.connection.is_between:
             self._pass_on()
 
@@ -288,6 +303,18 @@ class Stream(Collecting):
             return
         if out and self.exchange.has_started:
             self.exchange.client.send(out)
+        self._fail(kind, why)
+
+    def _fail(self, kind: Kind, why: str) -> None:
+        """The stream cannot go on; what it said decides how."""
+        exchange, reply = self.exchange, self.reply
+        if reply.error_body:
+            exchange.refusal = of_engine(reply.error_body, 200)
+        if reply.starts_anew:
+            exchange.why = "the engine asked for the rest answers from the start"
+            if exchange.request.chat:
+                self.attached.cannot_continue()
+            kind = "status"
         self._lose(kind, why)
 
     def _complete(self, out: bytes, now_s: float) -> None:

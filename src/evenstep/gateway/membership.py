@@ -107,10 +107,14 @@ class Membership:
         """Workers that an operator names, new ones or described anew; those named before stay.
 
         Raises:
-            InputError: a name is taken, or the gateway refuses one.
+            InputError: a name or an engine is taken, or the gateway refuses one.
         """
+        workers = list(workers)
         async with self._turn:
-            await self._apply(self.plan(ADMIN, [*self._owned[ADMIN].values(), *workers]))
+            plan = self.plan(ADMIN, [*self._owned[ADMIN].values(), *workers])
+            for worker in workers:
+                self._check_url(worker)
+            await self._apply(plan)
 
     async def remove(self, name: str, drain: bool) -> None:
         """A worker leaves, whoever named it.
@@ -146,6 +150,20 @@ class Membership:
         source = self.source_of(name)
         del owned[name]
         _log.info("worker leaves", extra=fields(worker=name, source=source))
+
+    def _check_url(self, worker: Worker) -> None:
+        """See that an engine is not there twice: its load and its slots would count twice.
+
+        Ranks behind one URL are workers of their own; so are the two roles.
+        """
+        for other in self.workers():
+            if other.name == worker.name or (other.url.rstrip("/"), other.role) != (
+                worker.url.rstrip("/"), worker.role,
+            ):  # fmt: skip
+                continue
+            if worker.rank is None or other.rank is None or worker.rank == other.rank:
+                hint = f"{other.name} is there already; remove it first, or give each its rank."
+                raise InputError(f"worker {worker.name}", "url", worker.url, "a URL without a worker", hint)
 
     def _check(self, source: str, worker: Worker, before: Worker | None) -> None:
         other = self.source_of(worker.name)

@@ -29,15 +29,19 @@ HELP = {
     "evenstep_worker_foreign_kv_tokens": "KV tokens of such requests.",
     "evenstep_worker_up": "0 while a worker is ejected.",
     "evenstep_worker_counting_estimated": "1 where an engine tells no token counts, so that they are estimated from events.",
+    "evenstep_worker_cannot_continue": "1 where an engine answered from the start when a broken chat was to go on there.",
+    "evenstep_worker_counted_here_only": "1 where there is no metrics page of the engine: other gateways' load is not seen.",
     "evenstep_group_balance_ratio": "Mean KV load over largest, of the workers of a barrier group.",
-    "evenstep_group_barrier_idle_ratio": "Share of its last step that a group's workers waited; of says in what.",
+    "evenstep_group_barrier_idle_ratio": "Share of worker time lost at the barrier in the last step; "
+    "of=load while no step law is known: load imbalance then.",
     "evenstep_group_imbalance_tokens": "KV tokens below the heaviest worker (envelope); largest minus smallest (spread).",
     "evenstep_group_step_seconds": "Duration of a group's last step.",
-    "evenstep_group_overhead_seconds": "Fixed part of a step, fitted while serving; NaN until it is known.",
-    "evenstep_group_seconds_per_token": "Seconds a KV token of the heaviest worker adds, fitted; NaN until it is known.",
-    "evenstep_group_fit_r_squared": "How well these two explain the steps; NaN until it is known.",
+    "evenstep_group_overhead_seconds": "Fixed part of a step, fitted while serving; NaN while the fit is not sound.",
+    "evenstep_group_seconds_per_token": "Seconds a KV token of the heaviest worker adds; NaN while the fit is not sound.",
+    "evenstep_group_fit_r_squared": "How well these two explain the steps; NaN while the fit is not sound.",
+    "evenstep_group_fit_error_ratio": "Two standard errors of seconds per token over them; above 0.25 it is not sound.",
     "evenstep_group_steps_total": "Steps of a barrier group.",
-    "evenstep_barrier_idle_device_seconds_total": "Worker seconds spent waiting at the barrier.",
+    "evenstep_barrier_idle_device_seconds_total": "Worker seconds lost waiting at the barrier.",
     "evenstep_pool_depth": "Requests that wait for a decode slot.",
     "evenstep_pool_oldest_seconds": "How long the oldest of them has waited.",
     "evenstep_waiting_for_prefill": "Requests that wait for a prefiller.",
@@ -51,10 +55,15 @@ HELP = {
     "evenstep_retries_total": "Requests that were tried again before their first token.",
     "evenstep_cancelled_total": "Requests whose client left.",
     "evenstep_late_events_total": "News of requests or legs that were over already.",
-    "evenstep_fallback_total": "Rounds that least load decided in place of the policy, by reason.",
+    "evenstep_fallback_total": "Rounds that least load decided in place of the policy, by reason; `held`: only about "
+    "requests that fit a worker which ran nothing, and that the policy held.",
     "evenstep_state_divergence_total": "Readings in which a worker ran fewer requests than were sent there.",
     "evenstep_prefix_prompt_tokens_total": "Prompt tokens sent, by requests whose prefix is known.",
     "evenstep_prefix_hit_tokens_total": "Those of them that the worker had seen before.",
+    "evenstep_worker_prefix_believed_share": "Share of prompt tokens believed cached where they were sent, in the last "
+    "window compared with the engine's counters; NaN before the first.",
+    "evenstep_worker_prefix_true_share": "Share that the engine says it had cached, in that window.",
+    "evenstep_worker_prefix_blocks": "Prompt blocks a worker is believed to hold at most, as its counters corrected it.",
     "evenstep_decision_seconds": "Time of a decision round, by stage.",
     "evenstep_pool_wait_seconds": "Time from arrival to being sent to a worker.",
     "evenstep_ttft_seconds": "Time from arrival to the first token.",
@@ -65,6 +74,8 @@ HELP = {
     "evenstep_passing": "Requests under way that are no generations.",
     "evenstep_generations": "Generations that have not ended.",
     "evenstep_is_draining": "1 when nothing new is accepted any more.",
+    "evenstep_decision_log_failed": "1 while the decision log of a model is closed because it could not be written.",
+    "evenstep_decision_log_failures_total": "Times that it began to fail.",
     "evenstep_class_requests_total": "Requests of a class that ended, by whether they kept to its targets.",
     "evenstep_class_weight": "Weight of a class.",
     "evenstep_scrapes_total": "Readings of workers' metrics, by result.",
@@ -82,7 +93,7 @@ _WORKER_MORE = {
 _GROUP = {
     "balance_ratio": "group_balance_ratio", "step_seconds": "group_step_seconds",
     "overhead_seconds": "group_overhead_seconds", "seconds_per_token": "group_seconds_per_token",
-    "fit_r_squared": "group_fit_r_squared",
+    "fit_r_squared": "group_fit_r_squared", "fit_error": "group_fit_error_ratio",
 }  # fmt: skip
 _GAUGES = ("pool_depth", "pool_oldest_seconds", "waiting_for_prefill", "requests_present")
 _COUNTERS = (
@@ -153,6 +164,9 @@ def _worker(page: Page, who: Mapping[str, str], worker: Mapping[str, Any]) -> No
     page.add(
         "gauge", "evenstep_worker_kv_capacity_tokens", math.inf if capacity is None else capacity, **labels
     )
+    for share in ("prefix_believed_share", "prefix_true_share"):
+        page.add("gauge", f"evenstep_worker_{share}", _known(worker[share]), **labels)
+    page.add("gauge", "evenstep_worker_prefix_blocks", worker["prefix_room_blocks"], **labels)
     page.add("counter", "evenstep_state_divergence_total", worker["state_divergence_total"], **labels)
 
 
@@ -182,8 +196,10 @@ def _gateway(page: Page, found: Mapping[str, Any]) -> None:
 
 
 _LABELS = {
-    "answers_total": "code", "worker_counting_estimated": "worker", "class_weight": "class", "scrapes_total": "result",
-    "reloads_total": "result",
+    "answers_total": "code", "worker_counting_estimated": "worker", "worker_counted_here_only": "worker",
+    "worker_cannot_continue": "worker",
+    "class_weight": "class", "scrapes_total": "result", "reloads_total": "result", "decision_log_failed": "model",
+    "decision_log_failures_total": "model",
 }  # fmt: skip
 
 

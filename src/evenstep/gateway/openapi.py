@@ -29,7 +29,8 @@ def document() -> dict[str, Any]:
             "/healthz": {"get": _op("Whether the data path answers", _ok(_object(ok=_FLAG)), 503, is_open=True)},
             "/readyz": {
                 "get": _op(
-                    "Whether it should get requests, and why not", _ok(_ref("Readiness")), is_open=True,
+                    "Whether it should get requests, why not, and notes on what to mend all the same",
+                    _ok(_ref("Readiness")), is_open=True,
                     more={"503": _content("Not ready", {"anyOf": [_ref("Readiness"), _ref("Error")]})},
                 )
             },
@@ -52,7 +53,10 @@ def document() -> dict[str, Any]:
                 )
             },
             "/policy": {
-                "get": _op("Policy and predictor in force", _ok(_ref("Policy"))),
+                "get": _op(
+                    "Policy and predictor in force; how often and why least load decided instead",
+                    _ok(_ref("PolicyInForce")), 503,
+                ),
                 "put": _op("Decide by another policy until the next reload", _ok(_ref("Policy")), 400, 503, body="Policy"),
             },
             "/config": {"get": _op("Every setting, its value and its origin", _ok(_ref("Config")))},
@@ -84,7 +88,8 @@ def _schemas() -> dict[str, Any]:
         "Worker": worker,
         "Workers": _object(workers={"type": "array", "items": {"type": "object"}}),
         "Policy": policy,
-        "Readiness": _object(ready=_FLAG, why=_TEXT),
+        "PolicyInForce": _object(policy=_TEXT, predictor=_TEXT, models={"type": "object"}),
+        "Readiness": _object(ready=_FLAG, why=_TEXT, notes=_TEXTS),
         "Config": _object(
             settings={"type": "array", "items": _object(setting=_TEXT, value={}, origin=_TEXT)}
         ),

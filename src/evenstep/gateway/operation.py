@@ -34,6 +34,7 @@ from evenstep.gateway.scraping import Scraper, preflight
 from evenstep.gateway.sections import Tls
 from evenstep.gateway.settling import Sources
 from evenstep.gateway.snapshots import Snapshots
+from evenstep.gateway.status import Status
 from evenstep.gateway.tls import client_context, server_context
 
 if TYPE_CHECKING:
@@ -173,7 +174,11 @@ class Operation:
         self._listen_in(config)
         scraper.follow(config.fleet())
         tasks = [asyncio.create_task(discover(name, one, membership)) for name, one in follow.items()]
-        return _Parts(runner, scraper, [asyncio.create_task(self._report(snapshots)), *tasks])
+        tasks += [
+            asyncio.create_task(self._report(snapshots)),
+            asyncio.create_task(self._tell_status(snapshots)),
+        ]
+        return _Parts(runner, scraper, tasks)
 
     async def _listen(
         self, config: GatewayConfig, snapshots: Snapshots, membership: Membership, reloader: Reloader
@@ -242,6 +247,21 @@ class Operation:
             await asyncio.sleep(_MINUTE_S)
             await _quietly(self.report(snapshots))
 
+    async def _tell_status(self, snapshots: Snapshots) -> None:
+        """Say how it goes, as often as the config says now."""
+        status, loop = Status(), asyncio.get_running_loop()
+        told_s = loop.time()
+        while True:
+            every_s = self._door.control.config().log.status_s
+            await asyncio.sleep(every_s or _MINUTE_S)
+            if not every_s:
+                continue
+            with suppress(TimeoutError):
+                found, _ = await snapshots.latest()
+                now_s = loop.time()
+                _log.info("status", extra=fields(**status.since(found, now_s - told_s)))
+                told_s = now_s
+
     async def report(self, snapshots: Snapshots) -> None:
         """Say how many rounds fell back since the last report, where some did."""
         found, _ = await snapshots.latest()
@@ -253,7 +273,8 @@ class Operation:
                 if more:
                     since[reason] = more
             if since:
-                _log.warning("rounds fell back to least load", extra=fields(model=model, **since))
+                why = one["fallback_last"]["why"] if one["fallback_last"] else ""
+                _log.warning("rounds fell back to least load", extra=fields(model=model, **since, last=why))
 
 
 class _Parts:

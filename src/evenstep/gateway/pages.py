@@ -16,6 +16,7 @@ from evenstep.errors import EngineError
 
 _LARGEST = 32 << 20
 _OK = 200
+_NO_PAGE = (404, 405, 501)
 
 
 class Pages:
@@ -80,6 +81,10 @@ class Pages:
         """Close every connection that is kept."""
         for url in list(self._kept):
             self.forget(url)
+
+
+class NoPageError(EngineError):
+    """There is a server, and it has no such page."""
 
 
 class _StaleError(EngineError):
@@ -173,7 +178,8 @@ class _Connection(asyncio.Protocol):
         if status == _OK:
             self._answer.set_result(bytes(self._page))
         else:
-            self._fail(EngineError(f"metrics page: status is {status}; expected {_OK}."))
+            kind = NoPageError if status in _NO_PAGE else EngineError
+            self._fail(kind(f"metrics page: status is {status}; expected {_OK}."))
 
     def _fail(self, error: Exception) -> None:
         self.give_up()

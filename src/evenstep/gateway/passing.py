@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from evenstep.dispatch.events import Kind
 from evenstep.engines import refusals
-from evenstep.engines.refusals import Refusal, of_engine
+from evenstep.engines.refusals import Refusal, denies_model, of_engine
 from evenstep.gateway.attached import Attached, carried
 from evenstep.gateway.client import Client
 from evenstep.gateway.ended import Outcome, Story
@@ -30,6 +30,7 @@ _ANSWER_FIELDS = (
     "last-modified",
 )
 _EVENTS = "text/event-stream"
+_NOT_FOUND = 404
 _MOST_REFUSAL = 64 * 1024
 _MOST_HELD = 1 << 20  # of an answer that says how long it is; it is passed on when it is whole
 _CUT = refusals.stream_broken("no other engine has its beginning")
@@ -132,7 +133,11 @@ class Passing:
             self._again()
             return
         if self._refused:
-            self.client.refuse(of_engine(b"".join(self._pieces), head.status, head.retry_after_s))
+            said = b"".join(self._pieces)
+            if head.status == _NOT_FOUND and self._left and denies_model(said):
+                self._again()
+                return
+            self.client.refuse(of_engine(said, head.status, head.retry_after_s))
         elif self.is_head:
             self.client.reply(head.status, b"")
         elif self._is_held:

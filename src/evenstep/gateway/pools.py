@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import ssl
 from collections.abc import Coroutine, Iterable
-from contextlib import suppress
 from typing import Any
 
 from evenstep.dispatch import events as ev
@@ -19,12 +19,13 @@ from evenstep.engines.view import EngineSample
 from evenstep.errors import EngineError, InputError
 from evenstep.gateway.attached import Attached
 from evenstep.gateway.config import GatewayConfig
+from evenstep.gateway.decision_log import log_of
 from evenstep.gateway.endpoint import Endpoint
 from evenstep.gateway.fetching import fetch, learn_version
 from evenstep.gateway.models import ModelCard, card_of, joined, read_models
 from evenstep.gateway.relay import relay_on
 from evenstep.gateway.secrets import read_secret
-from evenstep.gateway.served import ServedModel, log_of
+from evenstep.gateway.served import ServedModel
 from evenstep.gateway.worker import Worker
 
 _log = logging.getLogger("evenstep.gateway")
@@ -55,12 +56,13 @@ class Pools:
         self.by_model: dict[str, ServedModel] = {}
         self.cards: dict[str, ModelCard] = {}
         self.workers: dict[str, Worker] = {}
+        self.counted_here: set[str] = set()  # workers without a metrics page of their engine
         self.is_scraped = False  # whether somebody tells what metrics pages say
         self._pools: dict[str, ServedModel] = {}  # by the name of their first model
         self._pool_of: dict[str, ServedModel] = {}  # by worker
         self._endpoints: dict[str, Endpoint] = {}
         self._learning: dict[str, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def all(self) -> list[ServedModel]:
@@ -107,12 +109,14 @@ class Pools:
         worker.spec(self.config.slots)
         self._endpoints.setdefault(worker.url, attached.endpoint)
         self.workers[worker.name] = worker
+        attached.endpoint.continues_chats = True  # it may be another engine now
         pool = self._pool_of.get(worker.name)
         if worker.models:
             self._stop_learning(worker.name)
             self._place(attached, [card_of(name) for name in worker.models])
             self._later(learn_version(attached, _PROBE_S))
         elif pool is not None and known is not None and known.url == worker.url:
+            attached.serves = pool.attached[worker.name].serves
             self._attach(pool, attached)
             self._later(learn_version(attached, _PROBE_S))
         elif worker.name not in self._learning or (known is not None and known.url != worker.url):
@@ -149,6 +153,7 @@ class Pools:
         """A worker runs nothing any more: forget it."""
         worker = self.workers.pop(name, None)
         self._pool_of.pop(name, None)
+        self.counted_here.discard(name)
         if worker is not None and all(other.url != worker.url for other in self.workers.values()):
             endpoint = self._endpoints.pop(worker.url, None)
             if endpoint is not None:
@@ -171,8 +176,21 @@ class Pools:
             ev.Sampled(
                 now_s=pool.now_s(), worker=name, running=sample.running, waiting=sample.waiting,
                 kv_used=min(1.0, max(0.0, used)), kv_tokens=capacity,
+                prefix_queried=_counted(sample.prefix_queried), prefix_hit=_counted(sample.prefix_hit),
             )
         )  # fmt: skip
+        if name in self.counted_here and name in pool.attached:  # its page is there after all
+            self.counted_here.discard(name)
+            self._attach(pool, pool.attached[name])
+
+    def counts_alone(self, name: str) -> None:
+        """A worker has no metrics page of its engine: it counts as one that is not scraped, and not as full."""
+        if name in self.counted_here or name not in self.workers:
+            return
+        self.counted_here.add(name)
+        pool = self._pool_of.get(name)
+        if pool is not None and name in pool.attached:
+            self._attach(pool, pool.attached[name])
 
     def scrape_failed(self, name: str) -> None:
         """They could not be."""
@@ -201,22 +219,17 @@ class Pools:
                     self._later(self._look_again(pool, attached))
 
     async def _look_again(self, pool: ServedModel, attached: Attached) -> None:
-        status, body = await fetch(attached, "/v1/models", _PATIENCE_S)
-        with suppress(EngineError):
-            cards = read_models(body) if status == 200 else []
-            for card in cards:
-                self.by_model.setdefault(card.name, pool)
-            self.cards = joined(self.cards, cards)
+        cards = await _cards_of(attached)
+        attached.serves |= {card.name for card in cards}
+        for card in cards:
+            self.by_model.setdefault(card.name, pool)
+        self.cards = joined(self.cards, cards)
 
     async def _learn(self, attached: Attached) -> None:
         """Ask a worker for its models until it says."""
         wait_s, said = _AGAIN_S, False
         while True:
-            status, body = await fetch(attached, "/v1/models", _PATIENCE_S)
-            try:
-                cards = read_models(body) if status == 200 else []
-            except EngineError:
-                cards = []
+            cards = await _cards_of(attached)
             if cards:
                 break
             if not said:
@@ -231,8 +244,8 @@ class Pools:
         except InputError as error:
             _log.error("%s", error)
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self.loop.create_task(work)
+    def _later(self, work: Coroutine[Any, Any, Any]) -> None:
+        task: asyncio.Task[Any] = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -251,6 +264,7 @@ class Pools:
             if name in self.by_model
         )
         pool = next(known, None) or self._new_pool(cards[0].name)
+        attached.serves = frozenset(card.name for card in cards)
         for card in cards:
             self.by_model.setdefault(card.name, pool)
         self.cards = joined(self.cards, cards)
@@ -258,22 +272,46 @@ class Pools:
 
     def _attach(self, pool: ServedModel, attached: Attached) -> None:
         old = self._pool_of.get(attached.name)
+        pool.attach(attached, self.config.slots, self.is_scraped and attached.name not in self.counted_here)
+        self._pool_of[attached.name] = pool
         if old is not None and old is not pool:
             old.detach(attached.name, drain=True)
-        pool.attach(attached, self.config.slots, self.is_scraped)
-        self._pool_of[attached.name] = pool
 
     def _new_pool(self, name: str) -> ServedModel:
         config = self.config
-        log = log_of(
-            config.decisions.path, name, bool(self._pools), config.decisions.part_bytes, config.decisions.keep
-        )
+        log = log_of(config.decisions, name, bool(self._pools))
         pool = self._pools[name] = ServedModel(
             name, config.weighed_policy(), config.predictor, config.settings(), loop=self.loop, probe=self._probe,
-            removed=self.gone, tokenizer=config.tokenizers.get(name, ""), log=log,
+            removed=self._left, denied=self._denied, tokenizer=config.tokenizers.get(name, ""), log=log,
             relay=self._relay, tenants=self._tenants,
         )  # fmt: skip
         return pool
+
+    def _left(self, pool: ServedModel, name: str) -> None:
+        """A worker runs nothing any more for a pool; it may be another one's by now."""
+        if self._pool_of.get(name) in (pool, None):
+            self.gone(name)
+
+    def _denied(self, pool: ServedModel, attached: Attached) -> None:
+        self._later(self._serves(pool, attached))
+
+    async def _serves(self, pool: ServedModel, attached: Attached) -> bool:
+        """Ask a worker that denied a model for what it serves, and let it serve that; whether it is what it was."""
+        cards = await _cards_of(attached)
+        worker, names = self.workers.get(attached.name), {card.name for card in cards}
+        if not names or worker is None or self._pool_of.get(attached.name) is not pool:
+            return False
+        if attached.denied <= names:
+            return True
+        text = "%s does not serve %s any more; it serves %s"
+        _log.warning(text, attached.name, ", ".join(sorted(attached.denied)), ", ".join(sorted(names)))
+        if not worker.models:  # else its operator says what it serves, and it gets nothing until it does
+            fresh = self.attached(worker)
+            fresh.endpoint.continues_chats = True
+            await learn_version(fresh, _PROBE_S)
+            if self._pool_of.get(attached.name) is pool:
+                self._place(fresh, cards)
+        return False
 
     # --- health --------------------------------------------------------------------------------------------------
 
@@ -282,4 +320,23 @@ class Pools:
 
     async def _ask_health(self, pool: ServedModel, attached: Attached) -> None:
         status, _ = await fetch(attached, attached.adapter.health_path, _PROBE_S)
-        pool.probed(attached.name, status == 200)
+        is_well = status == 200
+        if is_well and attached.denied:
+            is_well = await self._serves(pool, attached)
+            if is_well:
+                attached.denied.clear()
+        pool.probed(attached.name, is_well)
+
+
+async def _cards_of(attached: Attached) -> list[ModelCard]:
+    """The models that a worker lists; none where it does not say."""
+    status, body = await fetch(attached, "/v1/models", _PATIENCE_S)
+    try:
+        return read_models(body) if status == 200 else []
+    except EngineError:
+        return []
+
+
+def _counted(tokens: float) -> int:
+    """Tokens of an engine's counter; -1 where it does not say."""
+    return -1 if math.isnan(tokens) else int(tokens)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenstep import compiled
+from evenstep.addresses import placed
 from evenstep.engines.quick_kernel import PARTS
 from evenstep.gateway import relay_kernel as kernel
 from evenstep.gateway.system_calls import WORDS
@@ -257,7 +258,8 @@ class Relay:
             self._flow_of, self._columns, self.heard_s, self._shapes, self._parts, self._kept,
             self._events, self._room, self._space, self._told, self._clock, self._now_s,
         )  # fmt: skip
-        self._table[kernel.FLOW_OF :] = [one.ctypes.data for one in arrays]
+        self._table[kernel.FLOWS_MOST] = len(self._flows)
+        self._table[kernel.FLOW_OF :] = [placed(one) for one in arrays]
 
 
 def _acknowledge_late(file: int) -> None:
@@ -281,8 +283,9 @@ def _longer(rows: NDArray[Any], more: int) -> NDArray[Any]:
 def runner() -> Callable[[I8, I8], int]:
     """The compiled part, called without looking at its arguments' types."""
     idle = np.zeros(kernel.PLACES, np.int64)  # no event is there, none is asked for
-    scratch = np.zeros(2, np.int64)
-    idle[kernel.CLOCK] = idle[kernel.NOW] = scratch.ctypes.data
+    scratch, events = np.zeros(2, np.int64), np.zeros(kernel.MOST * WORDS, np.int32)
+    idle[kernel.CLOCK] = idle[kernel.NOW] = placed(scratch)
+    idle[kernel.EVENTS] = placed(events)
     kernel.run(idle, scratch)
     return compiled.entry(kernel.run)
 

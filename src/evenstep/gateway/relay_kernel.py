@@ -2,7 +2,9 @@
 """The compiled part of `relay`: from the sockets of engines to those of clients, for streams whose events are usual ones.
 
 It reads and writes sockets by the system's own calls, so that nothing of Python is touched for a chunk. Whatever is not the
-usual case ends a call, with all that was read and not handed on still in `room`.
+usual case ends a call, with all that was read and not handed on still in `room`. Every number of a flow is compared with
+the length of its table, and a flow's own socket with the one that was ready, before anything is written by it; where that
+does not hold, nothing is written and the flow has to be looked at.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import select
 
 import numpy as np
 
-from evenstep.compiled import array_at, jit
+from evenstep.compiled import array_at, check, jit, part_of
 from evenstep.dispatch.delivering_kernel import deliver
 from evenstep.engines.quick_kernel import PARTS, read_chunks
 from evenstep.gateway import system_calls as system
@@ -25,14 +27,14 @@ COLUMNS = 9
 #: not read, of `space` what was not sent and what there was no room to keep.
 READY, NEXT, TOLD, COUNTED, ABOUT, FLOW, REST, REST_END, UNSENT, UNSENT_END, EXTRA, EXTRA_END = range(12)
 #: What the host says: the file descriptor that tells which sockets are ready, the model whose chunks are counted at once,
-#: entries of `flow_of`.
-EPOLL, AT_ONCE, FILES = range(12, 15)
+#: entries of `flow_of`, flows there is room for.
+EPOLL, AT_ONCE, FILES, FLOWS_MOST = range(12, 16)
 #: Addresses. Of F flows: `flow_of` int64[FILES] (flow by file descriptor, -1 = none), `flows` int64[F, COLUMNS], `heard_s`
 #: float64[F], `shapes` uint8[F, MOST_SHAPE], `parts` int64[F, PARTS], `kept` uint8[F, MOST_KEPT]. Of a call: `events`
 #: int32[MOST * WORDS], `room` uint8[MOST_ROOM], `space` uint8[8 * MOST_ROOM] (see `quick_kernel`), `told` int64[2, MOST]
 #: (rows, and how many tokens each produced), `clock` int64[2], `now_s` float64[1].
-FLOW_OF, FLOWS, HEARD, SHAPES, PARTS_OF, KEPT_OF, EVENTS, ROOM, SPACE, TOLD_OF, CLOCK, NOW = range(15, 27)
-PLACES = 27
+FLOW_OF, FLOWS, HEARD, SHAPES, PARTS_OF, KEPT_OF, EVENTS, ROOM, SPACE, TOLD_OF, CLOCK, NOW = range(16, 28)
+PLACES = 28
 #: What a call ends with: nothing is left; a flow has to be looked at; `told` is full, or of another model than what follows;
 #: nothing is left, but not all is counted.
 OVER, LOOK, TELL, COUNTS = range(4)
@@ -56,11 +58,10 @@ def run(table, counts):
     table[TOLD], table[COUNTED], table[FLOW] = 0, 0, -1
     for place in range(REST, EXTRA_END + 1):
         table[place] = 0
-    clock, now_s = array_at(table[CLOCK], 2, np.int64), array_at(table[NOW], 1, np.float64)
-    system.clock_gettime(system.MONOTONIC, table[CLOCK])
-    now_s[0] = (clock[0] * 1_000_000_000 + clock[1]) / 1e9
+    now_s = array_at(table[NOW], 1, np.float64)
+    now_s[0] = system.now_s(table[CLOCK])
     if table[READY] < 0:
-        table[NEXT], table[READY] = 0, max(0, system.epoll_wait(table[EPOLL], table[EVENTS], MOST, 0))
+        table[NEXT], table[READY] = 0, system.ready(table[EPOLL], table[EVENTS], MOST)
     found = _handed_on(table, now_s[0])
     if table[TOLD] > 0 and table[ABOUT] == table[AT_ONCE]:
         told = array_at(table[TOLD_OF], 2 * MOST, np.int64)
@@ -78,17 +79,24 @@ def _handed_on(table, now_s):
         array_at(table[FLOW_OF], table[FILES], np.int64),
         array_at(table[EVENTS], MOST * system.WORDS, np.int32),
     )
-    while table[NEXT] < table[READY]:
+    while 0 <= table[NEXT] < table[READY] <= MOST:
         at = table[NEXT] * system.WORDS
         fd = events[at + system.WORDS - 2]
-        number = flow_of[fd] if fd < table[FILES] else -1
-        if number < 0:
+        number = flow_of[fd] if 0 <= fd < table[FILES] else -1
+        check(number < table[FLOWS_MOST])
+        if not 0 <= number < table[FLOWS_MOST]:
             table[NEXT] += 1
             continue
-        flow = array_at(table[FLOWS] + 8 * COLUMNS * number, COLUMNS, np.int64)
-        if table[TOLD] == MOST or (table[TOLD] > 0 and flow[MODEL] != table[ABOUT]):
+        flow = part_of(table[FLOWS], 8 * COLUMNS * number, COLUMNS, np.int64)
+        is_sound = flow[ENGINE] == fd and 0 <= flow[SHAPE] <= MOST_SHAPE and 0 <= flow[KEPT] <= MOST_KEPT
+        check(is_sound)
+        if not is_sound:
+            table[NEXT] += 1
+            table[FLOW] = number
+            return LOOK
+        if table[TOLD] >= MOST or (table[TOLD] > 0 and flow[MODEL] != table[ABOUT]):
             return TELL
-        size = system.recv(fd, table[ROOM], MOST_ROOM, system.AT_ONCE)
+        size = system.read_into(fd, table[ROOM], 0, MOST_ROOM)
         if size <= 0 or (size < MOST_ROOM and events[at] & _ENDS == 0):  # no more is there
             table[NEXT] += 1
         if size < 0 and events[at] & _ENDS == 0:
@@ -106,14 +114,14 @@ def _handed_on(table, now_s):
 def _pass_on(table, flow, number, size, now_s):
     """So many bytes of a flow's engine: what is usual of them goes to its client; FLOW and ranges say what is left."""
     room, space = array_at(table[ROOM], size, np.uint8), array_at(table[SPACE], 8 * MOST_ROOM, np.uint8)
-    shape = array_at(table[SHAPES] + MOST_SHAPE * number, flow[SHAPE], np.uint8)
-    parts = array_at(table[PARTS_OF] + 8 * PARTS * number, PARTS, np.int64)
+    shape = part_of(table[SHAPES], MOST_SHAPE * number, flow[SHAPE], np.uint8)
+    parts = part_of(table[PARTS_OF], 8 * PARTS * number, PARTS, np.int64)
     done, tokens, begin, end, stop = read_chunks(room, shape, parts, flow[COUNT], flow[FRAMED] == 1, space)
     if done > 0:
-        sent = max(0, system.send(flow[CLIENT], table[SPACE] + begin, end - begin, system.AT_ONCE))
+        sent = max(0, system.send_from(flow[CLIENT], table[SPACE], begin, end - begin))
         if sent < end - begin:
             table[FLOW], table[UNSENT], table[UNSENT_END] = number, begin + sent, end
-        array_at(table[HEARD] + 8 * number, 1, np.float64)[0] = now_s
+        part_of(table[HEARD], 8 * number, 1, np.float64)[0] = now_s
         if tokens > flow[COUNT]:
             told, entry = array_at(table[TOLD_OF], 2 * MOST, np.int64), table[TOLD]
             told[entry], told[MOST + entry] = flow[ROW], tokens - flow[COUNT]
@@ -123,7 +131,7 @@ def _pass_on(table, flow, number, size, now_s):
             if flow[KEPT] + stop - half > MOST_KEPT:
                 table[FLOW], table[EXTRA], table[EXTRA_END] = number, half, stop
             else:
-                kept = array_at(table[KEPT_OF] + MOST_KEPT * number, MOST_KEPT, np.uint8)
+                kept = part_of(table[KEPT_OF], MOST_KEPT * number, MOST_KEPT, np.uint8)
                 for i in range(stop - half):
                     kept[flow[KEPT] + i] = space[half + i]
                 flow[KEPT] += stop - half

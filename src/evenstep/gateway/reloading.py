@@ -16,16 +16,16 @@ from dataclasses import dataclass
 
 from evenstep.config import Settled
 from evenstep.dispatch.warming import warm
-from evenstep.errors import EvenstepError
+from evenstep.errors import EvenstepError, InputError
 from evenstep.gateway.callers import Callers
 from evenstep.gateway.compiling import compile_beside
-from evenstep.gateway.config import GatewayConfig, checked
+from evenstep.gateway.config import GatewayConfig, checked, refused_as
 from evenstep.gateway.control import Doorway
 from evenstep.gateway.logs import fields
 from evenstep.gateway.membership import CONFIG, Membership
 from evenstep.gateway.scraping import adapter_of
 from evenstep.gateway.sections import Tls
-from evenstep.gateway.settling import Sources, value_at
+from evenstep.gateway.settling import Sources, placed, value_at
 from evenstep.gateway.tls import load_certificate, server_context
 
 _log = logging.getLogger("evenstep.gateway.reloading")
@@ -98,8 +98,11 @@ class Reloader:
         async with self._turn:
             config = dataclasses.replace(self.settled.value, policy=policy, predictor=predictor)
             origin = {**self.settled.origin, "policy": "admin API", "predictor": "admin API"}
-            await compile_beside(policy, predictor)
-            await asyncio.to_thread(_try, config)
+            try:
+                await compile_beside(policy, predictor)
+                await asyncio.to_thread(_try, config)
+            except InputError as error:
+                raise placed(error, origin) from None
             await self._tell(Settled(config, origin))
             _log.info("policy changed", extra=fields(policy=policy, predictor=predictor))
 
@@ -108,8 +111,11 @@ class Reloader:
         fixed = {name: getattr(before, name) for name in _FIXED}
         wanted = dataclasses.replace(after, **fixed)
         plan = self._membership.plan(CONFIG, wanted.fleet())
-        await compile_beside(wanted.policy, wanted.predictor)
-        await asyncio.to_thread(self._try_all, wanted)
+        try:
+            await compile_beside(wanted.policy, wanted.predictor)
+            await asyncio.to_thread(self._try_all, wanted)
+        except InputError as error:
+            raise placed(error, fresh.origin) from None
         for context, tls, where in self._contexts:
             load_certificate(context, tls, where)
         origin = {
@@ -145,6 +151,7 @@ def _try(config: GatewayConfig) -> None:
     """
     checked(config)
     Callers(config)
-    warm(config.policy, config.predictor)
+    with refused_as("policy", config.policy):
+        warm(config.policy, config.predictor)
     for worker in config.fleet():
         adapter_of(worker)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from pathlib import Path
 
+from evenstep.gateway.logs import fields
 from evenstep.gateway.secrets import read_secret
 from evenstep.gateway.sections import Decisions
 
+_log = logging.getLogger("evenstep.gateway")
 _BYTES = 32
 
 
@@ -25,14 +28,38 @@ def salt_of(decisions: Decisions) -> bytes:
         return b""
     if decisions.salt:
         return read_secret(decisions.salt, "decisions", "salt").encode()[:64]
-    place = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "evenstep" / "salt"
     try:
-        if place.exists():
-            return place.read_bytes()[:64]
-        place.parent.mkdir(parents=True, exist_ok=True)
-        drawn = secrets.token_bytes(_BYTES)
-        with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        return _kept(_state_folder() / "evenstep" / "salt")
+    except (OSError, RuntimeError) as error:  # no home, one that cannot be written, a full disk
+        why = getattr(error, "strerror", None) or str(error)
+        _log.info(
+            "the salt of hashes cannot be kept; it lasts as long as this process", extra=fields(why=why)
+        )
+        return secrets.token_bytes(_BYTES)
+
+
+def _state_folder() -> Path:
+    """Where programs of this user keep what lasts.
+
+    Raises:
+        RuntimeError: the user has no home.
+    """
+    named = os.environ.get("XDG_STATE_HOME")
+    return Path(named) if named else Path.home() / ".local" / "state"
+
+
+def _kept(place: Path) -> bytes:
+    """The salt in this file, drawn now where there is none. A file that was cut short, on a full disk, has none."""
+    found = place.read_bytes()[:64] if place.exists() else b""
+    if len(found) >= _BYTES:
+        return found
+    place.parent.mkdir(parents=True, exist_ok=True)
+    drawn = secrets.token_bytes(_BYTES)
+    fresh = place.with_name(f"salt.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(drawn)
-    except OSError:  # a home that cannot be written: hashes last as long as the process
-        drawn = secrets.token_bytes(_BYTES)
-    return drawn
+        fresh.replace(place)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return place.read_bytes()[:64]  # another process may have been later

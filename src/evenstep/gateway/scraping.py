@@ -11,22 +11,24 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
 from evenstep import names
-from evenstep.engines.view import EngineAdapter, EngineSample
-from evenstep.errors import InputError
+from evenstep.engines.view import EngineAdapter, EngineSample, NotItsPageError
+from evenstep.errors import EngineError, InputError
 from evenstep.gateway.control import Doorway
 from evenstep.gateway.logs import fields
-from evenstep.gateway.pages import Pages
+from evenstep.gateway.pages import NoPageError, Pages
 from evenstep.gateway.secrets import read_secret
 from evenstep.gateway.sections import Engines
 from evenstep.gateway.worker import Worker
 
 _log = logging.getLogger("evenstep.gateway.scraping")
+_MOST_REQUESTS, _MOST_TOKENS = 1e9, 1e15  # that a page may tell of; more is a fault of the page
 _FIRST_S = 0.1  # before the second reading, doubled until it is as configured: a new worker is known soon
 
 
@@ -83,6 +85,7 @@ class Scraper:
         self._tasks: dict[Place, asyncio.Task[None]] = {}
         self._on: dict[Place, list[Worker]] = {}
         self._bad: dict[Place, str] = {}
+        self._good: set[Place] = set()  # were read at least once
         self._asking: tuple[list[str], asyncio.Event] | None = (
             None  # workers whose pages are about to be read
         )
@@ -99,6 +102,7 @@ class Scraper:
         for place in [p for p in self._tasks if p not in self._on]:
             self._tasks.pop(place).cancel()
             self._bad.pop(place, None)
+            self._good.discard(place)
             self._pages.forget(place.url)
         for place in self._on:
             if place not in self._tasks:
@@ -123,19 +127,24 @@ class Scraper:
             wait_s *= 2
 
     async def _read(self, place: Place) -> None:
-        workers, control = self._on[place], self._door.control
+        workers, control, is_its = self._on[place], self._door.control, True
         await self._is_asking([worker.name for worker in workers])
         try:
             async with asyncio.timeout(self._engines.scrape_timeout_s):
                 found = await fetch(self._pages, place)
         except Exception as error:
-            self._failed(place, error)
+            # one that was read before is only late, or broken
+            is_its = place in self._good or not isinstance(error, NoPageError | NotItsPageError)
+            self._failed(place, error, is_its)
             found = {}
         else:
+            self._good.add(place)
             self._recovered(place)
         for worker in workers:
             sample = state_of(worker, found)
-            if sample is None:
+            if not is_its:
+                self._tell(control.counts_alone, worker.name)
+            elif sample is None:
                 self._tell(control.scrape_failed, worker.name)
             else:
                 self._tell(control.sampled, worker.name, sample)
@@ -154,7 +163,12 @@ class Scraper:
         (about, known), self._asking = self._asking, None
         loop = asyncio.get_running_loop()
         asked = self._door.ask(self._door.control.sampling, tuple(about))
-        asked.add_done_callback(lambda _: loop.call_soon_threadsafe(known.set))
+
+        def tell(_: object) -> None:
+            with suppress(RuntimeError):  # reading has ended, and its loop is closed
+                loop.call_soon_threadsafe(known.set)
+
+        asked.add_done_callback(tell)
 
     def _tell(self, call: Callable[..., None], *args: Any) -> None:
         """Tell the gateway after the reads at hand, all of them at once: it wakes for it."""
@@ -166,12 +180,18 @@ class Scraper:
         news, self._news = self._news, []
         self._door.tell(_each, news)
 
-    def _failed(self, place: Place, error: Exception) -> None:
+    def _failed(self, place: Place, error: Exception, is_its: bool = True) -> None:
         self.results["failed"] += 1
         said = str(error) or type(error).__name__
         if self._bad.get(place) != said:
             self._bad[place] = said
-            _log.warning("metrics cannot be read", extra=fields(url=place.url, why=said))
+            if is_its:
+                _log.warning("metrics cannot be read", extra=fields(url=place.url, why=said))
+            else:
+                _log.warning(
+                    "this is not the metrics page of the engine; only requests of this gateway are counted there",
+                    extra=fields(url=place.url, engine=place.engine, why=said),
+                )
 
     def _recovered(self, place: Place) -> None:
         self.results["ok"] += 1
@@ -187,11 +207,11 @@ def _each(news: list[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
 def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample | None:
     """The state of a worker: of its rank, or of all ranks on the page together where it is none of them.
 
-    None where its rank is not on the page. One instance of an external load balancer has a page of its own on which its rank
-    keeps its number.
+    None where its rank is not on the page, which a further node of several counts from `first_rank` on. One instance of an
+    external load balancer has a page of its own on which its rank keeps its number.
     """
     if worker.rank is not None or not samples:
-        return samples.get(worker.rank or 0)
+        return samples.get(worker.first_rank + (worker.rank or 0))
     all_ = list(samples.values())
     if len(all_) == 1:
         return all_[0]
@@ -203,6 +223,8 @@ def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample |
         kv_capacity=sum(one.kv_capacity for one in all_),
         block_size=all_[0].block_size,
         generated_tokens=sum(one.generated_tokens for one in all_),
+        prefix_queried=sum(one.prefix_queried for one in all_),
+        prefix_hit=sum(one.prefix_hit for one in all_),
     )
 
 
@@ -210,11 +232,32 @@ async def fetch(pages: Pages, place: Place) -> dict[int, EngineSample]:
     """The state of each rank on a page.
 
     Raises:
-        EngineError: another status than 200, a page that is too large or lacks what is needed.
+        NotItsPageError: a page that lacks what is needed.
+        EngineError: another status than 200, a page that is too large, a value out of range.
         OSError: no connection, or one that broke.
     """
     page = await pages.read(place.url, read_secret(place.api_key, place.url, "api_key"))
-    return {sample.rank: sample for sample in _adapter(place.engine).samples(page)}
+    return {sample.rank: _in_range(sample) for sample in _adapter(place.engine).samples(page)}
+
+
+def _in_range(sample: EngineSample) -> EngineSample:
+    """A sample whose values can be counted with.
+
+    Raises:
+        EngineError: one of them is below 0, or larger than any engine's.
+    """
+    counts = ("running", "waiting", "block_size")
+    tokens = ("kv_tokens", "kv_capacity", "generated_tokens", "prefix_queried", "prefix_hit")
+    for field, most in (
+        *((name, _MOST_REQUESTS) for name in counts),
+        *((name, _MOST_TOKENS) for name in tokens),
+    ):
+        value = getattr(sample, field)
+        is_unsaid = field in tokens and (math.isnan(value) or (field == "kv_capacity" and value == math.inf))
+        if not (is_unsaid or 0 <= value <= most):
+            where = f"metrics page: {field} of rank {sample.rank}"
+            raise EngineError(f"{where} is {float(value):g}; expected a number from 0 to {most:g}.")
+    return sample
 
 
 async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -> list[str]:
@@ -228,6 +271,7 @@ async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -
     """
     asked = [(worker, place) for worker in workers if (place := place_of(worker)) is not None]
     places = {place: None for _, place in asked}
+    without: set[Place] = set()  # a metrics page of their engine; the first reading says so
 
     async def one(place: Place) -> dict[int, EngineSample] | None:
         try:
@@ -235,6 +279,9 @@ async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -
                 return await fetch(pages, place)
         except InputError:
             raise
+        except (NoPageError, NotItsPageError):
+            without.add(place)
+            return None
         except Exception:
             return None
 
@@ -242,6 +289,8 @@ async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -
     silent: list[str] = []
     for worker, place in asked:
         samples = found[place]
+        if place in without:
+            continue
         if samples is None:
             silent.append(worker.name)
         else:
@@ -254,7 +303,10 @@ def _compare(worker: Worker, samples: dict[int, EngineSample]) -> None:
     sample = state_of(worker, samples)
     if sample is None:
         ranks = ", ".join(map(str, sorted(samples)))
-        raise InputError(where, "rank", worker.rank or 0, f"a rank on its metrics page: {ranks}")
+        rank, hint = worker.first_rank + (worker.rank or 0), ""
+        if samples and not worker.first_rank and min(samples) > 0:
+            hint = f"Say first_rank={min(samples)}: it is a further node of hybrid load balancing."
+        raise InputError(where, "rank", rank, f"a rank on its metrics page: {ranks}", hint)
     if worker.kv_tokens and math.isfinite(sample.kv_capacity) and worker.kv_tokens > sample.kv_capacity:
         hint = "Leave it out to take what the engine says."
         raise InputError(where, "kv_tokens", worker.kv_tokens, f"at most {sample.kv_capacity:.0f}", hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 _MIB = 1 << 20
 
@@ -102,6 +102,8 @@ class Limits:
         buffer_bytes: most that is kept of an answer for a client that reads slowly.
         stalled_s: longest time in which such a client takes nothing at all.
         drain_s: longest wait for running requests when the gateway stops.
+        fast_path: whether requests like the last one of their connection go from socket to socket in compiled code; off
+            unless asked for. It needs Linux and numba.
     """
 
     head_bytes: int = 64 * 1024
@@ -114,6 +116,7 @@ class Limits:
     buffer_bytes: int = _MIB
     stalled_s: float = 300.0
     drain_s: float = 60.0
+    fast_path: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +127,15 @@ class Dispatch:
         gather_ms: how long an open round waits for the rest of its barrier group; 0 = decide at once, as the papers do.
         ttl_s: longest wait in the pool, or for a prefiller.
         pool_limit: requests that may wait; beyond it they are turned away with 503.
-        stale_s: age of a worker's state from which rounds fall back to least load.
-        budget_ms: longest a policy may take for one decision.
-        good_rounds: rounds without fault after which the policy is asked again.
-        retries: other engines a request is tried on.
+        stale_s: age of a worker's metrics page from which rounds fall back to least load, where others send to it as well;
+            three times engines.scrape_s plus engines.scrape_timeout_s when left out.
+        budget_ms: processor time a policy may take for one decision.
+        policy_cooldown_s: seconds after a fault of the policy until it is asked again.
+        gateways: that send to the same engines, this one included; each takes its part of the slots that a reading of an
+            engine's metrics shows free, until the next one. 0 = 2 where that shows requests not sent from here, else 1.
+        retries: how often a request is tried again: on other engines where it failed, or wherever there is room where
+            engines handed it back without a new token.
+        total_s: longest time from a request's arrival to the end of its answer, running streams included; 0 = no limit.
         backoff_s: wait before the first retry, doubled for each further one.
         backoff_cap_s: longest such wait.
         breaker_failures: failures in a row after which a worker is ejected.
@@ -135,7 +143,8 @@ class Dispatch:
         cooldown_cap_s: longest such wait.
         kv_reserve: KV tokens kept free for the growth of every request a worker has; as measured when left out.
         bypass_margin: requests a worker may be sent beyond its slots, for a policy with bypass=True.
-        prefix_blocks: prompt blocks remembered for each worker, for policies that look at prefix caches.
+        prefix_blocks: prompt blocks remembered for each worker at most, for policies that look at prefix caches.
+        prefix_block_bytes: bytes of a prompt that a block stands for; what two prompts share is known in whole blocks.
         pool_window: waiting requests a round looks at: the oldest, no class keeping another one out; 0 = all.
         window_per_slot: so many of them at most for each slot of the fleet, but not fewer than 8, so that nobody is passed
             over until only the like are left; 0 = no such bound.
@@ -143,13 +152,20 @@ class Dispatch:
         seed: key of every random draw.
     """
 
+    #: Settings that have another name now.
+    RENAMED: ClassVar[dict[str, str]] = {
+        "good_rounds": "policy_cooldown_s, in seconds: rounds come as often as requests do"
+    }
+
     gather_ms: float = 2.0
     ttl_s: float = 60.0
     pool_limit: int = 4096
-    stale_s: float = 2.0
+    stale_s: float | None = None
     budget_ms: float = 20.0
-    good_rounds: int = 100
+    policy_cooldown_s: float = 1.0
+    gateways: int = 0
     retries: int = 3
+    total_s: float = 3600.0
     backoff_s: float = 0.05
     backoff_cap_s: float = 1.0
     breaker_failures: int = 3
@@ -157,7 +173,8 @@ class Dispatch:
     cooldown_cap_s: float = 30.0
     kv_reserve: float | None = None
     bypass_margin: int = 2
-    prefix_blocks: int = 16_384
+    prefix_blocks: int = 65_536
+    prefix_block_bytes: int = 256
     pool_window: int = 1024
     window_per_slot: float = 0.75
     round_slots: int = 32
@@ -221,6 +238,8 @@ class Decisions:
         path: file; empty = none. JSON lines where the name ends in .jsonl, else msgpack.
         part_bytes: size from which a new part is begun; 0 = never.
         keep: parts kept; 0 = all.
+        retry_s: wait before a log that could not be written, on a full disk for example, is tried again. Requests are
+            served meanwhile; their decisions are not in the log.
         plain_keys: hash prompts without a salt, so that logs of several gateways can be joined (research).
         salt: secret of this installation for hashes of prompts, as env:NAME, file:PATH or itself; drawn once and kept
             in the user's state folder when left out.
@@ -229,6 +248,7 @@ class Decisions:
     path: str = ""
     part_bytes: int = 256 * _MIB
     keep: int = 0
+    retry_s: float = 60.0
     plain_keys: bool = False
     salt: str = ""
 
@@ -241,11 +261,14 @@ class Log:
         format: text, or json lines.
         level: least severity.
         access: a line for each request: id, status, tokens, seconds; never text of prompts or answers.
+        status_s: seconds between lines that say how it goes: requests, tokens a second, waiting, time lost at the barrier,
+            workers; 0 = no such lines.
     """
 
     format: Literal["text", "json"] = "text"
     level: Literal["debug", "info", "warning", "error"] = "info"
     access: bool = False
+    status_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,13 @@ import msgspec
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.dispatcher import Dispatcher
-from evenstep.dispatch.log_file import LogFile
 from evenstep.dispatch.mirror_layout import RUNNING, SENT
 from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.tenants import Tenants
 from evenstep.engines.prompt_size import PromptSizes
 from evenstep.engines.tokenizer_file import TokenizerFile
 from evenstep.gateway.attached import Attached
+from evenstep.gateway.decision_log import DecisionLog
 from evenstep.gateway.fitting import Fitting
 from evenstep.gateway.relay import Relay
 from evenstep.request import I8
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from evenstep.gateway.passage import Passage
 
 _log = logging.getLogger("evenstep.gateway")
+_ASK_AGAIN_S = 1.0
 SMALL = 256  #: tokens that every engine can hold
 
 
@@ -52,6 +53,7 @@ class ServedModel:
         loop: the loop.
         probe: asks a worker for its health and answers with `probed`.
         removed: a worker that was to leave is gone.
+        denied: a worker says that it does not serve what it was said to serve; asks it again.
         tokenizer: a tokenizer.json, to count prompts by; empty = they are estimated from their bytes.
         log: where the decision log is written; None = nowhere.
         relay: takes streams in their usual course; None = nobody does.
@@ -69,12 +71,14 @@ class ServedModel:
 
     def __init__(
         self, name: str, policy: str, predictor: str, settings: Settings, *, loop: asyncio.AbstractEventLoop,
-        probe: Callable[[ServedModel, Attached], None], removed: Callable[[str], None], tokenizer: str = "",
-        log: LogFile | None = None, relay: Relay | None = None, tenants: Tenants | None = None,
+        probe: Callable[[ServedModel, Attached], None], removed: Callable[[ServedModel, str], None],
+        denied: Callable[[ServedModel, Attached], None], tokenizer: str = "",
+        log: DecisionLog | None = None, relay: Relay | None = None, tenants: Tenants | None = None,
     ) -> None:  # fmt: skip
         self.name = name
+        wall, spent = time.perf_counter, time.thread_time
         self.dispatcher = Dispatcher(
-            policy, predictor=predictor, settings=settings, stopwatch=time.perf_counter, log=log
+            policy, predictor=predictor, settings=settings, stopwatch=wall, log=log, processor=spent
         )
         if tenants is not None:
             self.dispatcher.door.share(tenants)
@@ -82,7 +86,7 @@ class ServedModel:
         self._tokenizer = TokenizerFile(Path(tokenizer)) if tokenizer else None
         self.sizes = PromptSizes(prior=1.0) if tokenizer else PromptSizes()
         self.log = log
-        self._loop, self._probe, self._removed = loop, probe, removed
+        self._loop, self._probe, self._removed, self._denied = loop, probe, removed, denied
         self._exchanges: dict[int, Exchange | Passage] = {}
         self.numbers = array("q", [0])
         self.lane: Lane | None = None
@@ -101,9 +105,9 @@ class ServedModel:
     now_s = staticmethod(time.monotonic)
 
     @property
-    def ttl_s(self) -> float:
-        """Longest wait in the pool."""
-        return self.dispatcher.settings.ttl_s
+    def settings(self) -> Settings:
+        """Limits and deadlines that hold now."""
+        return self.dispatcher.settings
 
     @property
     def requests(self) -> int:
@@ -173,7 +177,7 @@ class ServedModel:
 
     def passed(self, number: int) -> None:
         """A request of the lane was answered, and told of."""
-        del self._exchanges[number]
+        self._exchanges.pop(number, None)
 
     @property
     def has_room(self) -> bool:
@@ -271,6 +275,17 @@ class ServedModel:
     def lost(self, worker: str, kind: str, why: str, name: str) -> None:
         """A leg failed: say so."""
         _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": name})
+
+    def denied(self, attached: Attached, model: str) -> None:
+        """A worker says that it does not serve a model. Where it was said to, it gets nothing until it is known what it
+        serves.
+        """
+        now_s = time.monotonic()
+        if model in attached.serves and now_s >= attached.denied_s + _ASK_AGAIN_S:
+            attached.denied.add(model)
+            attached.denied_s = now_s
+            self.probed(attached.name, False)
+            self._denied(self, attached)
 
     @property
     def reads_cached(self) -> bool:
@@ -425,24 +440,9 @@ class ServedModel:
 
     def _forget(self, command: co.Removed) -> None:
         self.attached.pop(command.worker, None)
-        self._removed(command.worker)
+        self._removed(self, command.worker)
 
     def _notice(self, command: co.Notice) -> None:
         _log.warning(
             "%s", command.text, extra={"notice": command.kind, "about": command.about, "model": self.name}
         )
-
-
-def log_of(path: str, model: str, several: bool, part_bytes: int, keep: int) -> LogFile | None:
-    """The decision log of one model; with several models each has its own, named after it.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    if not path:
-        return None
-    place = Path(path)
-    if several:
-        word = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in model)
-        place = place.with_name(f"{place.stem}-{word}{place.suffix}")
-    return LogFile(place, part_bytes, keep)

@@ -23,6 +23,7 @@ from evenstep.gateway.operation import Operation
 from evenstep.gateway.salting import salt_of
 from evenstep.gateway.sections import Tls
 from evenstep.gateway.settling import Sources
+from evenstep.gateway.starting import WHERE
 from evenstep.gateway.tls import client_context, server_context
 
 _log = logging.getLogger("evenstep.gateway")
@@ -31,7 +32,7 @@ _LAST_WORDS_S = 1.0  # for clients that are told that they get no answer to hear
 _SWITCH_S = (
     0.0005  # the operation's thread gives way to the data path this soon; Python's own 5 ms would be its p99
 )
-_WHERE = "evenstep serve"
+_LOOK_S = 0.1  # between two looks at whether it is ready
 
 
 class Server:
@@ -40,6 +41,7 @@ class Server:
     Args:
         config: checked.
         is_scraped: whether somebody tells it what the workers' metrics pages say.
+        bound: the socket it listens at; made by `open` when left out.
 
     Attributes:
         gateway: known once open.
@@ -47,11 +49,13 @@ class Server:
         contexts: what it shows to clients with TLS, its certificate and the section it comes from; once open.
     """
 
-    def __init__(self, config: GatewayConfig, is_scraped: bool = False) -> None:
+    def __init__(
+        self, config: GatewayConfig, is_scraped: bool = False, bound: socket.socket | None = None
+    ) -> None:
         self.config = config
         self.port = 0
         self.contexts: list[tuple[ssl.SSLContext, Tls, str]] = []
-        self._is_scraped = is_scraped
+        self._is_scraped, self._bound = is_scraped, bound
         self._server: asyncio.Server | None = None
         self._warming: asyncio.Task[None] | None = None
 
@@ -62,7 +66,7 @@ class Server:
             InputError: a port that is taken, an address that is not this machine's, a secret that cannot be read.
         """
         config, loop = self.config, asyncio.get_running_loop()
-        bound = sockets.listening(_WHERE, config.listen.host, config.listen.port)
+        bound = self._bound or sockets.listening(WHERE, config.listen.host, config.listen.port)
         bound.setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDBUF, KEPT_BY_THE_SYSTEM
         )  # as have sockets it accepts
@@ -86,7 +90,11 @@ class Server:
         self._warming = loop.create_task(self._warm())
 
     async def ready(self) -> None:
-        """Wait until what decisions need is compiled, and workers are asked for their models."""
+        """Wait until what decisions need is compiled, and workers are asked for their models.
+
+        Raises:
+            Exception: what went wrong with it; this gateway will not be ready.
+        """
         assert self._warming is not None
         await asyncio.shield(self._warming)
 
@@ -111,49 +119,73 @@ class Server:
         self.gateway.start()
 
 
-def serve(sources: Sources, say: Callable[[str], None]) -> None:
+def serve(
+    sources: Sources, say: Callable[[str], None], settled: Settled[GatewayConfig], bound: socket.socket
+) -> None:
     """Listen until SIGTERM or SIGINT, then let what runs end; a second one ends at once. SIGHUP reads the config anew.
 
     Args:
         sources: where the config comes from.
         say: takes the lines that tell what listens where, and what was assumed.
+        settled: what they say now.
+        bound: the socket it listens at.
 
     Raises:
-        InputError: see `Sources.settled`, `Server.open` and `Operation.start`; or a package is missing.
+        InputError: see `Server.open` and `Operation.start`.
+        Exception: what `Server.ready` raises.
     """
-    settled = sources.settled()
-    sockets.need_parser(_WHERE)
     sockets.allow_files()
     with (
         logging_to(settled.value.log) as logs,
         asyncio.Runner(loop_factory=sockets.loop_factory()) as runner,
     ):
-        runner.run(_serve(sources, settled, logs, say))
+        runner.run(_serve(sources, settled, bound, logs, say))
 
 
 async def _serve(
-    sources: Sources, settled: Settled[GatewayConfig], logs: Logs, say: Callable[[str], None]
-) -> None:
+    sources: Sources, settled: Settled[GatewayConfig], bound: socket.socket, logs: Logs,
+    say: Callable[[str], None],
+) -> None:  # fmt: skip
     loop = asyncio.get_running_loop()
-    server = Server(settled.value, is_scraped=True)
+    server = Server(settled.value, is_scraped=True, bound=bound)
     await server.open()
     operation = Operation(sources, settled, server.gateway, loop, logs=logs, contexts=server.contexts)
     try:
         await loop.run_in_executor(None, operation.start)
         for line in (*introduction(server), *operation.introduction()):
             say(line)
+        telling = loop.create_task(_say_when_ready(server, say))
         await _until_told(server, operation, say)
+        telling.cancel()
     finally:
         await loop.run_in_executor(None, operation.stop)
         await server.close()
 
 
+async def _say_when_ready(server: Server, say: Callable[[str], None]) -> None:
+    """Say once, in one line, that requests are answered."""
+    gateway = server.gateway
+    while gateway.not_ready():
+        await asyncio.sleep(_LOOK_S)
+    models = ", ".join(pool.name for pool in gateway.pools.all if pool.attached)
+    workers = len(gateway.workers())
+    say(f"ready: {models} on {workers} worker{'s' * (workers != 1)}")
+
+
 async def _until_told(server: Server, operation: Operation, say: Callable[[str], None]) -> None:
-    """Serve until a signal says so, and let what runs end."""
+    """Serve until a signal says so, and let what runs end.
+
+    Raises:
+        Exception: what kept the gateway from becoming ready to decide; it would say "starting" for ever.
+    """
     ending, at_once = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     if sys.platform != "win32":
         loop.add_signal_handler(signal.SIGHUP, operation.reload)
+
+    def begun(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            ending.set()
 
     def end() -> None:
         (at_once if ending.is_set() else ending).set()
@@ -166,7 +198,12 @@ async def _until_told(server: Server, operation: Operation, say: Callable[[str],
     sys.setswitchinterval(_SWITCH_S)
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    beginning = loop.create_task(server.ready())
+    beginning.add_done_callback(begun)
     await ending.wait()
+    if beginning.done():
+        beginning.result()
+    beginning.cancel()
     say("draining: nothing new is accepted; once more ends at once")
     draining = loop.create_task(server.drain(server.gateway.config().limits.drain_s))
     asked = loop.create_task(at_once.wait())

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from evenstep.config import Document, Settled, convert, expectation, numeral, read_yaml
+from evenstep.config import Document, Settled, convert, expectation, numeral, read_yaml, renamed
 from evenstep.errors import InputError, nearest
 from evenstep.gateway.config import GatewayConfig, checked
 from evenstep.gateway.worker import Worker, worker_of
@@ -72,7 +72,7 @@ class Sources:
         try:
             return Settled(checked(config), origin)
         except InputError as error:
-            raise _placed(error, origin) from None
+            raise placed(error, origin) from None
 
     def _of_file(self) -> Iterator[tuple[str, Any, str]]:
         if not self.file:
@@ -91,13 +91,15 @@ class Sources:
                 name, place = by_variable[variable], f"environment {variable}"
                 yield name, _read(text, known[name], place, name), place
             elif variable.startswith(PREFIX) and variable.split("_")[1] in sections:
-                hint = nearest(variable, by_variable)
+                name = variable.removeprefix(PREFIX).lower().replace("_", ".", 1)
+                hint = _renamed(name) or nearest(variable, by_variable)
                 raise InputError("environment", "variable", variable, "a known variable", hint)
 
     def _of_flags(self, known: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
         for name, given in self.flags.items():
             if name not in known:
-                raise InputError(given.origin, "setting", name, "a known setting", nearest(name, known))
+                hint = _renamed(name) or nearest(name, known)
+                raise InputError(given.origin, "setting", name, "a known setting", hint)
             value = given.value
             text = isinstance(value, str)
             yield (
@@ -117,6 +119,15 @@ def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield name, hint
         else:
             yield from leaves(section, name)
+
+
+def _renamed(name: str) -> str:
+    """A hint for a dotted setting that has another name now."""
+    kind: Any = GatewayConfig
+    *parents, last = name.split(".")
+    for part in parents:
+        kind = _section(get_type_hints(kind).get(part)) if kind is not None else None
+    return renamed(kind, last)
 
 
 def variable_of(name: str) -> str:
@@ -181,8 +192,13 @@ def _plain(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-def _placed(error: InputError, origin: Mapping[str, str]) -> InputError:
-    """The error with the place its value came from, where it names a setting."""
+def placed(error: InputError, origin: Mapping[str, str]) -> InputError:
+    """The error with the place its value came from, where it names a setting.
+
+    Args:
+        error: as `config.checked` raises it.
+        origin: place of each dotted setting.
+    """
     whole = error.field if error.where == "config" else f"{error.where}.{error.field}"
     top = whole.partition("[")[0].split(".")[0]
     for name in (whole, top):

@@ -29,6 +29,8 @@ class Worker:
         role: decode (it does both where there is no prefiller) or prefill.
         rank: data-parallel rank that this worker is, behind its URL; none when left out.
         ranks: this many ranks behind the URL, 0 to ranks - 1, each a worker in one group.
+        first_rank: what its metrics page calls the first of its ranks: 0, but for a further node of vLLM's hybrid load
+            balancing. There the page counts the ranks of all nodes, and the rank header those of the node.
         engine: what it speaks: vllm, sglang or openai, with options as in vllm:version=0.32.0.
         models: names it serves; what its /v1/models says when left out. As text once for each: models=a,models=b.
         speed: tokens it reads a second beside the others.
@@ -44,6 +46,7 @@ class Worker:
     role: Literal["decode", "prefill"] = "decode"
     rank: int | None = None
     ranks: int | None = None
+    first_rank: int = 0
     engine: str = "vllm"
     models: list[str] = field(default_factory=list[str])
     speed: float = 1.0
@@ -69,6 +72,11 @@ class Worker:
         """
         where = f"worker {self.name or self.url}"
         address = _address(self.url, where)
+        if self.first_rank < 0:
+            raise InputError(where, "first_rank", self.first_rank, "an integer >= 0")
+        if self.first_rank and self.rank is None and self.ranks is None:
+            hint = "Say how many ranks are behind the URL: ranks=1 or more."
+            raise InputError(where, "first_rank", self.first_rank, "ranks or rank beside it", hint)
         if self.ranks is None:
             if self.rank is not None and self.rank < 0:
                 raise InputError(where, "rank", self.rank, "an integer >= 0")

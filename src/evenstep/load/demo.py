@@ -12,100 +12,25 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evenstep.config import Settled
 from evenstep.errors import InputError
+from evenstep.load.demo_settings import DemoSettings, contender
 from evenstep.load.processes import beside, free_ports
 from evenstep.load.run import Outcome, Progress, drive
-from evenstep.load.settings import LoadSettings, Target, refusal
+from evenstep.load.settings import LoadSettings, Target
 from evenstep.load.summary import summary
 from evenstep.load.watching import Sample, Watch
+from evenstep.measure.metrics import lost_share
 from evenstep.request import Trace
 
 #: Share of slots that counts as full.
 FULL = 0.98
 _ENGINES_S, _GATEWAY_S = 60.0, 600.0  # kernels may have to be compiled, on a slow machine
 _HOST = "127.0.0.1"
-
-
-@dataclass(frozen=True, slots=True)
-class DemoSettings:
-    """The demonstration.
-
-    Args:
-        source: the trace that is replayed.
-        requests: how many of it, for each policy.
-        policies: routing policies one after the other, NAME[:key=value,...]; @MS behind it = gather so long.
-        ranks: emulated data-parallel ranks, all in one barrier group.
-        slots: requests a rank runs at a time.
-        overhead_s: seconds of a step whatever the load, C.
-        per_token_s: seconds of a step a resident KV token of the heaviest rank, t_l.
-        load: requests come at this share of what the fleet could do with even loads; above 1 all slots fill.
-        seed: key of the prompts.
-    """
-
-    source: str = "sample:azure-conv"
-    requests: int = 750
-    policies: list[str] = field(
-        default_factory=lambda: ["jsq", "best", "best@0"], metadata={"shape": "NAME[:KEY=VALUE,...][@MS]"}
-    )
-    ranks: int = 8
-    slots: int = 24
-    overhead_s: float = 0.0049
-    per_token_s: float = 3.3e-7
-    load: float = 1.2
-    seed: int = 0
-
-
-def checked(settled: Settled[DemoSettings]) -> DemoSettings:
-    """The settings, seen to be in range.
-
-    Raises:
-        InputError: naming the field as its layer writes it.
-    """
-    value = settled.value
-    for name, low in (
-        ("requests", 1),
-        ("ranks", 1),
-        ("slots", 1),
-        ("overhead_s", 0.0),
-        ("per_token_s", 0.0),
-        ("seed", 0),
-    ):
-        if not (math.isfinite(getattr(value, name)) and getattr(value, name) >= low):
-            raise refusal(settled, name, f"a number >= {low}")
-    if not (math.isfinite(value.load) and value.load > 0):
-        raise refusal(settled, "load", "a finite number > 0")
-    if value.overhead_s + value.per_token_s <= 0:
-        raise refusal(settled, "per_token_s", "a step of more than 0 s")
-    for text in value.policies:
-        contender(text)
-    return value
-
-
-def contender(text: str) -> tuple[str, float | None]:
-    """Policy and milliseconds to gather, None = as usual, of ``NAME[:key=value,...][@MS]``.
-
-    Raises:
-        InputError: no such policy, or no number of milliseconds.
-    """
-    from evenstep import names
-
-    policy, _, gather = text.partition("@")
-    names.build("routing", names.parse(policy))
-    if not gather and "@" not in text:
-        return policy, None
-    try:
-        number = float(gather)
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number >= 0):
-        raise InputError("--policy", "gather", gather, "milliseconds >= 0", "As in best@0.")
-    return policy, number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +44,7 @@ class Shown:
         tokens_per_s: output tokens of the window over the engine seconds of its steps: what engines of this pace would
             make, however slow this machine is.
         wall_tokens_per_s: the same over the seconds of the clock on the wall.
-        idle_engines: share of device time spent waiting at the barrier in the window, as the engines tell.
+        idle_engines: share of worker time lost at the barrier in the window, as the engines tell.
         idle_gateway: the same as the gateway works it out; nan where it does not tell.
         steps_seen: share of the engines' steps that the gateway told apart; nan likewise.
         fallback_share: share of decision rounds that least load decided in place of the policy; nan where it does not tell.
@@ -235,8 +160,8 @@ def shown(
         window_s=last.at_s - first.at_s,
         tokens_per_s=moved["tokens"] / stepped_s if stepped_s > 0 else math.nan,
         wall_tokens_per_s=moved["tokens"] / seconds,
-        idle_engines=(work_s - moved["busy_s"]) / (ranks * stepped_s) if stepped_s > 0 else math.nan,
-        idle_gateway=told / (ranks * seconds),
+        idle_engines=lost_share(work_s - moved["busy_s"], ranks * stepped_s),
+        idle_gateway=lost_share(told, ranks * seconds),
         steps_seen=(last.gateway.get("steps", math.nan) - first.gateway.get("steps", math.nan))
         / max(steps, 1.0),
         fallback_share=_fallbacks(first, last),

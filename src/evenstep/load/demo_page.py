@@ -8,19 +8,20 @@ from html import escape
 from typing import Any
 
 from evenstep.load import page as load_page
-from evenstep.load.demo import DemoSettings, Shown, contender, cores
+from evenstep.load.demo import Shown, cores
+from evenstep.load.demo_settings import DemoSettings, contender
 from evenstep.report.numbers import MISSING, percent, short
-from evenstep.report.svg import series_class
+from evenstep.report.svg import series_class, series_of
 
 #: Heading, unit, width.
 COLUMNS = (
     ("tokens/s", "engine time", 11), ("vs first", "%", 8), ("tokens/s", "wall time", 9), ("TPOT p95", "ms", 8),
-    ("idle", "engines, %", 10), ("idle", "gateway, %", 10), ("step", "ms", 6), ("oldest wait", "s", 11),
+    ("barrier", "engines, %", 10), ("barrier", "gateway, %", 10), ("step", "ms", 6), ("oldest wait", "s", 11),
     ("failed", "requests", 8),
 )  # fmt: skip
 
 
-#: Share of steps below which the gateway's idle share needs a word.
+#: Share of steps below which the gateway's barrier time needs a word.
 _SEEN = 0.9
 #: Share of rounds decided by the fallback from which a row needs a word.
 _FALLEN_BACK = 0.02
@@ -68,7 +69,7 @@ def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
         f"{settings.requests:,} requests of {settings.source}, at {settings.load:g} times what even loads could take.",
         "All but TPOT, waits and failures is of the time with full slots. Engine time is that of the emulated steps; where "
         "this machine is late, wall time is more.",
-        "Idle: share of device time spent waiting at the barrier, as the engines know it and as the gateway works it out.",
+        "Barrier: share of device time spent waiting there, as the engines know it and as the gateway works it out.",
     ]
     for row in rows:
         gather = contender(row.name)[1]
@@ -84,7 +85,7 @@ def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
         if row.steps_seen < _SEEN:
             said.append(
                 f"{row.name}: chunks came so late that the gateway told only {100 * row.steps_seen:.0f} % of the steps "
-                "apart; its idle share is of these."
+                "apart; its share of barrier time is of these."
             )
     return said + strained(rows)
 
@@ -120,8 +121,9 @@ def page(settings: DemoSettings, rows: Sequence[Shown], versions: Mapping[str, A
     first = rows[0]
     heads = "".join(f"<th>{name}<small>{unit}</small></th>" for name, unit, _ in COLUMNS)
     body: list[str] = []
-    for number, row in enumerate(rows):
-        named = f'<span class="swatch {series_class(number)}"></span>{escape(row.name)}'
+    number = series_of(row.name for row in rows)
+    for row in rows:
+        named = f'<span class="swatch {series_class(number[row.name])}"></span>{escape(row.name)}'
         values = "".join(f"<td>{text}</td>" for text in cells(row, first))
         body.append(f'<tr><td class="policy">{named}</td>{values}</tr>')
     table = f"<table><thead><tr><th>policy</th>{heads}</tr></thead><tbody>{''.join(body)}</tbody></table>"

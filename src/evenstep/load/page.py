@@ -14,7 +14,7 @@ from evenstep.load.summary import PERCENTILES, times
 from evenstep.report.html import document, facts, framed
 from evenstep.report.numbers import short
 from evenstep.report.plots import distribution, lines
-from evenstep.report.svg import series_class
+from evenstep.report.svg import series_class, series_of
 from evenstep.request import F8
 
 _NAMES = (("TTFT", "ttft"), ("TPOT", "tpot"), ("ITL", "itl"), ("E2EL", "e2el"))
@@ -73,7 +73,7 @@ def page(
     if len(runs) > 1:
         named = "".join(
             f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>'
-            for i, n in enumerate(runs)
+            for n, i in series_of(runs).items()
         )
         legend = f'<div class="legend">{named}</div>'
     charts = charts_of(runs)
@@ -99,7 +99,7 @@ def page(
 
 def charts_of(runs: Mapping[str, Shown]) -> list[tuple[str, str, str]]:
     """Title, SVG and caption of each chart: four distributions, then what happened over time."""
-    shown = list(enumerate(runs.values()))
+    shown = list(zip(series_of(runs).values(), runs.values(), strict=True))
     values: dict[str, list[tuple[int, F8]]] = {name: [] for name in ("TTFT", "TPOT", "E2EL", "ITL")}
     for number, run in shown:
         good = np.array([not error for error in run.outcome.records.error], np.bool_)
@@ -132,7 +132,7 @@ def charts_of(runs: Mapping[str, Shown]) -> list[tuple[str, str, str]]:
 def _table(runs: Mapping[str, Shown]) -> str:
     heads = "".join(f"<th>{kind}<small>ms</small></th>" for kind in _KINDS)
     rows: list[str] = []
-    for number, (run, shown) in enumerate(runs.items()):
+    for (run, shown), number in zip(runs.items(), series_of(runs).values(), strict=True):
         for name, key in _NAMES:
             cells = "".join(f"<td>{short(shown.summary[f'{kind}_{key}_ms'])}</td>" for kind in _KINDS)
             label = f'<span class="swatch {series_class(number)}"></span>{escape(run)} {name}'

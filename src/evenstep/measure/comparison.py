@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from evenstep.errors import InputError
+from evenstep.errors import InputError, nearest
 from evenstep.measure.digest import combined
 from evenstep.measure.metrics import full_slot_tokens_per_s
 from evenstep.measure.records import Conditions, Run
@@ -72,19 +72,59 @@ class PolicyResult:
         """One number a replicate.
 
         Raises:
-            KeyError: no such field.
+            InputError: no such field, or one that a replicate has no number for.
         """
-        return [float(summary[name]) for summary in self.summaries]
+        found = (
+            [summary[name] for summary in self.summaries]
+            if name in self.summaries[0]
+            else self._unknown(name)
+        )
+        for value in found:
+            if not isinstance(value, int | float):
+                raise InputError(self.policy, name, value, "a number in every replicate")
+        return [float(value) for value in found]
 
     def mean(self, name: str) -> Any:
-        """The field over all replicates; see `mean_over`."""
+        """The field over all replicates; see `mean_over`.
+
+        Raises:
+            InputError: no such field.
+        """
+        if name not in self.summaries[0]:
+            self._unknown(name)
         return mean_over(name, [summary[name] for summary in self.summaries])
 
     def interval(self, name: str) -> Interval | None:
-        """Mean and interval of a field over replicates; None where a replicate has no value."""
-        if any(summary[name] is None for summary in self.summaries):
+        """Mean and interval of a field over replicates; None where a replicate has no value.
+
+        Raises:
+            InputError: no such field, or one that is not a number.
+        """
+        if name in self.summaries[0] and any(summary[name] is None for summary in self.summaries):
             return None
         return mean_interval(self.values(name))
+
+    def _unknown(self, name: str) -> NoReturn:
+        """Raise the error of a field that the summaries do not have."""
+        raise InputError(self.policy, "metric", name, "a known metric", nearest(name, self.summaries[0]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObservedRun:
+    """A recorded run beside simulated ones, and how well the simulator repeats it.
+
+    Args:
+        result: its figures under the policy that decided; None where a recorded run has no such figure.
+        error: by metric, ``observed``, ``simulated`` and ``error``, the difference as a share of what was observed;
+            empty where the simulated fleet is another one.
+        overridden: settings of the fleet that are not those observed.
+        said: sentences on what was taken from the record, and what the simulation leaves out.
+    """
+
+    result: PolicyResult
+    error: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    overridden: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,6 +141,7 @@ class Comparison:
         command: exact command line, or empty.
         versions: version by component.
         yardsticks: figures no policy changes, to judge by.
+        observed: the run that a decision log recorded, where the workload is one.
     """
 
     policies: tuple[PolicyResult, ...]
@@ -112,10 +153,23 @@ class Comparison:
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     yardsticks: dict[str, Any] = field(default_factory=dict)
+    observed: ObservedRun | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
         return self.policies[0].seeds
+
+    def __getitem__(self, policy: str) -> PolicyResult:
+        """The result of a policy, by its name as it was asked for.
+
+        Raises:
+            InputError: it is not one of those compared.
+        """
+        for result in self.policies:
+            if result.policy == policy:
+                return result
+        hint = nearest(policy, [result.policy for result in self.policies])
+        raise InputError("comparison", "policy", policy, "one of the policies compared", hint)
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
@@ -292,7 +346,22 @@ def to_json_object(comparison: Comparison) -> dict[str, Any]:
         "baseline": comparison.policies[comparison.baseline].policy,
         "yardsticks": comparison.yardsticks,
         "notes": list(comparison.notes),
+        **_observed_object(comparison.observed),
         "policies": [_policy_object(p) for p in comparison.policies],
+    }
+
+
+def _observed_object(observed: ObservedRun | None) -> dict[str, Any]:
+    if observed is None:
+        return {}
+    figures = observed.result.summaries[0]
+    return {
+        "observed": {
+            "policy": observed.result.policy,
+            **figures,
+            "error": observed.error,
+            "overridden": list(observed.overridden),
+        }
     }
 
 

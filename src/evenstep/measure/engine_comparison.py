@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,7 +16,8 @@ from evenstep.measure.comparison import (
     paired_difference,
 )
 from evenstep.measure.digest import combined
-from evenstep.measure.engine_records import EngineConditions, EngineRun
+from evenstep.measure.engine_records import EngineConditions, EngineRun, judged
+from evenstep.measure.metrics import Slo
 from evenstep.measure.stability import stability
 
 
@@ -69,6 +70,7 @@ class EngineComparison:
         trace: the workload: name, format, requests and so on.
         notes: sentences on what was dropped or assumed.
         command, versions: how it was made.
+        slo: the objective of goodput, or None.
     """
 
     policies: tuple[EngineResult, ...]
@@ -78,6 +80,7 @@ class EngineComparison:
     notes: tuple[str, ...] = ()
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    slo: Slo | None = None
 
 
 def known(value: Any) -> Any:
@@ -96,28 +99,34 @@ def verdict(run: EngineRun) -> str | None:
         return None
 
 
-def compare_engine_runs(runs: Sequence[Sequence[EngineRun]], baseline: int = 0) -> EngineComparison:
+def compare_engine_runs(
+    runs: Sequence[Sequence[EngineRun]], baseline: int = 0, slo: Slo | None = None
+) -> EngineComparison:
     """The comparison of runs made on the same replicates.
 
     Args:
         runs: for each policy, in order, its runs by replicate; the same seeds in the same order.
         baseline: index of the policy the field `versus` compares with.
+        slo: objective for goodput.
 
     Raises:
         InputError: replicates that are copies of each other.
     """
     results: list[EngineResult] = []
-    for own in runs:
+    figures = [[_figures(run, slo) for run in own] for own in runs]
+    for own, found in zip(runs, figures, strict=True):
         check_replicates(own[0].conditions.policy, [run.digest for run in own])
-        other = runs[baseline] if baseline else None
+        other = figures[baseline] if baseline else None
         results.append(
             EngineResult(
                 policy=own[0].conditions.policy,
                 seeds=tuple(run.conditions.seed for run in own),
                 digests=tuple(run.digest for run in own),
-                summaries=tuple({**run.summary, "verdict": verdict(run)} for run in own),
-                versus_first=None if own is runs[0] else paired(own, runs[0]),
-                versus=None if other is None or own is other else paired(own, other),
+                summaries=tuple(
+                    {**one, "verdict": verdict(run)} for one, run in zip(found, own, strict=True)
+                ),
+                versus_first=None if found is figures[0] else paired(found, figures[0]),
+                versus=None if other is None or found is other else paired(found, other),
             )
         )
     first = runs[0][0]
@@ -125,16 +134,21 @@ def compare_engine_runs(runs: Sequence[Sequence[EngineRun]], baseline: int = 0) 
     if first.trace is not None:
         trace |= {"name": first.trace.name, "format": first.trace.format, "synthetic": first.trace.synthetic}
     notes = first.trace.notes if first.trace is not None else ()
-    return EngineComparison(tuple(results), first.conditions, baseline, trace, notes)
+    return EngineComparison(tuple(results), first.conditions, baseline, trace, notes, slo=slo)
 
 
-def paired(own: Sequence[EngineRun], other: Sequence[EngineRun]) -> dict[str, Interval]:
-    """Paired differences of every number both policies have in every replicate."""
+def _figures(run: EngineRun, slo: Slo | None) -> dict[str, Any]:
+    """Every figure of a run by name; with an objective also those that follow from it."""
+    return run.summary if slo is None else {**run.summary, **judged(run, slo)}
+
+
+def paired(own: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> dict[str, Interval]:
+    """Paired differences of every number both policies have in every replicate, from their summaries."""
     found: dict[str, Interval] = {}
-    for name, value in own[0].summary.items():
+    for name, value in own[0].items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        pairs = [(known(a.summary[name]), known(b.summary[name])) for a, b in zip(own, other, strict=True)]
+        pairs = [(known(a[name]), known(b[name])) for a, b in zip(own, other, strict=True)]
         if not any(value is None for pair in pairs for value in pair):
             found[name] = paired_difference([float(a) for a, _ in pairs], [float(b) for _, b in pairs])
     return found
@@ -153,8 +167,17 @@ def to_json_object(comparison: EngineComparison) -> dict[str, Any]:
         "interval": "95 % t-interval of paired differences over replicates",
         "baseline": comparison.policies[comparison.baseline].policy,
         "notes": list(comparison.notes),
+        **_objective(comparison.slo),
         "policies": [_policy_object(result) for result in comparison.policies],
     }
+
+
+def _objective(slo: Slo | None) -> dict[str, Any]:
+    """The objective in seconds, None for a time without a limit; nothing without an objective."""
+    if slo is None:
+        return {}
+    limits = asdict(slo).items()
+    return {"slo": {name: limit if math.isfinite(limit) else None for name, limit in limits}}
 
 
 def _policy_object(result: EngineResult) -> dict[str, Any]:

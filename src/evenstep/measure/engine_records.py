@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evenstep.measure.metrics import Slo, goodput, meets
 from evenstep.measure.quantiles import AllValues, LogHistogram
 from evenstep.request import F8, I8, Trace
 
@@ -170,10 +171,10 @@ def summary(run: EngineRun) -> dict[str, Any]:
         "throughput_requests_per_s": totals.requests / span if span else 0.0,
     }  # fmt: skip
     several = table.output_tokens > 1
+    ttft_s, tpot_s = first_and_next_s(table)
     spans = {
-        "e2e": table.finished_s - table.arrival_s, "ttft": table.first_token_s - table.arrival_s,
-        "wait": table.scheduled_s - table.arrival_s,
-        "tpot": (table.finished_s - table.first_token_s)[several] / (table.output_tokens - 1)[several],
+        "e2e": table.finished_s - table.arrival_s, "ttft": ttft_s,
+        "wait": table.scheduled_s - table.arrival_s, "tpot": tpot_s[several],
     }  # fmt: skip
     for name, values in spans.items():
         found |= latencies(name, values)
@@ -189,6 +190,20 @@ def summary(run: EngineRun) -> dict[str, Any]:
         "counted": dict(totals.counted),
     }  # fmt: skip
     return found
+
+
+def first_and_next_s(table: EngineRequestTable) -> tuple[F8, F8]:
+    """float64[N] each, seconds: TTFT, and TPOT, the mean gap between a request's tokens, 0 where it has one token."""
+    gaps = np.maximum(table.output_tokens - 1, 1)
+    return table.first_token_s - table.arrival_s, (table.finished_s - table.first_token_s) / gaps
+
+
+def judged(run: EngineRun, slo: Slo) -> dict[str, float]:
+    """Goodput and the share of completed requests that meet an objective, as for a fleet (`metrics.goodput`)."""
+    table = run.requests
+    good = meets(slo, *first_and_next_s(table))
+    tokens = int(table.output_tokens[good].sum())
+    return goodput(int(good.sum()), tokens, run.totals.requests, run.totals.makespan_s)
 
 
 #: Percentiles every latency is given at.

@@ -64,7 +64,10 @@ def spread(envelope: F8, load_min: F8) -> F8:
 
 
 def idle_share(heaviest: F8, total: F8, size: F8, fixed: F8 | float = 0.0) -> F8:
-    """Share of a step's worker time spent waiting at the barrier: one minus mean over maximum.
+    """One minus mean over maximum: load imbalance of loads; of whole step times, the share lost at the barrier.
+
+    This is the one function behind `idle_share` (loads alone), `idle_time_share` (local seconds and C) and the gateway's
+    ``barrier_idle_ratio`` (loads and C in tokens, where C is known).
 
     Args:
         heaviest, total: float64[K], largest and summed load in KV tokens, or the same of local seconds.
@@ -80,6 +83,23 @@ def idle_share(heaviest: F8, total: F8, size: F8, fixed: F8 | float = 0.0) -> F8
     longest = heaviest + fixed
     mean = total / size + fixed
     return 1.0 - np.divide(mean, longest, out=np.ones_like(longest), where=longest > 0)
+
+
+def lost_share(lost_s: float, worker_s: float) -> float:
+    """Share of worker seconds that were lost waiting at the barrier; nan where there are no worker seconds.
+
+    For hosts that count seconds instead of steps: of equal steps it is `idle_time_share`.
+    """
+    return lost_s / worker_s if worker_s > 0 else float("nan")
+
+
+def barrier_worth(tokens_per_s: float, lost: float) -> float:
+    """Tokens a second that even loads would add: the same batches in steps shorter by the share `lost`.
+
+    Args:
+        tokens_per_s: rate while `lost` of the time is lost at the barrier. lost: `idle_time_share` or `lost_share`.
+    """
+    return tokens_per_s * lost / (1.0 - lost)
 
 
 def full(steps: StepTable, slots_total: int) -> NDArray[np.bool_]:
@@ -127,6 +147,22 @@ def wait(requests: RequestTable) -> F8:
 def meets(slo: Slo, ttft_s: F8, tpot_s: F8) -> NDArray[np.bool_]:
     """bool[N], requests whose times are within the objective."""
     return (ttft_s <= slo.ttft_s) & (tpot_s <= slo.tpot_s)
+
+
+def goodput(good: int, good_tokens: int, requests: int, makespan_s: float) -> dict[str, float]:
+    """Goodput and the share of completed requests that meet an objective, by name; nan where there is nothing to divide by.
+
+    Args:
+        good, good_tokens: completed requests that meet it (`meets`), and their output tokens.
+        requests: all completed requests.
+        makespan_s: length of the run, seconds.
+    """
+    nan = float("nan")
+    return {
+        "goodput_requests_per_s": good / makespan_s if makespan_s > 0 else nan,
+        "goodput_tokens_per_s": good_tokens / makespan_s if makespan_s > 0 else nan,
+        "slo_share": good / requests if requests else nan,
+    }
 
 
 def mean_load(conditions: Conditions, load_steps: float, active_steps: int) -> float:

@@ -142,6 +142,7 @@ class Conditions:
         policy: the policy as it was asked for.
         predictor: its predictor's name, or empty.
         oracle: whether true lengths were shown: unreachable live.
+        prefill: whether prefill takes time; where it takes none, a time to first token holds none.
     """
 
     workers: int
@@ -156,6 +157,7 @@ class Conditions:
     policy: str
     predictor: str = ""
     oracle: bool = False
+    prefill: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -96,9 +96,7 @@ class Tally:
             "restarts": totals.restarts,
         }
         if self._slo is not None:
-            values["goodput_requests_per_s"] = self._good_requests / makespan if makespan > 0 else math.nan
-            values["goodput_tokens_per_s"] = self._good_tokens / makespan if makespan > 0 else math.nan
-            values["slo_share"] = self._good_requests / self._requests if self._requests else math.nan
+            values |= metrics.goodput(self._good_requests, self._good_tokens, self._requests, makespan)
         if "prefix_prompt_tokens" in totals.counted:
             counted = totals.counted
             values["prefix_hit_share"] = counted["prefix_hit_tokens"] / max(
@@ -138,13 +136,18 @@ class Tally:
         active = max(1, totals.active_steps)
         load = metrics.mean_load(conditions, totals.load_steps, active)
         rate = metrics.full_slot_tokens_per_s(conditions, load, by_group, totals.output_tokens / active)
+        window_rate, idle_time = (
+            float(np.nansum(_ratio(sums[_TOKENS], sums[_SECONDS]))),
+            float(mean[_IDLE_TIME]),
+        )
         return {
             "idle_share": float(mean[_IDLE]),
-            "idle_time_share": float(mean[_IDLE_TIME]),
+            "idle_time_share": idle_time,
+            "barrier_tokens_per_s": metrics.barrier_worth(window_rate, idle_time),
             "imbalance_envelope_tokens": float(mean[_ENVELOPE]),
             "imbalance_spread_tokens": float(mean[_SPREAD]),
             "full_slot_tokens_per_s": rate,
-            "window_tokens_per_s": float(np.nansum(_ratio(sums[_TOKENS], sums[_SECONDS]))),
+            "window_tokens_per_s": window_rate,
             "mean_load_tokens": load,
         }
 

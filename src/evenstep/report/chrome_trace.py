@@ -28,7 +28,7 @@ def write_chrome_trace(
     """Write some steps of a run in the Trace Event Format.
 
     Each worker has a track with two kinds of slices: ``decode``, overhead and local work, and ``barrier wait``, the rest
-    of its group's step. Counters show envelope, imbalance and idle share, of each barrier group where there are several.
+    of its group's step. Counters show envelope, imbalance and load imbalance, of each barrier group where there are several.
 
     Args:
         path: the file, JSON.
@@ -133,7 +133,7 @@ def _step_events(
             events.append({**common, "name": "barrier wait", "ts": ts, "dur": waits * _MICRO})
     top = float(load.max())
     idle = 1.0 - float(load.mean()) / top if top > 0 else 0.0
-    counters = {"envelope": top, "imbalance": size * top - float(load.sum()), "idle share": idle}
+    counters = {"envelope": top, "imbalance": size * top - float(load.sum()), "load imbalance": idle}
     for name, value in counters.items():
         name = name if len(sizes) == 1 else f"{name}, group {group}"
         events.append({"ph": "C", "pid": _PROCESS, "name": name, "ts": start * _MICRO, "args": {name: value}})

@@ -10,10 +10,10 @@ from evenstep.measure.engine_comparison import EngineComparison
 from evenstep.measure.engine_records import EngineRun
 from evenstep.measure.output_file import replacing
 from evenstep.report import engine_plots as plots
-from evenstep.report.engine_table import COLUMNS, cell, count_lines, share
-from evenstep.report.html import document, facts, framed
+from evenstep.report.engine_table import cell, columns_of, count_lines, share, verdict_lines
+from evenstep.report.html import breakable, document, facts, framed
 from evenstep.report.numbers import MISSING
-from evenstep.report.svg import series_class
+from evenstep.report.svg import series_class, series_of
 
 
 def write_engine_report(comparison: EngineComparison, runs: Mapping[str, EngineRun], path: Path) -> None:
@@ -60,31 +60,36 @@ def subtitle(comparison: EngineComparison) -> str:
 
 
 def _table(comparison: EngineComparison) -> str:
-    heads = [*((h, u) for h, u, *_ in COLUMNS), ("verdict", "")]
+    heads = [*((h, u) for h, u, *_ in columns_of(comparison)), ("verdict", "")]
     head = "".join(f"<th>{escape(h)}<br><small>{escape(u)}</small></th>" for h, u in heads)
     base = comparison.policies[comparison.baseline]
     rows: list[str] = []
-    for i, result in enumerate(comparison.policies):
+    number = series_of(r.policy for r in comparison.policies)
+    for result in comparison.policies:
         found = (result.versus if comparison.baseline else result.versus_first) or {}
         cells: list[str] = []
-        for *_, name, factor in COLUMNS:
+        for *_, name, factor in columns_of(comparison):
             change = share(found.get(name), base.mean(name)) if result is not base else ""
-            small = f"<br><small>{escape(change)} %</small>" if change and change[0] in "+-" else ""
+            shift, _, half = change.partition(" ±")
+            small = f"<br><small>{escape(shift)} %{f'<br>±{half}' if half else ''}</small>"
+            small = small if change and change[0] in "+-" else ""
             cells.append(f"<td>{escape(cell(result, name, factor))}{small}</td>")
         cells.append(f"<td>{escape(result.mean('verdict') or MISSING)}</td>")
-        swatch = f'<span class="swatch {series_class(i)}"></span>'
-        rows.append(f"<tr><td>{swatch}{escape(result.policy)}</td>{''.join(cells)}</tr>")
+        swatch = f'<span class="swatch {series_class(number[result.policy])}"></span>'
+        name = f"{swatch}{breakable(result.policy)}"
+        rows.append(f"<tr><td class='policy'>{name}</td>{''.join(cells)}</tr>")
+    said = "".join(f"<p class='hint'>Verdict {escape(line)}</p>" for line in verdict_lines(comparison))
     hint = f"Means over {len(base.seeds)} replicates; small: difference to {base.policy}, ± half a 95 % interval."
     return (
         f"<h2>Figures</h2><p class='hint'>{escape(hint)}</p><div class='scroll'><table><thead><tr><th>policy</th>{head}</tr>"
-        f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
+        f"</thead><tbody>{''.join(rows)}</tbody></table></div>{said}"
     )
 
 
 def _charts(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> Iterable[str]:
-    names = [result.policy for result in comparison.policies]
+    number = series_of(result.policy for result in comparison.policies)
     legend = "".join(
-        f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>' for i, n in enumerate(names)
+        f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>' for n, i in number.items()
     )
     legend = f'<div class="legend">{legend}</div>'
     sections = {
@@ -107,8 +112,10 @@ def _charts(comparison: EngineComparison, runs: Mapping[str, EngineRun]) -> Iter
         yield "</div>"
     yield '<h2>What the batches hold</h2><p class="hint">First replicate. Below the line decodes, above it prefill.</p>'
     yield '<div class="charts">'
-    for i, (name, run) in enumerate(runs.items()):
-        yield framed(name, plots.composition(name, i, run), "Tokens of an iteration, mean over stretches.")
+    for name, run in runs.items():
+        yield framed(
+            name, plots.composition(name, number[name], run), "Tokens of an iteration, mean over stretches."
+        )
     yield "</div>"
 
 

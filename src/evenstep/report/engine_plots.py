@@ -9,7 +9,7 @@ import numpy as np
 from evenstep.measure.engine_comparison import EngineComparison
 from evenstep.measure.engine_records import EngineRun
 from evenstep.report.plots import POINTS, distribution, lines
-from evenstep.report.svg import Board, Scale
+from evenstep.report.svg import Board, Scale, series_of
 from evenstep.request import F8, I8
 
 Series = list[tuple[int, F8, F8]]
@@ -18,7 +18,7 @@ Series = list[tuple[int, F8, F8]]
 def over_time(runs: Mapping[str, EngineRun], column: str, label: str, y_title: str) -> str:
     """A column of the table of iterations over time, one line a policy, mean over stretches of iterations."""
     series: Series = []
-    for i, run in enumerate(runs.values()):
+    for i, run in zip(series_of(runs).values(), runs.values(), strict=True):
         if run.iterations is not None and run.iterations.start_s.size:
             edges = stretches(run.iterations.start_s.size)
             values = getattr(run.iterations, column).astype(np.float64)
@@ -56,15 +56,16 @@ def latencies(runs: Mapping[str, EngineRun], kind: str, title: str) -> str:
             (run.requests.finished_s if kind == "e2e" else run.requests.first_token_s)
             - run.requests.arrival_s,
         )
-        for i, run in enumerate(runs.values())
+        for i, run in zip(series_of(runs).values(), runs.values(), strict=True)
     ]
     return distribution(found, title, f"{title}, s", "requests, %", log=True)
 
 
 def mean_against_p99(comparison: EngineComparison) -> str:
     """A dot a policy: mean latency to the right, 99th percentile up; nothing is better than what lies left and below."""
+    number = series_of(r.policy for r in comparison.policies)
     found = [
-        (i, r.mean("e2e_mean_s"), r.mean("e2e_p99_s"), r.policy) for i, r in enumerate(comparison.policies)
+        (number[r.policy], r.mean("e2e_mean_s"), r.mean("e2e_p99_s"), r.policy) for r in comparison.policies
     ]
     found = [one for one in found if one[1] is not None and one[2] is not None]
     if not found:

@@ -16,18 +16,35 @@ COLUMNS = (
     ("evictions", "", "evictions", 1.0), ("wasted", "tokens", "wasted_tokens", 1.0),
     ("iterations", "", "iterations", 1.0),
 )  # fmt: skip
+#: After the times to first token, where there is an objective.
+SLO = (("SLO met", "%", "slo_share", 100.0), ("goodput", "requests/s", "goodput_requests_per_s", 1.0))
 #: Those whose differences are printed.
-DIFFERENCES = ("throughput_tokens_per_s", "e2e_mean_s", "e2e_p99_s", "ttft_p99_s", "tbt_p99_s")
+DIFFERENCES = (
+    "throughput_tokens_per_s",
+    "e2e_mean_s",
+    "e2e_p99_s",
+    "ttft_p99_s",
+    "tbt_p99_s",
+    "goodput_requests_per_s",
+)
+
+
+def columns_of(comparison: EngineComparison) -> tuple[tuple[str, str, str, float], ...]:
+    """The columns of a comparison, with those of its objective where it has one."""
+    if comparison.slo is None:
+        return COLUMNS
+    after = 1 + [name for _, _, name, _ in COLUMNS].index("ttft_p99_s")
+    return (*COLUMNS[:after], *SLO, *COLUMNS[after:])
 
 
 def table_lines(comparison: EngineComparison) -> list[str]:
     """Headings, units and a line a policy, then the differences to the baseline."""
-    results = comparison.policies
+    results, columns = comparison.policies, columns_of(comparison)
     rows = [
-        ["policy", *(heading for heading, *_ in COLUMNS), "verdict"],
-        ["", *(unit for _, unit, *_ in COLUMNS), ""],
+        ["policy", *(heading for heading, *_ in columns), "verdict"],
+        ["", *(unit for _, unit, *_ in columns), ""],
         *(
-            [r.policy, *(cell(r, name, factor) for *_, name, factor in COLUMNS), r.mean("verdict") or MISSING]
+            [r.policy, *(cell(r, name, factor) for *_, name, factor in columns), r.mean("verdict") or MISSING]
             for r in results
         ),
     ]
@@ -45,6 +62,17 @@ def count_lines(comparison: EngineComparison) -> list[str]:
     return lines
 
 
+def verdict_lines(comparison: EngineComparison) -> list[str]:
+    """What the verdicts in the table mean, one line for each that needs words."""
+    found = {result.mean("verdict") for result in comparison.policies}
+    said = {
+        "undecided": "undecided: this run is too short to tell whether the queue keeps growing; a longer one (--limit) may.",
+        "mixed": "mixed: the replicates have different verdicts; more or longer ones may agree (--seeds, --limit).",
+        "unstable": "unstable: requests arrive faster than the engine serves them, so latencies grow with the run.",
+    }
+    return [text for verdict, text in said.items() if verdict in found]
+
+
 def cell(result: EngineResult, name: str, factor: float) -> str:
     """A mean as text."""
     value = result.mean(name)
@@ -57,7 +85,7 @@ def difference_lines(comparison: EngineComparison) -> list[str]:
     others = [r for r in comparison.policies if r is not base]
     if not others:
         return []
-    shown = [column for column in COLUMNS if column[2] in DIFFERENCES]
+    shown = [column for column in columns_of(comparison) if column[2] in DIFFERENCES]
     rows = [["", *(heading for heading, *_ in shown)]]
     for result in others:
         found = (result.versus if comparison.baseline else result.versus_first) or {}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evenstep import kernel_cache
 from evenstep.measure.comparison import Interval
 from evenstep.request import F8
 
@@ -24,6 +25,7 @@ def picture(draw: Callable[[Any], None], kind: str, size: tuple[float, float]) -
         kind: ``svg`` or ``png``.
         size: width and height, inches.
     """
+    kernel_cache.lend_to_drawing()
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -15,8 +15,8 @@ from evenstep.measure.output_file import replacing
 from evenstep.measure.records import Run
 from evenstep.report import plots
 from evenstep.report.numbers import MISSING, percent, relative, short
-from evenstep.report.svg import series_class
-from evenstep.report.tables import replicates_sentence, window_sentence
+from evenstep.report.svg import LIGHT, series_class, series_of
+from evenstep.report.tables import NO_PREFILL, error_sentence, replicates_sentence, window_sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,9 @@ class Figure:
 
 
 FIGURES: tuple[Figure, ...] = (
-    Figure("idle share", "%", "idle_share", 100.0),
+    Figure("barrier time", "%", "idle_time_share", 100.0),
+    Figure("worth", "tokens/s", "barrier_tokens_per_s"),
+    Figure("load imbalance", "%", "idle_share", 100.0),
     Figure("imbalance", "KV tokens", "imbalance_envelope_tokens"),
     Figure("spread", "KV tokens", "imbalance_spread_tokens"),
     Figure("full slots", "tokens/s", "full_slot_tokens_per_s", less_is_better=False),
@@ -44,13 +46,34 @@ FIGURES: tuple[Figure, ...] = (
     Figure("oldest wait", "s", "oldest_wait_s"),
     Figure("energy", "kJ", "energy_busy_idle_j", 1e-3),
 )
+#: Style of tables that stand in another page.
+_FRAGMENT = (
+    ".evenstep .scroll{overflow-x:auto}.evenstep table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
+    ".evenstep th,.evenstep td{padding:4px 7px;text-align:right}.evenstep th:first-child,.evenstep td:first-child"
+    "{text-align:left}.evenstep thead th small{display:block;font-weight:400}.evenstep .good{color:#1a7f37}"
+    ".evenstep .bad{color:#b42318}.evenstep .swatch{display:inline-block;width:11px;height:11px;border-radius:3px;"
+    "margin-right:7px;background:currentColor}"
+)
+SLO_FIGURES = (
+    Figure("SLO met", "%", "slo_share", 100.0, less_is_better=False),
+    Figure("goodput", "requests/s", "goodput_requests_per_s", less_is_better=False),
+)
 _PREFIX_HITS = Figure("prefix hits", "% of prompt", "prefix_hit_share", 100.0, less_is_better=False)
 
 
 def _figures(comparison: Comparison) -> tuple[Figure, ...]:
     """The columns there is something to say in."""
-    known = "prefix_hit_share" in comparison.policies[0].summaries[0]
-    return (FIGURES[0], _PREFIX_HITS, *FIGURES[1:]) if known else FIGURES
+    known = comparison.policies[0].summaries[0]
+    found: list[Figure] = []
+    for figure in FIGURES:
+        if figure.field == "ttft_p95_s" and not comparison.conditions.prefill:
+            figure = replace(figure, unit=NO_PREFILL)
+        found.append(figure)
+        if figure.field == "idle_share" and "prefix_hit_share" in known:
+            found.append(_PREFIX_HITS)
+        if figure.field == "ttft_p95_s" and "slo_share" in known:
+            found += SLO_FIGURES
+    return tuple(found)
 
 
 def write_report(comparison: Comparison, runs: Mapping[str, Run], path: Path) -> None:
@@ -96,6 +119,13 @@ def document(title: str, parts: Iterable[str]) -> str:
     return "\n".join([head, *parts, "</main></body></html>\n"])
 
 
+def fragment(comparison: Comparison) -> str:
+    """The two tables of the report with a style of their own, to stand in another page such as a notebook."""
+    colours = "".join(f".evenstep .c{i}{{color:{colour}}}" for i, colour in enumerate(LIGHT))
+    parts = [_summary(comparison), *_differences(comparison)]
+    return f'<div class="evenstep"><style>{_FRAGMENT}{colours}</style>{"".join(parts)}</div>'
+
+
 def subtitle(comparison: Comparison) -> str:
     """Workload and fleet in one line."""
     trace, c = comparison.trace, comparison.conditions
@@ -111,11 +141,11 @@ def subtitle(comparison: Comparison) -> str:
 def _lead(comparison: Comparison) -> list[str]:
     """One sentence on what matters most: the best policy that can run live, against the first."""
     first = comparison.policies[0]
-    live = [p for p in comparison.policies if not p.oracle and p.mean("idle_share") is not None]
-    if len(comparison.policies) < 2 or not live or first.mean("idle_share") is None:
+    live = [p for p in comparison.policies if not p.oracle and p.mean("idle_time_share") is not None]
+    if len(comparison.policies) < 2 or not live or first.mean("idle_time_share") is None:
         return []
-    best = min(live, key=lambda p: p.mean("idle_share"))
-    wasted, at_first = percent(best.mean("idle_share"), 1), percent(first.mean("idle_share"), 1)
+    best = min(live, key=lambda p: p.mean("idle_time_share"))
+    wasted, at_first = percent(best.mean("idle_time_share"), 1), percent(first.mean("idle_time_share"), 1)
     if best is first:
         return [
             "<p class='lead'>No policy here that can run live wastes less worker time at the barrier than"
@@ -137,6 +167,11 @@ def _lead(comparison: Comparison) -> list[str]:
 def _summary(comparison: Comparison) -> str:
     heads = "".join(f"<th>{f.heading}<small>{f.unit}</small></th>" for f in _figures(comparison))
     rows: list[str] = []
+    if comparison.observed is not None:
+        result = comparison.observed.result
+        cells = "".join(f"<td>{_mean_cell(result, f)}</td>" for f in _figures(comparison))
+        name = f'{breakable(result.policy)} <span class="badge base">observed</span>'
+        rows.append(f'<tr><td class="policy">{name}</td>{cells}</tr>')
     for number, result in enumerate(comparison.policies):
         cells = "".join(f"<td>{_mean_cell(result, f)}</td>" for f in _figures(comparison))
         rows.append(f'<tr><td class="policy">{_named(comparison, number)}</td>{cells}</tr>')
@@ -145,8 +180,16 @@ def _summary(comparison: Comparison) -> str:
         " Means over replicates, ± half a 95 % t-interval of the mean. Energy: busy and idle parts of a step priced"
         " apart.</p>"
         f'<div class="scroll"><table><thead><tr><th>policy</th>{heads}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>{_yardsticks(comparison)}"
+        f"<tbody>{''.join(rows)}</tbody></table></div>{_of_the_log(comparison)}{_yardsticks(comparison)}"
     )
+
+
+def _of_the_log(comparison: Comparison) -> str:
+    """What was taken from a decision log, and how well the simulator repeats its run."""
+    if comparison.observed is None:
+        return ""
+    said = " ".join([*comparison.observed.said, error_sentence(comparison)])
+    return f'<p class="hint">{escape(said)}</p>'
 
 
 def _mean_cell(result: PolicyResult, figure: Figure) -> str:
@@ -162,15 +205,16 @@ def _mean_cell(result: PolicyResult, figure: Figure) -> str:
 def _named(comparison: Comparison, number: int) -> str:
     """A policy's name with its colour and what has to be known of it."""
     result = comparison.policies[number]
+    series = series_of(p.policy for p in comparison.policies)[result.policy]
     badges = ""
     if result.oracle:
         badges += ' <span class="badge">oracle: unreachable live</span>'
     if number == comparison.baseline:
         badges += ' <span class="badge base">baseline</span>'
-    return f'<span class="swatch {series_class(number)}"></span>{_breakable(result.policy)}{badges}'
+    return f'<span class="swatch {series_class(series)}"></span>{breakable(result.policy)}{badges}'
 
 
-def _breakable(name: str) -> str:
+def breakable(name: str) -> str:
     """A policy's name that may be broken after its colon and commas."""
     return escape(name).replace(":", ":<wbr>").replace(",", ",<wbr>")
 
@@ -226,7 +270,7 @@ def _difference_cell(difference: Interval | None, base: float | None, figure: Fi
 def _charts(comparison: Comparison, runs: Mapping[str, Run]) -> Iterable[str]:
     """Every chart; those of the first replicate say so."""
     names = [p.policy for p in comparison.policies]
-    number = {name: i for i, name in enumerate(names)}
+    number = series_of(names)
     ordered = {name: runs[name] for name in names if name in runs}
     legend = "".join(
         f'<span><span class="swatch {series_class(i)}"></span>{escape(n)}</span>' for n, i in number.items()
@@ -331,4 +375,6 @@ def _said(value: Any) -> str:
         return ", ".join(_said(item) for item in items)
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

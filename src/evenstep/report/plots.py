@@ -10,7 +10,7 @@ import numpy as np
 from evenstep.measure import metrics
 from evenstep.measure.comparison import Comparison
 from evenstep.measure.records import Conditions, Run, StepTable, WorkerTable
-from evenstep.report.svg import Board, Scale, from_zero
+from evenstep.report.svg import Board, Scale, from_zero, series_of
 from evenstep.request import F8, I8
 
 #: Most points of a line over time, of a worker's line, and of a distribution.
@@ -34,8 +34,8 @@ def load_bands(runs: Mapping[str, Run]) -> dict[str, str]:
         return {}
     y = from_zero([t.load.max(axis=1) for t in tables.values()])
     x = from_zero([t.start_s for t in tables.values()], 1.0)
-    order = list(runs)
-    return {name: _load_band(name, order.index(name), table, x, y) for name, table in tables.items()}
+    number = series_of(runs)
+    return {name: _load_band(name, number[name], table, x, y) for name, table in tables.items()}
 
 
 def _load_band(name: str, series: int, table: WorkerTable, x: Scale, y: Scale) -> str:
@@ -59,9 +59,9 @@ def envelope_over_time(runs: Mapping[str, Run]) -> str:
 
 
 def idle_over_time(runs: Mapping[str, Run]) -> str:
-    """Share of worker time spent waiting at the barrier, in per cent, mean over stretches of steps."""
+    """Share of worker time lost at the barrier, in per cent, mean over stretches of steps."""
     series = [(i, *_over_time(s, 100 * idle_of(s, c))) for i, s, c in _steps(runs)]
-    return lines(series, "idle share over time", "time, s", "idle share, %")
+    return lines(series, "time lost at the barrier", "time, s", "lost at the barrier, %")
 
 
 def power_over_time(runs: Mapping[str, Run]) -> str:
@@ -94,7 +94,7 @@ def tpot_distribution(runs: Mapping[str, Run]) -> str:
     """Share of requests whose time per output token is at most so many milliseconds."""
     found = [
         (i, 1e3 * metrics.tpot(run.requests))
-        for i, run in enumerate(runs.values())
+        for i, run in zip(series_of(runs).values(), runs.values(), strict=True)
         if run.requests is not None and run.requests.rows
     ]
     return distribution(found, "distribution of time per output token", "TPOT, ms", "share of requests, %")
@@ -116,11 +116,12 @@ def waits_by_size(fifths: Mapping[str, list[dict[str, Any]]], field: str, y_titl
     board.titles("prompt tokens, fifths of the requests", y_title)
     slot = 1.0 / groups
     width = 0.8 * slot / len(fifths)
+    number = series_of(fifths)
     for i, (name, rows) in enumerate(fifths.items()):
         for k, row in enumerate(rows):
             sizes = f"{row['prompt_tokens_from']}-{row['prompt_tokens_to']}"
             text = f"{name}, prompts {sizes}: {row[field]:.3g} s, {row['requests']} requests"
-            board.bar(k * slot + 0.1 * slot + i * width, width * 0.92, row[field], i, text)
+            board.bar(k * slot + 0.1 * slot + i * width, width * 0.92, row[field], number[name], text)
     for k, row in enumerate(next(f for f in fifths.values() if len(f) == groups)):
         board.note((k + 0.5) * slot, f"{row['prompt_tokens_from']}-{row['prompt_tokens_to']}")
     return board.svg()
@@ -139,27 +140,27 @@ def energy(comparison: Comparison) -> str:
     board = Board(Scale(0, 1), scale, label="energy of the whole run")
     board.titles("accounting", "energy, kJ")
     width = 0.4 / len(comparison.policies)
+    number = series_of(p.policy for p in comparison.policies)
     for k, (field, name) in enumerate(accountings):
         for i, (result, value) in enumerate(zip(comparison.policies, joules[field], strict=True)):
             title = f"{result.policy}, {name}: {1e-3 * value:,.4g} kJ"
-            board.bar(0.5 * k + 0.05 + i * width, 0.92 * width, 1e-3 * value, i, title)
+            board.bar(0.5 * k + 0.05 + i * width, 0.92 * width, 1e-3 * value, number[result.policy], title)
         board.note(0.5 * k + 0.25, name)
     return board.svg()
 
 
 def idle_of(steps: StepTable, conditions: Conditions) -> F8:
-    """float64[K], idle share of each step, of load for a linear law and of local time for any other."""
+    """float64[K], share of each step's worker time that was lost at the barrier, as `idle_time_share` has it."""
     size = metrics.of_group(conditions.group_sizes, steps.group)
-    if np.isnan(conditions.seconds_per_token):
-        return metrics.idle_share(steps.local_max_s, steps.local_sum_s, size)
-    return metrics.idle_share(steps.envelope, steps.load_sum, size)
+    fixed = metrics.of_group(metrics.group_overheads(conditions), steps.group)
+    return metrics.idle_share(steps.local_max_s, steps.local_sum_s, size, fixed)
 
 
 def _steps(runs: Mapping[str, Run]) -> list[tuple[int, StepTable, Conditions]]:
     """Number, steps and conditions of the policies whose steps were recorded."""
     return [
         (i, run.steps, run.conditions)
-        for i, run in enumerate(runs.values())
+        for i, run in zip(series_of(runs).values(), runs.values(), strict=True)
         if run.steps is not None and run.steps.rows
     ]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
@@ -14,6 +15,13 @@ from evenstep.request import F8
 
 #: Policies that have a colour of their own in the style sheet; more are told apart by dashes as well.
 COLOURS = 8
+#: The style sheet's colours in light mode.
+LIGHT = ("#4b5563", "#0072b2", "#d55e00", "#009e73", "#b0518f", "#c28a00", "#3a9fd6", "#7a5cc7")
+#: Colours of the policies most often compared, routing's and scheduling's.
+_USUAL = {
+    "fcfs": 0, "jsq": 1, "least-load": 2, "br-0": 3, "bf-io": 4, "best": 5, "round-robin": 6, "power-of-d": 7,
+    "vllm": 0, "sarathi": 1, "orca": 2, "srpt": 3, "mlfq": 4, "sjf": 6, "least-attained": 7,
+}  # fmt: skip
 #: Names beside dots: characters at most, and about how wide one and how high a line is.
 _LONGEST_NAME, _CHARACTER, _LINE = 30, 6.2, 12
 
@@ -39,14 +47,43 @@ class Scale:
         return (np.clip(values, self.low, self.high) - self.low) / (self.high - self.low)
 
     def ticks(self, count: int = 5) -> list[float]:
-        """Round values inside the scale, about `count` of them."""
+        """Round values inside the scale, about `count` of them; a short logarithmic one has some between powers of ten."""
         if self.log:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             every = max(1, math.ceil((last - first + 1) / (count + 1)))
-            return [10.0**power for power in range(first, last + 1, every)]
+            tens = [10.0**power for power in range(first, last + 1, every)]
+            return tens if len(tens) > 2 else self._between_tens(first - 1, last, tens)
         step = round_step((self.high - self.low) / count)
         first = math.ceil(self.low / step - 1e-9)
         return [k * step for k in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+    def _between_tens(self, first: int, last: int, tens: list[float]) -> list[float]:
+        """1, 2 and 5 times powers of ten inside the scale; of a still narrower one, values as on a linear scale."""
+        fine = [m * 10.0**power for power in range(first, last + 1) for m in (1, 2, 5)]
+        found = [value for value in fine if self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9)]
+        if len(found) > 2:
+            return found
+        narrow = [value for value in Scale(self.low, self.high).ticks() if value > 0]
+        return narrow if len(narrow) > len(found) else found or tens
+
+
+def series_of(names: Iterable[str]) -> dict[str, int]:
+    """A number for each policy, which sets its colour: a matter of its name, so that it keeps it from report to report.
+
+    Well-known policies have a colour each. Another one takes the colour its name hashes to, or the next that is free here;
+    beyond eight policies colours come back with dashes. The order of the names changes nothing.
+    """
+    asked = list(dict.fromkeys(names))
+    dashed = range(0, COLOURS * (1 + len(asked) // COLOURS), COLOURS)
+    known = [name for name in _USUAL if name in asked]
+    found: dict[str, int] = {}
+    taken: set[int] = set()
+    for name in [*known, *sorted(set(asked) - set(known))]:
+        first = _USUAL.get(name, zlib.crc32(name.encode()) % COLOURS)
+        numbers = (dash + (first + step) % COLOURS for dash in dashed for step in range(COLOURS))
+        found[name] = next(number for number in numbers if number not in taken)
+        taken.add(found[name])
+    return {name: found[name] for name in asked}
 
 
 def round_step(size: float) -> float:
@@ -112,7 +149,7 @@ class Board:
 
         Args:
             x, y: float64[N].
-            series: number of the policy; sets the colour.
+            series: number of the policy (`series_of`); sets the colour.
             kind: class of the line in the style sheet.
         """
         steps: list[str] = []

@@ -12,7 +12,7 @@ from evenstep.measure.output_file import replacing
 from evenstep.measure.swept import Swept, value_text
 from evenstep.report.html import document, facts, framed
 from evenstep.report.numbers import MISSING, short
-from evenstep.report.svg import series_class
+from evenstep.report.svg import series_class, series_of
 from evenstep.report.sweep_plots import against, figure_of, over_two, title_of
 
 #: Numeric parameters of which every pair has its heat maps.
@@ -127,10 +127,10 @@ def _mean_text(found: Interval | None, factor: float) -> str:
 
 def _metric(swept: Swept, metric: str) -> Iterable[str]:
     legend = "".join(
-        f'<span><span class="swatch {series_class(i)}"></span>{escape(name)}'
+        f'<span><span class="swatch {series_class(number)}"></span>{escape(name)}'
         + (' <span class="badge">oracle: unreachable live</span>' if swept.is_oracle(i) else "")
         + "</span>"
-        for i, name in enumerate(swept.policies)
+        for i, (name, number) in enumerate(series_of(swept.policies).items())
     )
     yield f"<h2>{escape(figure_of(metric).heading)}</h2>"
     yield f'<p class="hint">{escape(_hint(swept))}</p><div class="legend">{legend}</div><div class="charts">'

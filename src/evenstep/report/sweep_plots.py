@@ -9,9 +9,9 @@ import numpy as np
 
 from evenstep.measure.comparison import Interval
 from evenstep.measure.swept import Swept, is_number, value_text
-from evenstep.report.html import FIGURES, Figure
+from evenstep.report.html import FIGURES, SLO_FIGURES, Figure
 from evenstep.report.numbers import short
-from evenstep.report.svg import Board, Scale
+from evenstep.report.svg import Board, Scale, series_of
 from evenstep.request import F8
 
 #: Most figures below an axis; of more values only some are named.
@@ -22,7 +22,7 @@ DECADE = 10.0
 
 def figure_of(metric: str) -> Figure:
     """Heading, unit and scale of a metric; its own name where tables have no other."""
-    known = {figure.field: figure for figure in FIGURES}
+    known = {figure.field: figure for figure in (*FIGURES, *SLO_FIGURES)}
     return known.get(metric, Figure(metric.replace("_", " "), "", metric))
 
 
@@ -58,19 +58,20 @@ def against(swept: Swept, parameter: str, metric: str) -> str:
         board.titles(parameter, title_of(metric))
         _name_values(board, values, numeric)
     banded = numeric and swept.grid and len(values) > 1
+    series = list(series_of(swept.policies).values())
     for number, (mean, low, high) in enumerate(found):
         if banded:
             x = np.array(values, np.float64)
             known = np.isfinite(low) & np.isfinite(high)
-            board.area(x[known], low[known], high[known], number)
-            board.line(x, mean, number)
+            board.area(x[known], low[known], high[known], series[number])
+            board.line(x, mean, series[number])
         apart = 0.0 if numeric else 0.5 * ((number + 0.5) / len(found) - 0.5)
         for place, y, a, b in zip(places[number], mean, low, high, strict=True):
             if np.isfinite(y):
                 at = float(place) if numeric else values.index(place) + apart
                 text = f"{swept.policies[number]}, {parameter} {value_text(place)}: {short(float(y))}"
                 ends = (np.nan, np.nan) if banded else (float(a), float(b))
-                board.dot(at, float(y), number, *ends, text)
+                board.dot(at, float(y), series[number], *ends, text)
     return board.svg()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TextIO
 
 from rich.console import Console
@@ -50,7 +50,8 @@ def _change(name: str) -> Callable[[PolicyResult, PolicyResult], str]:
 
 #: The columns, in the order printed; a narrow terminal leaves out those named in `_SPARE`, in that order.
 COLUMNS: tuple[Column, ...] = (
-    Column("idle", "%", _share("idle_share"), 6),
+    Column("barrier", "% of time", _share("idle_time_share"), 9),
+    Column("worth", "tokens/s", _scaled("barrier_tokens_per_s"), 8),
     Column("imbalance", "tokens", _scaled("imbalance_envelope_tokens"), 10),
     Column("spread", "tokens", _scaled("imbalance_spread_tokens"), 8),
     Column("full slots", "tokens/s", _scaled("full_slot_tokens_per_s"), 10),
@@ -62,9 +63,36 @@ COLUMNS: tuple[Column, ...] = (
     Column("oldest wait", "s", _scaled("oldest_wait_s"), 11),
     Column("energy", "kJ", _scaled("energy_busy_idle_j", 1e-3), 9),
 )
-#: Beside the idle share where prefix caches were looked at.
+#: Next to the time lost at the barrier where prefix caches were looked at.
 PREFIX_HITS = Column("hits", "% prompt", _share("prefix_hit_share"), 8)
-_SPARE = ("spread", "TTFT p95", "energy", "tokens/s", "TPOT p95", "makespan", "imbalance")
+#: Behind the first tokens where there is an objective.
+SLO = (
+    Column("SLO met", "%", _share("slo_share"), 7),
+    Column("goodput", "requests/s", _scaled("goodput_requests_per_s"), 10),
+)
+#: Unit of a time to first token that holds no prefill.
+NO_PREFILL = "s, no prefill"
+_SPARE = ("spread", "worth", "TTFT p95", "energy", "tokens/s", "TPOT p95", "makespan", "imbalance")
+
+
+def columns_of(*, prefix_hits: bool = False, slo: bool = False, prefill: bool = True) -> tuple[Column, ...]:
+    """The columns there is something to say in.
+
+    Args:
+        prefix_hits: prefix caches were looked at.
+        slo: there is an objective.
+        prefill: prefill takes time; where it takes none, the column of first tokens says so.
+    """
+    found: list[Column] = []
+    for column in COLUMNS:
+        if column.heading == "TTFT p95" and not prefill:
+            column = replace(column, unit=NO_PREFILL, width=len(NO_PREFILL))
+        found.append(column)
+        if column.heading == "worth" and prefix_hits:
+            found.append(PREFIX_HITS)
+        if column.heading == "TTFT p95" and slo:
+            found += SLO
+    return tuple(found)
 
 
 class ComparisonTable:
@@ -73,16 +101,15 @@ class ComparisonTable:
     Args:
         names: the policies, in order; they set the width of the first column.
         stream: where to; stdout when left out. Colour only on a terminal, and never with ``NO_COLOR``.
-        prefix_hits: with a column for the share of prompt tokens found cached.
+        columns: what to show (`columns_of`); None = what every comparison has.
     """
 
     def __init__(
-        self, names: Sequence[str], stream: TextIO | None = None, *, prefix_hits: bool = False
+        self, names: Sequence[str], stream: TextIO | None = None, *, columns: Sequence[Column] | None = None
     ) -> None:
         self._console = Console(file=stream or sys.stdout, highlight=False, soft_wrap=True)
         width = self._console.width if self._console.is_terminal else 10_000
-        columns = (COLUMNS[0], PREFIX_HITS, *COLUMNS[1:]) if prefix_hits else COLUMNS
-        self._columns = _fitting(columns, max(len(n) for n in names) + 1, width)
+        self._columns = _fitting(columns or COLUMNS, max(len(n) for n in names) + 1, width)
         room = width - sum(c.width + len(_GAP) for c in self._columns)
         self._name_width = max(12, min(room, max(len(n) for n in names) + 1))
         self._first: PolicyResult | None = None
@@ -100,6 +127,13 @@ class ComparisonTable:
             name, [c.cell(result, self._first) for c in self._columns], "yellow" if result.oracle else ""
         )
 
+    def observed(self, result: PolicyResult) -> None:
+        """Print the run that a log recorded, above the simulated ones."""
+        cells = [c.cell(result, result) for c in self._columns]
+        self._line(
+            observed_name(result), ["observed" if cell == "baseline" else cell for cell in cells], "bold"
+        )
+
     def foot(self, comparison: Comparison) -> None:
         """Print what the figures are, and the digests; wrapped at words on a terminal."""
         for line in foot_lines(comparison):
@@ -114,17 +148,63 @@ class ComparisonTable:
 
 def print_comparison(comparison: Comparison, stream: TextIO | None = None) -> None:
     """Print the whole table of a comparison that is there already."""
-    known = "prefix_hit_share" in comparison.policies[0].summaries[0]
-    table = ComparisonTable([p.policy for p in comparison.policies], stream, prefix_hits=known)
+    known = comparison.policies[0].summaries[0]
+    columns = columns_of(
+        prefix_hits="prefix_hit_share" in known,
+        slo="slo_share" in known,
+        prefill=comparison.conditions.prefill,
+    )
+    names = [p.policy for p in comparison.policies]
+    if comparison.observed is not None:
+        names.append(observed_name(comparison.observed.result))
+    table = ComparisonTable(names, stream, columns=columns)
     table.head()
+    if comparison.observed is not None:
+        table.observed(comparison.observed.result)
     for result in comparison.policies:
         table.row(result)
     table.foot(comparison)
 
 
+#: What the sentence on the simulator's error calls its metrics.
+_ERRORS = {
+    "tokens_per_s": "tokens/s", "makespan_s": "makespan", "tpot_mean_s": "TPOT mean", "tpot_p95_s": "TPOT p95",
+    "ttft_mean_s": "TTFT mean", "mean_wait_s": "mean wait", "oldest_wait_s": "oldest wait",
+    "idle_time_share": "idle time",
+}  # fmt: skip
+
+
+def observed_name(result: PolicyResult) -> str:
+    """What tables call a recorded run."""
+    return f"observed: {result.policy}"
+
+
+def error_sentence(comparison: Comparison) -> str:
+    """How far the simulated twin of a recorded run is from it; empty where there is nothing to say."""
+    observed = comparison.observed
+    if observed is None or not observed.error:
+        return ""
+    parts: list[str] = []
+    for name, found in observed.error.items():
+        real, ours = found["observed"], found["simulated"]
+        if name.endswith("_share"):
+            change = f"{100 * (ours - real):+.2f} points"
+        elif name.endswith("wait_s") or name.startswith(
+            "ttft"
+        ):  # near 0 below saturation: a share says little
+            change = f"{ours - real:+.3f} s"
+        else:
+            change = "-" if found["error"] is None else f"{100 * found['error']:+.1f} %"
+        parts.append(f"{_ERRORS.get(name, name)} {change}")
+    twin = f"simulated {observed.result.policy}, first replicate, against the observed run"
+    return f"Error of the simulator ({twin}): {', '.join(parts)}."
+
+
 def foot_lines(comparison: Comparison) -> list[str]:
     """Sentences below the table: marks, window, replicates, yardsticks, notes, digests."""
     lines = [ORACLE_NOTE] if any(p.oracle for p in comparison.policies) else []
+    if comparison.observed is not None:
+        lines += [*comparison.observed.said, *filter(None, [error_sentence(comparison)])]
     lines.append(window_sentence(comparison))
     lines.append(replicates_sentence(comparison))
     even = comparison.yardsticks.get("even_full_slot_tokens_per_s")
@@ -139,7 +219,7 @@ def foot_lines(comparison: Comparison) -> list[str]:
 
 
 def window_sentence(comparison: Comparison) -> str:
-    """Which steps idle share and imbalance are averaged over."""
+    """Which steps barrier time and imbalance are averaged over."""
     kinds = {p.mean("window")["kind"] for p in comparison.policies}
     if kinds == {"full-slots"}:
         return (
@@ -147,8 +227,8 @@ def window_sentence(comparison: Comparison) -> str:
             " throughput, makespan, latencies and waits are of the whole run, warm-up and drain included."
         )
     if kinds == {"running"}:
-        return "Slots were hardly ever full: idle share and imbalances are means over all steps with a running request."
-    return "Some runs had their slots full, some had not: idle shares and imbalances are over different kinds of steps."
+        return "Slots were hardly ever full: barrier time and imbalances are means over all steps with a running request."
+    return "Some runs had their slots full, some had not: barrier times and imbalances are over different kinds of steps."
 
 
 def replicates_sentence(comparison: Comparison) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evenstep import __version__
+from evenstep import __version__, kernel_cache
 from evenstep.errors import InputError
 from evenstep.measure.output_file import replacing
 from evenstep.request import F8, Trace
@@ -118,6 +118,7 @@ def _save(
 
 
 def _figure(panels: Sequence[tuple[str, str, Callable[[Any], None]]], name: str, kind: str) -> bytes:
+    kernel_cache.lend_to_drawing()
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

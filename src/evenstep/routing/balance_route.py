@@ -169,6 +169,8 @@ def _stage_two(now: _Round) -> None:
 
     queue = {g: rank(g) for g in np.flatnonzero(free_slots > 0).tolist()}
     while now.pool and queue:
+        if now.rule.margin_first:  # an envelope that rose since has widened margins
+            queue = {g: rank(g) for g in queue}
         g = max(queue, key=lambda worker: queue[worker])
         del queue[g]
         rows = now.fits(g)

@@ -291,11 +291,14 @@ def _stage_one(now, rule, left, total):
 @jit
 def _stage_two(now, rule, left):
     """See `balance_route._stage_two`: a worker is in the queue while it has slots."""
-    G = now.free.shape[0]
-    for g in range(G):
-        if now.free[g] > 0:
-            now.key[g] = _margins(now, g)
+    G, H1 = now.free.shape[0], now.weights.shape[0]
+    rose = True
     while left > 0:
+        if rose:
+            for g in range(G):
+                if now.free[g] > 0:
+                    now.key[g] = _margins(now, g)
+            rose = False
         best = -1
         for g in range(G):
             if now.free[g] <= 0:
@@ -315,7 +318,7 @@ def _stage_two(now, rule, left):
             return
         _margins(now, best)
         low, high, slope = _peak(now, rule, best)
-        sent = 0
+        sent, before = 0, _height(now, best, H1)
         if now.free[best] == 1 and low == high and (not rule.fit or rule.candidates > 1):
             row = _one_slot(now, rule, best, low, high, slope)
             sent = _admit_one(now, best, row)
@@ -326,6 +329,16 @@ def _stage_two(now, rule, left):
         left -= sent
         if now.free[best] > 0:
             now.key[best] = _margins(now, best)
+        rose = rule.margin_first and _height(now, best, H1) > before  # margins are wider now
+
+
+@jit
+def _height(now, g, H1):
+    """Sum of the envelope ahead of a worker's group; it grows when any of it rises."""
+    b, total = now.group[g] * H1, 0.0
+    for h in range(H1):
+        total += now.envelope[b + h]
+    return total
 
 
 @jit

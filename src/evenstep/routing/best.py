@@ -17,12 +17,24 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from evenstep.errors import InputError
-from evenstep.routing.best_memory import note_sent
-from evenstep.routing.best_moment import MEMORY, MOST_SEEN, OWED, SENT, is_flood, moment_of, tries
+from evenstep.routing.best_memory import is_bound, note_sent
+from evenstep.routing.best_moment import (
+    LEAVING,
+    MEMORY,
+    MOST_SEEN,
+    OWED,
+    SENT,
+    has_no_barrier,
+    is_flood,
+    moment_of,
+    tries,
+)
 from evenstep.routing.best_shares import pay
 from evenstep.routing.bf_io_reference import decide
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +56,12 @@ class Best:
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others
             (what the mean is while few have waited: `best_moment.whole_wait_s`), and before that a worker makes room
-            for one that fits nowhere (`best_room`); 0 = off.
+            for one that fits nowhere (`best_room`); one that does not fit into the memory then has a worker kept for it.
+            0 = off.
         ageing: what it is worth to admit a request that has waited as long as usual, in mean requests over the envelope
             at every step; it rises with the square of the wait. 0 = nothing.
-        headroom: where KV memory limits: what is kept free on every worker, in mean outputs so far, more where outputs
-            outweigh prompts; each unit makes an overflow e times as rare (see `best_memory`).
+        recompute: where KV memory limits: what it costs to compute a token anew after an overflow, in output tokens.
+            The more it is, the more memory is kept free; 0 keeps as much as is expected to be needed (see `best_memory`).
         affinity: what a cached token is worth, in tokens of load over one step; 0 looks at no caches. (Prefilling a token
             of a large model takes as long as some thousand resident tokens add to a step.)
         class_weights: share of the slots of classes 0, 1, ... while more wait than fit, relative to each other; classes
@@ -73,7 +86,7 @@ class Best:
     window: int = 0
     age_limit: float = 18.0
     ageing: float = 0.02
-    headroom: float = 20.0
+    recompute: float = 0.04
     affinity: float = 100.0
     class_weights: tuple[float, ...] = ()
 
@@ -89,7 +102,7 @@ class Best:
         self._require("discount", 0 < self.discount <= 1, "a number in (0, 1]")
         self._require("starts", 1 <= self.starts <= 3, "1, 2 or 3")
         self._require("correction", 0 < self.correction < math.inf, "a finite number > 0")
-        for field in ("pull", "steer", "moves", "window", "age_limit", "ageing", "headroom", "affinity"):
+        for field in ("pull", "steer", "moves", "window", "age_limit", "ageing", "recompute", "affinity"):
             self._require(field, 0 <= getattr(self, field) < math.inf, "a finite number >= 0")
         self._require("class_weights", all(0 < w < math.inf for w in self.class_weights), "numbers > 0")
 
@@ -100,10 +113,13 @@ class Best:
     def route(self, view: RoutingView) -> RoutingDecision:
         """Plain reference of `best_kernel.route_into`, equal in bits."""
         moment, memory = moment_of(self, view)
-        starts = 3 if is_flood(moment) else self.starts
+        if moment.count == 0:
+            return RoutingDecision(np.full(moment.waiting, HOLD, np.int64), memory)
+        is_in_order = has_no_barrier(moment) or is_bound(moment)
+        starts = 0 if is_in_order else 3 if is_flood(moment) else self.starts
         worker = decide(moment, starts, tries(self.moves, moment.count), 1)
         pay(self.class_weights, view, moment, worker, memory[OWED:])
-        note_sent(memory[SENT:OWED], moment, worker, MOST_SEEN)
+        note_sent(memory[SENT:LEAVING], moment, worker, MOST_SEEN)
         return RoutingDecision(worker, memory)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import borrowing, route_kernel
-from evenstep.routing.best_memory_kernel import note_sent, set_memory
+from evenstep.routing.best_memory_kernel import is_bound, note_sent, octaves, set_memory
 from evenstep.routing.best_moment import (
     ARRIVED,
     BUSY,
@@ -19,6 +19,7 @@ from evenstep.routing.best_moment import (
     CORRECTED,
     EASED,
     KEPT,
+    LEAVING,
     LEFT,
     LOOKED_AT,
     MANY,
@@ -68,7 +69,7 @@ from evenstep.routing.view import (
 )
 
 (
-    HORIZON, DISCOUNT, PULLED, CORRECTION, STEER, STARTS, MOVES, WINDOW, AGE_LIMIT, AGEING, HEADROOM, AFFINITY, CLASSES,
+    HORIZON, DISCOUNT, PULLED, CORRECTION, STEER, STARTS, MOVES, WINDOW, AGE_LIMIT, AGEING, RECOMPUTE, AFFINITY, CLASSES,
 ) = range(13)  # fmt: skip
 
 # Rows of `about`, one column a worker.
@@ -79,12 +80,6 @@ def scratch(workers, waiting, horizon, parameters):
     """Working space: (int64, float64) words for G workers, W waiting requests and H steps ahead."""
     n = horizon + 1
     return 12 * waiting + 7 * workers + 4, 5 * waiting + 17 * workers + 9 * workers * n + 10 * n
-
-
-@borrowing
-def octaves(tokens):
-    """log2 of a size in 1/4096, linear within an octave."""
-    return (np.float64(max(tokens, 1.0)).view(np.int64) >> 40) - (1023 << 12)
 
 
 @borrowing
@@ -383,8 +378,8 @@ def route_into(
         about, places, tokens, groups,
     )  # fmt: skip
     set_memory(
-        parameters[HEADROOM], running, load, memory[ARRIVED] - W - running, request, usual_s, now_s, first, W,
-        memory[SENT:OWED], workers_i, workers_f, waiting_f, full, places, tokens,
+        parameters[RECOMPUTE], memory[ARRIVED] - W - running, request, limit_s, now_s, first, W, memory[SENT:LEAVING],
+        memory[LEAVING:OWED], workers_i, workers_f, waiting_f, projections, full, places, tokens,
     )  # fmt: skip
     set_requests(waiting_f, first, N, requests, ranks)
     set_worth(first, parameters[AGEING], now_s, usual_s, request, waiting_f, steps, requests, ranks)
@@ -401,11 +396,11 @@ def route_into(
     )  # fmt: skip
     quota = scratch_i[a : a + 2 * kinds].reshape(2, kinds)
     moves = int(parameters[MOVES]) * U * (BUSY if U >= MANY else 1)
-    starts = 3 if is_flood else int(parameters[STARTS])
+    starts = 0 if Q == G or is_bound(U, usual, places, tokens) else 3 if is_flood else int(parameters[STARTS])
     solve(
         starts, moves, 1, forced, ends_known or kinds > 1 or hit > 0.0,
         steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,
     )  # fmt: skip
     pay(first, W, U, parameters[CLASSES:], waiting_i, worker, memory[OWED:])
-    note_sent(first, W, waiting_f, worker, MOST_SEEN, memory[SENT:OWED])
+    note_sent(first, W, waiting_f, worker, MOST_SEEN, memory[SENT:LEAVING])
     return np.nan

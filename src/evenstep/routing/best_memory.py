@@ -1,10 +1,12 @@
-"""Where KV memory limits the slots: what `best` keeps free on each worker, and for whom.
+"""Where KV memory limits the slots: what `best` keeps free on each worker, and for which requests.
 
-Between two departures a worker gains a token for every running request and step; what leaves then sets free more than was
-gained, or nothing would ever be admitted. Free memory is thus a reserve that is spent evenly and paid back in lumps,
-insurance's dual risk model: the chance that a reserve u is ever spent is ``exp(-R u)``. With lumps of a prompt and an
-output each, exponential as usual, ``1/R = output * (1 + output / prompt)``. Where outputs outweigh prompts that grows
-without bound, but a worker's load does not: it strays from its mean by a few outputs times the root of its requests.
+Memory that stands empty runs no request; memory that runs over sends a request back, and its tokens are computed anew.
+Between two departures a worker gains a token for every running request and step, and a departure sets free more than was
+gained. Free memory is thus a reserve that is spent evenly and paid back in lumps, insurance's dual risk model: the chance
+that a reserve u is ever spent is ``exp(-R u)``, with ``1/R = o (1 + o / s)`` for prompts of s tokens and o tokens still to
+come. To keep u tokens free costs ``u / K * o`` output tokens for every admission on a worker of K tokens; an overflow costs
+`recompute` output tokens for each of the ``s + o`` tokens of a request. The sum of both is least at
+``R u = ln(recompute (s + o) K / o^2)``.
 """
 
 from __future__ import annotations
@@ -21,62 +23,103 @@ from evenstep.routing.view import RoutingView
 if TYPE_CHECKING:
     from evenstep.routing.best import Best
 
-#: What requests are thought to produce while none has left, in mean requests.
-UNKNOWN = 0.55
-#: Most that is kept free: so many outputs, times the root of the requests a worker holds.
+#: Tokens a request is thought to produce while none has left.
+UNKNOWN = 100.0
+#: What is expected to leave is a mean over about so many decisions.
+LATEST = 256
+#: Most that is kept free: so many times what is still to come, times the root of the requests a worker holds. Where outputs
+#: outweigh prompts the formula grows without bound, but a worker's load strays from its mean by no more.
 SPREAD = 5.0
-#: A request that has waited so many usual waits and fits nowhere has a worker kept for it.
-PATIENCE = 4.0
-#: One open worker in so many is kept for those who fit nowhere, and at least one.
+#: One open worker in so many is kept for requests that fit nowhere, and at least one.
 KEPT_IN = 4
+#: Nepers in 1/4096 of an octave.
+NEPER = 0.6931471805599453 / 4096.0
+
+
+def octaves(tokens: float) -> int:
+    """log2 of a size in 1/4096, linear within an octave: the bits of a float64 in order."""
+    return (int(np.float64(max(tokens, 1.0)).view(np.int64)) >> 40) - (1023 << 12)
+
+
+def still_to_come(view: RoutingView, growth: F8, leaving: I8, gone: int) -> float:
+    """Tokens that a running request is still to produce, on average, read off what is expected to leave.
+
+    Args:
+        growth: float64[n], tokens a request gains by each step.
+        leaving: int64[2], KV tokens that were expected to leave within n steps, and all, over the latest decisions; they
+            are brought up to date.
+        gone: requests that have left so far.
+    """
+    ahead, stays, leaves = float(growth[-1] - growth[0]), 0.0, 0.0
+    for g in range(view.load.size):
+        mass = float(view.load[g]) + int(view.running[g]) * ahead
+        stays += mass
+        leaves += max(0.0, mass - float(view.projections[g, growth.size - 1])) if growth.size > 1 else 0.0
+    if gone > 0 and leaves > 0.0:
+        leaving += np.array([int(leaves), int(stays)])
+        if leaving[1] > LATEST * stays:
+            leaving //= 2
+    if leaving[0] <= 0:
+        return UNKNOWN
+    return max(ahead * (int(leaving[1]) / int(leaving[0]) - 0.5), 1.0)
 
 
 def memory_left(
-    policy: Best, view: RoutingView, moment: Moment, sent: I8, gone: int, request: float, usual_s: float
+    policy: Best, view: RoutingView, moment: Moment, kept: I8, gone: int, request: float, limit_s: float
 ) -> F8:
     """float64[G], KV tokens that may be admitted on each worker; inf where only slots limit.
 
     Args:
-        sent: int64[2], how many requests were admitted, and their KV tokens at that time.
+        kept: int64[4], how many requests were admitted, their KV tokens at that time, and `leaving` of `still_to_come`.
         gone: requests that have left so far.
         request: mean KV tokens of those that run or wait.
-        usual_s: usual wait, seconds; 0 or inf while unknown.
+        limit_s: wait after which a request that fits nowhere has a worker kept for it; 0 or inf = never.
     """
     left = np.array(view.kv_free)
-    running = int(view.running.sum())
-    prompt = max(int(sent[1]) / int(sent[0]), 1.0) if sent[0] > 0 else request
-    produced = max(0.0, in_order(view.load.tolist()) / running - prompt) if running > 0 else 0.0
-    if gone < running or running == 0:
-        share = gone / running if running > 0 else 0.0
-        produced = max(produced, (1.0 - share) * (UNKNOWN * request))
+    prompt = max(int(kept[1]) / int(kept[0]), 1.0) if kept[0] > 0 else request
+    more = still_to_come(view, moment.growth, kept[2:4], gone)
     for g in range(left.size):
         if left[g] < np.inf:
-            there = int(view.running[g] + view.queued[g])
-            most = SPREAD * math.sqrt(there + max(0.0, float(left[g])) / request)
-            risk = min(policy.headroom * (1.0 + produced / prompt), most)
-            kept = max(risk * produced, (there + 1) * moment.growth[-1])
-            one = min(float(left[g]), float(moment.size[0])) if there == 0 else 0.0
-            left[g] = max(one, left[g] - kept)
-    keep_for_patient(view, moment, left, usual_s)
+            there, free = int(view.running[g] + view.queued[g]), float(left[g])
+            load = float(view.load[g])
+            price = octaves((load + free) * (policy.recompute * (prompt + more)) / (more * more)) * NEPER
+            risk = min(price * (1.0 + more / prompt), SPREAD * math.sqrt(there + max(0.0, free) / request))
+            reserve = risk * more
+            for ahead, growth in zip(view.projections[g].tolist(), moment.growth.tolist(), strict=True):
+                reserve = max(reserve, ahead - load + growth)
+            sizes = moment.size[moment.size <= free] if there == 0 else moment.size[:0]
+            left[g] = max(float(sizes.max()) if sizes.size else 0.0, free - reserve)
+    keep_for_overdue(view, moment, left, limit_s)
     return left
 
 
-def keep_for_patient(view: RoutingView, moment: Moment, left: F8, usual_s: float) -> None:
-    """Nothing is admitted on a worker that gathers memory for a request that has waited long and fits nowhere.
+def keep_for_overdue(view: RoutingView, moment: Moment, left: F8, limit_s: float) -> None:
+    """Nothing is admitted on a worker that gathers memory for an overdue request that fits nowhere.
 
-    It is always the one with most memory left, so the next decision, which knows nothing of this one, keeps the same.
+    It is always the one with most memory left, so the next decision, which knows nothing of this one, keeps the same. A
+    worker that runs nothing has nothing to gather: it is never kept.
     """
-    if not 0 < usual_s < math.inf:
+    if not 0 < limit_s < math.inf:
         return
     opened = np.flatnonzero(view.free_slots > 0).tolist()
     keeps = max(len(opened) // KEPT_IN, 1)
     for size, waited in zip(moment.size.tolist(), view.waited_s[: moment.size.size].tolist(), strict=True):
-        if keeps == 0 or not waited > PATIENCE * usual_s:
+        if keeps == 0 or not waited > limit_s:
             return
         most = max(opened, key=lambda g: left[g])
-        if size > left[most]:
+        if size > left[most] and view.running[most] + view.queued[most] > 0:
             left[most] = 0.0
             keeps -= 1
+
+
+def is_bound(moment: Moment) -> bool:
+    """Whether memory, not slots, says how many requests come in: usual ones do not fill the slots.
+
+    Memory evens out the loads then, and requests go in order of arrival: chosen by size, those that seldom fit would wait
+    for good, and the memory kept for one of them would go to another.
+    """
+    usual = in_order(moment.size.tolist()) / moment.size.size
+    return in_order(moment.kv_free[moment.free_slots > 0].tolist()) < usual * moment.count
 
 
 def note_sent(sent: I8, moment: Moment, worker: I8, most: int) -> None:

@@ -8,45 +8,85 @@ import math
 import numpy as np
 
 from evenstep.compiled import borrowing
-from evenstep.routing.best_memory import KEPT_IN, PATIENCE, SPREAD, UNKNOWN
+from evenstep.routing.best_memory import KEPT_IN, LATEST, NEPER, SPREAD, UNKNOWN
 from evenstep.routing.bf_io_plan_kernel import GROWTH, KV, PLACE
-from evenstep.routing.view import KV_FREE, QUEUED, RUNNING, SINCE_S, WAITING_LOAD
+from evenstep.routing.view import KV_FREE, LOAD, QUEUED, RUNNING, SINCE_S, WAITING_LOAD
+
+
+@borrowing
+def octaves(tokens):
+    """log2 of a size in 1/4096, linear within an octave."""
+    return (np.float64(max(tokens, 1.0)).view(np.int64) >> 40) - (1023 << 12)
+
+
+@borrowing
+def still_to_come(gone, leaving, workers_i, workers_f, projections, steps):
+    """Tokens a running request is still to produce, on average, by what is expected to leave."""
+    last = steps.shape[1] - 1
+    ahead = steps[GROWTH, last] - steps[GROWTH, 0]
+    stays, leaves = 0.0, 0.0
+    for g in range(workers_i.shape[1]):
+        mass = workers_f[LOAD, g] + workers_i[RUNNING, g] * ahead
+        stays += mass
+        leaves += max(0.0, mass - projections[g, last]) if last > 0 else 0.0
+    if gone > 0 and leaves > 0.0:
+        leaving[0] += np.int64(leaves)
+        leaving[1] += np.int64(stays)
+        if leaving[1] > LATEST * stays:
+            leaving[0] //= 2
+            leaving[1] //= 2
+    if leaving[0] <= 0:
+        return UNKNOWN
+    return max(ahead * (leaving[1] / leaving[0] - 0.5), 1.0)
 
 
 @borrowing
 def set_memory(
-    headroom, running, load, gone, request, usual_s, now_s, first, considered,
-    sent, workers_i, workers_f, waiting_f, steps, places, tokens,
+    recompute, gone, request, limit_s, now_s, first, considered, sent, leaving, workers_i, workers_f, waiting_f,
+    projections, steps, places, tokens,
 ):  # fmt: skip
     """Set KV of the open workers: what may be admitted. `steps` are all steps ahead; else as in the twin."""
     prompt = max(sent[1] / sent[0], 1.0) if sent[0] > 0 else request
-    produced = max(0.0, load / running - prompt) if running > 0 else 0.0
-    if gone < running or running == 0:
-        share = gone / running if running > 0 else 0.0
-        produced = max(produced, (1.0 - share) * (UNKNOWN * request))
+    more = still_to_come(gone, leaving, workers_i, workers_f, projections, steps)
     for o in range(places.shape[1]):
         g = places[PLACE, o]
-        free = workers_f[KV_FREE, g]
+        free, load = workers_f[KV_FREE, g], workers_f[LOAD, g]
         if free < np.inf:
             there = workers_i[RUNNING, g] + workers_i[QUEUED, g]
-            most = SPREAD * math.sqrt(there + max(0.0, free) / request)
-            risk = min(headroom * (1.0 + produced / prompt), most)
-            kept = max(risk * produced, (there + 1) * steps[GROWTH, steps.shape[1] - 1])
-            one = min(free, waiting_f[WAITING_LOAD, first]) if there == 0 else 0.0
-            tokens[KV, o] = max(one, free - kept)
-    if not 0.0 < usual_s < np.inf:
+            price = octaves((load + free) * (recompute * (prompt + more)) / (more * more)) * NEPER
+            risk = min(price * (1.0 + more / prompt), SPREAD * math.sqrt(there + max(0.0, free) / request))
+            reserve = risk * more
+            for h in range(steps.shape[1]):
+                reserve = max(reserve, projections[g, h] - load + steps[GROWTH, h])
+            one = 0.0
+            for i in range(first, first + considered if there == 0 else first):
+                if waiting_f[WAITING_LOAD, i] <= free:
+                    one = max(one, waiting_f[WAITING_LOAD, i])
+            tokens[KV, o] = max(one, free - reserve)
+    if not 0.0 < limit_s < np.inf:
         return
     keeps = max(places.shape[1] // KEPT_IN, 1)
     for i in range(first, first + considered):
-        if keeps == 0 or not now_s - waiting_f[SINCE_S, i] > PATIENCE * usual_s:
+        if keeps == 0 or not now_s - waiting_f[SINCE_S, i] > limit_s:
             return
         most = 0
         for o in range(1, places.shape[1]):
             if tokens[KV, o] > tokens[KV, most]:
                 most = o
-        if waiting_f[WAITING_LOAD, i] > tokens[KV, most]:
+        g = places[PLACE, most]
+        runs_nothing = workers_i[RUNNING, g] + workers_i[QUEUED, g] == 0
+        if waiting_f[WAITING_LOAD, i] > tokens[KV, most] and not runs_nothing:
             tokens[KV, most] = 0.0
             keeps -= 1
+
+
+@borrowing
+def is_bound(count, usual, places, tokens):
+    """Whether memory, not slots, says how many requests come in."""
+    left = 0.0
+    for o in range(places.shape[1]):
+        left += tokens[KV, o]
+    return left < usual * count
 
 
 @borrowing

@@ -1,11 +1,12 @@
-"""One decision of `best` as its reference looks at it: targets, the steered pool, speeds, headroom, quotas.
+"""One decision of `best` as its reference looks at it: targets, the steered pool, speeds, memory, quotas.
 
 What it keeps between decisions, int64 words: `CLOCK_BITS` of the last decision's time (a float64's bits); of the requests
 that arrived, the latest some thousand, `SEEN` how many, `OCTAVES` and `TOKENS` the sums of their sizes, in 1/4096 of an
 octave and in tokens; `OFFSET`, what the level has been steered by, in 2^-20 of a mean request; `ARRIVED`, how many arrived
 in all; `NEWEST`, the largest id among them; `LEFT`, how many the last decision left waiting; of the time in which some were,
 of late, `RUSH` how many were admitted and `RUSH_US` how many microseconds it was; of the latest that were admitted, `SENT`
-how many and `SENT_TOKENS`; from `OWED` on, the slots that classes are owed (see `best_shares`).
+how many and `SENT_TOKENS`; `LEAVING` and `STAYING`, KV tokens that were expected to leave within the horizon,
+and all (see `best_memory`); from `OWED` on, the slots that classes are owed (see `best_shares`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenstep.request import F8, I8
-from evenstep.routing.best_memory import memory_left
+from evenstep.routing.best_memory import memory_left, octaves
 from evenstep.routing.best_room import make_room
 from evenstep.routing.best_shares import COUNTERS, quotas
 from evenstep.routing.bf_io_moment import Moment, in_order, overdue
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     from evenstep.routing.best import Best
 
 (
-    CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, NEWEST, LEFT, RUSH, RUSH_US, SENT, SENT_TOKENS, OWED,
-) = range(13)  # fmt: skip
+    CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, NEWEST, LEFT, RUSH, RUSH_US, SENT, SENT_TOKENS, LEAVING, STAYING,
+    OWED,
+) = range(15)  # fmt: skip
 #: Words that are kept.
 MEMORY = OWED + COUNTERS
 #: Steps ahead at which loads are compared, each standing for those around it: expected loads are smooth.
@@ -39,8 +41,9 @@ LOOKED_AT = EXPECTED_AT
 MOST_SEEN = 4096
 #: Share of the steering that is kept, for a pool that is replaced once.
 KEPT = 1.0 / 3.0
-#: Most mean requests that are kept.
-MOST_OFFSET = 4 << 20
+#: Most steering that is kept, 2^-20 of a mean request each. Where sizes are of two kinds, more would swing between a pool of
+#: one kind and of the other.
+MOST_OFFSET = 1 << 20
 #: Where so many requests leave a worker in a step, what is one step ahead counts half; with the fourth power of their number
 #: it soon counts nothing, or all that `discount` leaves it.
 CORRECTED = 0.5
@@ -107,9 +110,14 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
         forced=overdue(view, moment.count, limit_s, max(1, free // OVERDUE)),
         worth=ages_worth(policy, view, moment, usual_s, unit * request) + due,
         reward=0.0, speed=speed, target=target, pull=hold * pull * weight / request,
-        kv_free=memory_left(policy, view, moment, memory[SENT:OWED], gone, request, usual_s), kind=kind, quota=quota,
+        kv_free=memory_left(policy, view, moment, memory[SENT:OWED], gone, request, limit_s), kind=kind, quota=quota,
         bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),
     ), memory  # fmt: skip
+
+
+def has_no_barrier(moment: Moment) -> bool:
+    """Whether every worker is a group of its own: no worker waits for another, so requests go in order of arrival."""
+    return int(moment.group.max()) + 1 == moment.group.size
 
 
 def is_flood(moment: Moment) -> bool:
@@ -142,11 +150,6 @@ def leaving(view: RoutingView, moment: Moment, request: float) -> float:
         )
     ]
     return in_order(left) / (request * len(left))
-
-
-def octaves(tokens: float) -> int:
-    """log2 of a size in 1/4096, linear within an octave: the bits of a float64 in order."""
-    return (int(np.float64(max(tokens, 1.0)).view(np.int64)) >> 40) - (1023 << 12)
 
 
 def seen(memory: I8, view: RoutingView, moment: Moment) -> None:

@@ -274,6 +274,16 @@ def place(r, k, steps, requests, ranks, places, tokens, loads, envelopes, slots)
     return 1
 
 
+@borrowing_inlined
+def weigh(steps, places, tokens, loads, row):
+    """Set the burdens: weighted sums over the steps of the loads `BASE` or `NOW`."""
+    for o in range(places.shape[1]):
+        burden = 0.0
+        for h in range(steps.shape[1]):
+            burden += steps[WEIGHT, h] * loads[row, o, h]
+        tokens[BURDEN, o] = burden
+
+
 @borrowing
 def fill(start, forced, steps, requests, ranks, places, tokens, loads, envelopes, slots, quota):
     """Fill the slots, the overdue first, then in the order of the start; (overdue admitted, all admitted).
@@ -282,11 +292,7 @@ def fill(start, forced, steps, requests, ranks, places, tokens, loads, envelopes
     """
     count, waiting = slots.shape[1], requests.shape[1]
     clear(steps, requests, ranks, places, tokens, loads, envelopes)
-    for o in range(places.shape[1]):
-        burden = 0.0
-        for h in range(steps.shape[1]):
-            burden += steps[WEIGHT, h] * loads[BASE, o, h]
-        tokens[BURDEN, o] = burden
+    weigh(steps, places, tokens, loads, BASE)
     filled = 0
     for c in range(quota.shape[1]):
         quota[LEFT, c] = quota[QUOTA, c]
@@ -308,6 +314,27 @@ def fill(start, forced, steps, requests, ranks, places, tokens, loads, envelopes
     for q in range(envelopes.shape[1]):
         survey(q, places, loads, envelopes)
     return pinned, filled
+
+
+@borrowing
+def refill(filled, steps, requests, ranks, places, tokens, loads, envelopes, slots):
+    """Give the slots that KV memory left empty, and that the search made room for, to the oldest that fit.
+
+    Returns how many are filled.
+    """
+    before, count = filled, slots.shape[1]
+    if filled == count:
+        return filled
+    weigh(steps, places, tokens, loads, NOW)
+    for i in range(requests.shape[1]):
+        if filled == count:
+            break
+        r = ranks[RANK, i]
+        if ranks[TAKEN, r] == 0:
+            filled += place(r, filled, steps, requests, ranks, places, tokens, loads, envelopes, slots)
+    for q in range(envelopes.shape[1] if filled > before else 0):
+        survey(q, places, loads, envelopes)
+    return filled
 
 
 @borrowing

@@ -17,32 +17,41 @@ from evenstep.routing.view import HOLD
 
 #: The oldest so many are tried in every slot, where age is worth something.
 OLDEST = 4
+#: The starting order that goes by age.
+ARRIVAL = 1
 #: Times the best plan is fitted to another level, as long as that gains.
 ROUNDS = 2
 
 
 def decide(moment: Moment, starts: int, moves: int, rounds: int = ROUNDS) -> I8:
-    """int64[waiting], worker of each request or `HOLD`; `starts` and `moves` as in `BFIO`, `rounds` of levels at most."""
+    """int64[waiting], worker of each request or `HOLD`; `starts` and `moves` as in `BFIO`, `rounds` of levels at most.
+
+    With 0 starts the plan is filled in order of arrival, and the search only moves requests between workers.
+    """
     answer = np.full(moment.waiting, HOLD, np.int64)
     if moment.count == 0:
         return answer
     plan = Plan(moment)
     best: tuple[float, list[tuple[int, int]], int] = (np.inf, [], 0)
     best_envelope = plan.envelope.copy()
-    for start in range(starts):
+    for number, start in enumerate(range(starts) if starts else [ARRIVAL]):
         pinned = plan.fill(start)
+        if starts == 0:
+            pinned = len(plan.slots)
         plan.search(pinned, moves)
+        plan.refill()
         value = plan.value()
-        more = len(plan.slots) > len(best[1]) or start == 0
+        more = len(plan.slots) > len(best[1]) or number == 0
         if more or (len(plan.slots) == len(best[1]) and value < best[0]):
             best, best_envelope = (value, list(plan.slots), pinned), plan.envelope.copy()
-    levels_help = len(best[1]) < moment.size.size and moves > 0 and not plan.tries_all
+    levels_help = starts > 0 and len(best[1]) < moment.size.size and moves > 0 and not plan.tries_all
     for _ in range(rounds if levels_help else 0):
         if not fit_best_level(plan, best[1], best[2], best_envelope):
             break
         plan.search(best[2], moves)
+        plan.refill()
         value = plan.value()
-        if value >= best[0]:
+        if len(plan.slots) == len(best[1]) and value >= best[0]:
             break
         best, best_envelope = (value, list(plan.slots), best[2]), plan.envelope.copy()
     slots = best[1]
@@ -133,6 +142,20 @@ class Plan:
             self.slots.append((g, r))
             burden[g] = in_order((self.weight * (self.moment.speed[g] * self.profile[r])).tolist(), burden[g])
         return pinned
+
+    def refill(self) -> None:
+        """Give the slots that KV memory left empty, and that the search made room for, to the oldest that fit."""
+        if len(self.slots) == self.moment.count:
+            return
+        burden = {g: in_order((self.weight * self.load[g]).tolist()) for g in self.open}
+        for r in self.rank.tolist():
+            fitting = [g for g in self.open if self.room[g] > 0 and self.size[r] <= self.kv_left[g]]
+            if len(self.slots) == self.moment.count or self.taken[r] or not fitting:
+                continue
+            g = min(fitting, key=burden.__getitem__)
+            self.put(g, [], [r])
+            self.slots.append((g, r))
+            burden[g] = in_order((self.weight * (self.moment.speed[g] * self.profile[r])).tolist(), burden[g])
 
     def objective(self) -> float:
         """J of the plan up to a constant of the decision: members times envelope, minus what was admitted."""

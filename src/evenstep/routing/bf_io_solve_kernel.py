@@ -12,6 +12,7 @@ from evenstep.compiled import borrowing, borrowing_inlined
 from evenstep.routing.bf_io_level_kernel import fit_best_level
 from evenstep.routing.bf_io_pair_kernel import best_pair
 from evenstep.routing.bf_io_plan_kernel import (
+    ARRIVAL,
     HIT,
     REQUEST,
     WORKER,
@@ -21,6 +22,7 @@ from evenstep.routing.bf_io_plan_kernel import (
     hits,
     keep,
     objective,
+    refill,
 )
 from evenstep.routing.bf_io_search_kernel import search
 from evenstep.routing.view import SINCE_S
@@ -48,16 +50,23 @@ def solve(
     starts, moves, rounds, forced, tries_all,
     steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,
 ):  # fmt: skip
-    """Search from each starting order, then from shifted levels, `rounds` times at most; write the best plan."""
+    """Search from each starting order, then from shifted levels, `rounds` times at most; write the best plan.
+
+    With 0 starts the plan is filled in order of arrival, and the search only moves requests between workers.
+    """
     best_value, best_filled, best_pinned = np.inf, -1, 0
-    for start in range(starts):
+    for number in range(max(starts, 1)):
+        start = number if starts > 0 else ARRIVAL
         pinned, filled = fill(
             start, forced, steps, requests, ranks, places, tokens, loads, envelopes, slots, quota
         )
+        if starts == 0:
+            pinned = filled
         search(
             pinned, filled, moves, tries_all,
             steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, cached,
         )  # fmt: skip
+        filled = refill(filled, steps, requests, ranks, places, tokens, loads, envelopes, slots)
         value = objective(steps, places, tokens, loads, groups, envelopes)
         if tokens[HIT, 0] > 0.0:
             for k in range(filled):
@@ -66,7 +75,8 @@ def solve(
         if filled > best_filled or (filled == best_filled and value < best_value):
             best_value, best_filled, best_pinned = value, filled, pinned
             keep(filled, envelopes, slots)
-    rounds = rounds if best_filled < requests.shape[1] and moves > 0 and not tries_all else 0
+    levels_help = starts > 0 and best_filled < requests.shape[1] and moves > 0 and not tries_all
+    rounds = rounds if levels_help else 0
     for _ in range(rounds):
         if not fit_best_level(
             best_pinned, best_filled, steps, requests, ranks, places, tokens, loads, groups, envelopes, slots
@@ -76,12 +86,13 @@ def solve(
             best_pinned, best_filled, moves, tries_all,
             steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, cached,
         )  # fmt: skip
+        filled = refill(best_filled, steps, requests, ranks, places, tokens, loads, envelopes, slots)
         value = objective(steps, places, tokens, loads, groups, envelopes)
-        value = less_worth(value, best_filled, requests, slots)
-        if value >= best_value:
+        value = less_worth(value, filled, requests, slots)
+        if filled == best_filled and value >= best_value:
             break
-        best_value = value
-        keep(best_filled, envelopes, slots)
+        best_value, best_filled = value, filled
+        keep(filled, envelopes, slots)
     if rounds > 0 and best_filled == 2 and best_pinned == 0:
         best_pair(steps, requests, places, tokens, loads, groups, envelopes, slots)
     answer(best_filled, tries_all, requests, ranks, places, slots, worker)

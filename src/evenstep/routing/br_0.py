@@ -27,7 +27,8 @@ class BR0:
         stage_two_below: U_th, free slots down to which stage 1 admits one request at a time; None = workers.
         candidates: K, requests a subset is chosen from; 1..16, or 1..32 with ``solver=bitset``.
         pick: candidates are the largest (``size``, the paper's) or those around the worker's margin (``fit``).
-        order: workers by (free slots, margin), the paper's, or by (margin, free slots).
+        order: workers by (free slots, margin), the paper's, or by (margin, free slots). By the former, margins
+            between equal free slots are those when a worker queued; by the latter, those of the moment.
         solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; others are enumerated).
         age_limit: multiple of the mean wait after which a request is overdue: it is placed first, by itself, at the
             worker of largest score; 0 = off.

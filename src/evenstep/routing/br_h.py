@@ -19,7 +19,8 @@ from evenstep.routing.view import RoutingDecision, RoutingView
 class BRH:
     """BalanceRoute with a horizon: the subset of waiting requests that fills each worker up to the envelope ahead.
 
-    Defaults are the paper's, but for `age_limit` (paper mode: ``age_limit=0``).
+    Defaults are the paper's, but for `age_limit` (paper mode: ``age_limit=0``). A newcomer counts with its prompt at every
+    step ahead (sec. 4: "a constant of additional load over the horizon"), where `bf-io` lets it grow by a token a step.
 
     Args:
         horizon: H, decode steps looked ahead, >= 0.

@@ -12,9 +12,11 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.errors import PolicyError
-from evenstep.routing.check_views import check_views
+from evenstep.request import I8
+from evenstep.routing.check_views import check_views, tight_views
 from evenstep.routing.doors import difference, kernel_call
 from evenstep.routing.view import (
+    HOLD,
     RoutingDecision,
     RoutingPolicy,
     RoutingView,
@@ -56,6 +58,7 @@ def check(policy: RoutingPolicy, simulate: Simulate | None = None) -> list[Findi
     fresh = [views] if left_alone.passed else [_views(policy) for _ in range(3)]
     asked = _asked(policy, *fresh)
     findings += _rules(broken)
+    findings.append(_work_for_idle(policy))
     findings += _outside(policy, asked)
     findings += [_deterministic(asked), left_alone, _pure_memory(asked, said), _doors_agree(policy, asked)]
     if simulate is not None and all(f.passed for f in findings):
@@ -158,6 +161,37 @@ def _rules(rules: list[str]) -> list[Finding]:
     if broken["one answer a request"]:
         broken["one answer a request"] += "; a request is assigned once, and not again"
     return [_verdict(name, message) for name, message in broken.items()]
+
+
+def held_beside_idle(view: RoutingView, worker: I8) -> str:
+    """Which request an answer holds though it fits a worker that runs nothing, as a sentence; empty when none.
+
+    Such a worker has free slots, nothing runs or waits there, and the answer sends nothing there either.
+    """
+    is_idle = (view.running == 0) & (view.queued == 0) & (view.free_slots > 0)
+    is_idle[worker[worker != HOLD]] = False
+    for g in np.flatnonzero(is_idle).tolist():
+        held = np.flatnonzero((worker == HOLD) & (view.waiting_load <= view.kv_free[g]))
+        if held.size:
+            tokens, room = view.waiting_load[held[0]], view.kv_free[g]
+            return f"it holds request {held[0]} of {tokens:g} tokens, and worker {g} runs nothing and has {room:g} free"
+    return ""
+
+
+def _work_for_idle(policy: RoutingPolicy) -> Finding:
+    """It never holds what fits an idle worker: nothing there changes by itself, so it could hold for ever."""
+    name = "never holds what fits an idle worker"
+    for number, view in enumerate(tight_views(horizon_of(policy), memory_size_of(policy))):
+        try:
+            decision = _route(policy, view)
+        except Exception as error:
+            return Finding(name, False, f"view {number} where memory binds: {type(error).__name__}: {error}")
+        if broken_rule(view, decision):  # the other checks say so
+            continue
+        message = held_beside_idle(view, decision.worker)
+        if message:
+            return Finding(name, False, f"view {number} where memory binds: {message}")
+    return Finding(name, True)
 
 
 def _outside(policy: RoutingPolicy, asked: _Asked) -> list[Finding]:

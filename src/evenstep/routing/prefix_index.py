@@ -30,7 +30,7 @@ class PrefixIndex:
         for name, value in (("workers", workers), ("room", room)):
             if value < 1:
                 raise InputError("prefix index", name, value, "an integer >= 1")
-        self._room = room
+        self.room = [room] * workers  #: blocks each worker has room for; see `limit`
         self._all = (1 << workers) - 1
         self._held: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(workers)]  # oldest use first
         self._holders: dict[int, int] = {}  # block -> bit g set: worker g holds it
@@ -62,16 +62,26 @@ class PrefixIndex:
             Blocks that had to go for it, the one used longest ago first.
         """
         mine, bit = self._held[worker], 1 << worker
-        for block in reversed(blocks[: self._room]):
+        for block in reversed(blocks[: self.room[worker]]):
             if block in mine:
                 mine.move_to_end(block)
             else:
                 mine[block] = None
                 self._holders[block] = self._holders.get(block, 0) | bit
-        dropped = [mine.popitem(last=False)[0] for _ in range(len(mine) - self._room)]
-        for block in dropped:
-            self._drop(block, bit)
-        return dropped
+        return self._make_fit(worker)
+
+    def size(self, worker: int) -> int:
+        """Blocks that a worker holds."""
+        return len(self._held[worker])
+
+    def limit(self, worker: int, room: int) -> list[int]:
+        """A worker has room for so many blocks from now on, 0 or more.
+
+        Returns:
+            Blocks that had to go for it, the one used longest ago first.
+        """
+        self.room[worker] = room
+        return self._make_fit(worker)
 
     def forget(self, worker: int) -> None:
         """A worker was lost, and with it all it held."""
@@ -87,8 +97,15 @@ class PrefixIndex:
         """
         told = {(block, g) for g, mine in enumerate(self._held) for block in mine}
         known = {(block, g) for block, holders in self._holders.items() for g in _bits(holders)}
-        if told != known or any(len(mine) > self._room for mine in self._held):
+        if told != known or any(len(mine) > room for mine, room in zip(self._held, self.room, strict=True)):
             raise RuntimeError("the prefix index is inconsistent")
+
+    def _make_fit(self, worker: int) -> list[int]:
+        mine = self._held[worker]
+        dropped = [mine.popitem(last=False)[0] for _ in range(len(mine) - self.room[worker])]
+        for block in dropped:
+            self._drop(block, 1 << worker)
+        return dropped
 
     def _drop(self, block: int, bit: int) -> None:
         left = self._holders[block] & ~bit

@@ -17,20 +17,16 @@ class AEll:
     From then on it is believed to be as long as its upper bound. Made for outputs that are one of two lengths. While
     requests keep arriving, those at the back wait.
 
-    Source: Interval scheduling, Algorithm 6. Our readings: a request is moved once, and only while one waits that has not
-        had its lower bound yet, for otherwise it would come back at once and have lost its memory for nothing.
+    Source: Interval scheduling, Algorithm 6. Our readings: a request is moved once, and one that would come back in the
+        same iteration, because all that wait fit and it does too, goes on with what it holds.
     """
 
     order: ClassVar[QueueOrder] = QueueOrder(arrival=1.0, reached=1e6)
     believes: ClassVar[Belief] = "bounds"
 
     def form_batch(self, view: EngineView) -> BatchDecision:
-        running = int(view.running.sum())
-        fresh = view.reached < view.output_low
-        leaving: list[int] = []
-        if view.left.size > running and fresh[running]:
-            beyond = (view.output_low > 0) & (view.produced >= view.output_low) & (view.evictions == 0)
-            leaving = [k for k in range(running) if beyond[k]]
+        beyond = (view.output_low > 0) & (view.produced == view.output_low) & (view.evictions == 0)
+        leaving = [k for k in range(int(view.running.sum())) if beyond[k]]
         return batch_of_reserved(view, lowest_then_highest, leaving=leaving)
 
 

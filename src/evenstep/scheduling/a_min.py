@@ -17,8 +17,8 @@ class AMin:
     """Admits by lower bounds, the lowest first, as many as fit to their ends; where memory runs out, evicts in that order.
 
     A request's lower bound is its own, so intervals of their own for requests (Algorithm 5) need nothing else. Ties in
-    the queue and among victims are by chance, drawn once for a request. While requests keep arriving, those of high
-    bounds wait.
+    the queue and among victims are by chance: one draw for the queue and an independent one for victims, each once for a
+    request. While requests keep arriving, those of high bounds wait.
 
     Args:
         reading: ``literal``: an eviction makes the bound what the request had produced, even where that lowers it;

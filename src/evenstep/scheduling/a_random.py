@@ -16,7 +16,7 @@ from evenstep.scheduling.view import BatchDecision, Belief, EngineView
 class ARandom:
     """Admits requests in a random order, fixed by the seed, as far as they fit to their ends, knowing every output length.
 
-    For analysis: a simulator shows it the truth unless it is given other ``bounds``.
+    For analysis, no policy to run: a simulator shows it the truth, whatever ``bounds`` others believe.
 
     Args:
         memory_scale: share of the memory it may fill, 0 < memory_scale <= 1: A_random(alpha M) on the same order.

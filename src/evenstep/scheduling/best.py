@@ -36,14 +36,15 @@ class Best:
     stands empty: prompts that are quick to compute again, outputs that take long. Admitting by the chunk alone fills the
     memory with prompts that evict each other. *Budget*: while requests decode, prefills run at the pace that delays them
     all least (`knee`), learned from the iterations before; with `target_s`, at most as many tokens as last that long.
-    Decodes always run. *Order*: who was evicted comes first, then whoever has waited longer than `patience` times the
-    mean wait of late, then the shortest of the oldest `window` (prompt, and the middle of its believed output bounds
-    where there are any). The mean is over tokens, not requests: it is about what first come, first served would make of
-    it, whatever the order is. Prefills that have fewer tokens left run first, newcomers among them with half of the
-    budget at most. *Passing*: while the next does not fit into the memory, the shortest that does goes ahead, where the
-    others can grow during its prefill and the next will still fit when one that runs leaves: the largest where prefills
-    cost nobody time, being held at the knee, else one of mean size. *Eviction*: whoever has computed least goes; that
-    is the least to compute again.
+    Decodes run in every iteration, except where prefill tokens beside them take clearly longer than alone (`knee.apart`)
+    and `target_s` is 0: there prefills run first, by themselves. *Order*: who was evicted comes first, then whoever has
+    waited longer than `patience` times the mean wait of late, then the shortest of the oldest `window` (prompt, and the
+    middle of its believed output bounds where there are any). The mean is over tokens, not requests: it is about what
+    first come, first served would make of it, whatever the order is. Prefills that have fewer tokens left run first,
+    newcomers among them with half of the budget at most. *Passing*: while the next does not fit into the memory, the
+    shortest that does goes ahead, where the others can grow during its prefill and the next will still fit when one that
+    runs leaves: the largest where prefills cost nobody time, being held at the knee, else one of mean size. *Eviction*:
+    whoever has computed least goes; that is the least to compute again.
 
     Args:
         room: mean outputs of KV memory that an admission leaves free while anything runs; the mean is learned from what
@@ -52,7 +53,8 @@ class Best:
         patience: mean waits after which a request is overtaken no more, except by those that fit where it does not; not
             by these either after `PASSED` times as long; 0 = first come, first served.
         window: oldest waiting requests among which the shortest is looked for.
-        paced: whether prefills are spread over iterations; else each runs as many tokens as the engine takes.
+        paced: whether prefills are spread over iterations, or run apart from decodes, where that takes less time; else each
+            runs as many tokens as the engine takes, beside decodes.
         target_s: seconds an iteration may last, the time between two tokens; 0 = the engine's token budget alone.
 
     Raises:
@@ -90,9 +92,10 @@ class Best:
         pace.learned(memory, view.now_s)
         if self.target_s > 0:
             filling.budget = pace.budget(memory, self.target_s, len(decodes), view.token_budget)
-        most = filling.budget
-        for request in decodes:
-            run_or_evict_least(filling, request)
+        most, apart = filling.budget, self.paced and self.target_s == 0 and knee.apart(memory)
+        if not apart:
+            for request in decodes:
+                run_or_evict_least(filling, request)
         if self.paced:
             ran = int((filling.tokens > 0).sum())
             tokens = knee.budget(memory, ran, behind(filling, chunks), most)
@@ -105,6 +108,9 @@ class Best:
             run_or_evict_least(filling, request)
         if not filling.evicted.any():
             self.admit(filling, chunks, reserve, memory, UNLIMITED, UNLIMITED)
+        if apart and not filling.tokens.any():
+            for request in decodes:
+                run_or_evict_least(filling, request)
         tokens, decoded = int(filling.tokens.sum()), int((filling.tokens[decodes] > 0).sum())
         knee.note(memory, tokens - decoded, decoded)
         pace.note(memory, view.now_s, tokens)
@@ -176,7 +182,10 @@ class Best:
             if tokens < left:
                 chunks.append(request)
             if view.evictions[request] == 0:
-                size, waited_s = size_of(view, request), view.now_s - float(view.arrival_s[request])
+                size, waited_s = (
+                    size_of(view, request),
+                    pace.quantised(view.now_s - float(view.arrival_s[request])),
+                )
                 kept[WAITED] = FADES * float(kept[WAITED]) + size * waited_s
                 kept[SIZES] = FADES * float(kept[SIZES]) + size
 
@@ -193,7 +202,7 @@ class Best:
         free, reserve = room
         view, kept, running = filling.view, memory.view(np.float64), filling.running
         mean_s = float(kept[WAITED]) / float(kept[SIZES]) if kept[SIZES] > 0.0 else 0.0
-        if view.now_s - float(view.arrival_s[blocked]) >= PASSED * self.patience * mean_s:
+        if pace.quantised(view.now_s - float(view.arrival_s[blocked])) >= PASSED * self.patience * mean_s:
             return -1
 
         def whole_of(request: int) -> int:
@@ -217,7 +226,7 @@ class Best:
 
     def is_overdue(self, view: EngineView, request: int, mean_s: float) -> bool:
         """Whether a request, the oldest, has waited for so long that nobody overtakes it any more."""
-        waited_s = view.now_s - float(view.arrival_s[request])
+        waited_s = pace.quantised(view.now_s - float(view.arrival_s[request]))
         return self.patience == 0 or 0.0 < self.patience * mean_s < waited_s
 
 

@@ -8,13 +8,23 @@ import numpy as np
 from evenstep.compiled import batch_kernel, borrowing, borrowing_inlined
 from evenstep.scheduling import knee_kernel
 from evenstep.scheduling.best import AHEAD, FADES, KNOWN, PASSED, SIZES, WAITED
-from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, ROOM, SEATS, give, grows, most, open_batch
+from evenstep.scheduling.filling_kernel import (
+    BUDGET_LEFT,
+    FREE,
+    PLACES,
+    ROOM,
+    SEATS,
+    give,
+    grows,
+    most,
+    open_batch,
+)
 from evenstep.scheduling.foremost import FEWEST
 from evenstep.scheduling.foremost_kernel import found, has_joined, leave, look_over, recall
 from evenstep.scheduling.knee import DECODED, LEAST, PRICE
 from evenstep.scheduling.knee import FREE as FREE_S
 from evenstep.scheduling.pace import COUNT, SECONDS
-from evenstep.scheduling.pace_kernel import budget, kept, learn, line, note
+from evenstep.scheduling.pace_kernel import budget, kept, learn, line, note, quantised
 from evenstep.scheduling.view import (
     DECODING,
     EVICTED,
@@ -62,6 +72,7 @@ def evict_least(limits, left, rows, running, R, picked, given):
             left[SEATS] += 1
             picked[1, p] = 0
     left[FREE] += rows[RESIDENT, row]
+    left[PLACES] += 1
     left[ROOM + victim] = 1
     return victim
 
@@ -98,14 +109,14 @@ def run_one(limits, left, rows, running, R, position, picked, given, gone):
 
 
 @borrowing
-def run_decodes(limits, left, rows, running, R, picked):
-    """Run the running requests that decode, and note who is in its prefill: (given, gone, chunks)."""
-    given, gone, chunks = 0, 0, 0
+def run_decodes(limits, left, rows, running, R, runs, picked, gone):
+    """Run the running requests that decode if it `runs` them, and note who is in its prefill: (given, gone, chunks)."""
+    given, chunks = 0, 0
     for position in range(R):
         if rows[DECODING, running[position]] == 0:
             left[ROOM + R + chunks] = position
             chunks += 1
-        elif not (gone > 0 and left[ROOM + position] == 1):
+        elif runs and not (gone > 0 and left[ROOM + position] == 1):
             given, gone = run_one(limits, left, rows, running, R, position, picked, given, gone)
     return given, gone, chunks
 
@@ -186,7 +197,7 @@ def next_of(
     if oldest == count:
         return -1
     patience_s = patience * (kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0)
-    if patience == 0.0 or 0.0 < patience_s < now_s - arrival_s[waiting[first + oldest]]:
+    if patience == 0.0 or 0.0 < patience_s < quantised(now_s - arrival_s[waiting[first + oldest]]):
         return oldest
     i = found(memory, rows, waiting, first, R, W, picked, start, given, newcomers)
     if i < 0:
@@ -220,7 +231,7 @@ def who_passes(
     """The shortest that may go ahead of one that does not fit; -1 where nobody may. See `best.Best.who_passes`."""
     sizes = kept(memory, SIZES)
     mean_s = kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0
-    if now_s - arrival_s[blocked] >= PASSED * parameters[PATIENCE] * mean_s:
+    if quantised(now_s - arrival_s[blocked]) >= PASSED * parameters[PATIENCE] * mean_s:
         return -1
     fewest = memory[FEWEST]
     if fewest > longest or fewest + R * fewest // left[BUDGET_LEFT] > free:
@@ -298,7 +309,7 @@ def admit(
         runs += 1
         if rows[EVICTIONS, row] == 0:
             size = float(rows[PROMPT, row]) + 0.5 * float(rows[LOW, row] + rows[HIGH, row])
-            waited = FADES * kept(memory, WAITED) + size * (now_s - arrival_s[row])
+            waited = FADES * kept(memory, WAITED) + size * quantised(now_s - arrival_s[row])
             memory[WAITED] = np.float64(waited).view(np.int64)
             memory[SIZES] = np.float64(FADES * kept(memory, SIZES) + size).view(np.int64)
     return given
@@ -348,7 +359,7 @@ def form_batch_into(
     rows, arrival_s, arrived, memory, parameters, scratch_i, scratch_f, picked, evicted,
 ):  # fmt: skip
     left, R, W = scratch_i, counts[RUNNING], counts[WAITING]
-    open_batch(limits, left)
+    open_batch(limits, left, R)
     knee_kernel.learn(memory, now_s, R)
     learn(memory, now_s)
     if parameters[TARGET_S] > 0.0:
@@ -357,7 +368,8 @@ def form_batch_into(
             decodes += rows[DECODING, running[position]]
         left[BUDGET_LEFT] = budget(memory, parameters[TARGET_S], decodes, limits[TOKEN_BUDGET])
     whole_budget = left[BUDGET_LEFT]
-    given, gone, chunks = run_decodes(limits, left, rows, running, R, picked)
+    apart = parameters[PACED] > 0.0 and parameters[TARGET_S] == 0.0 and knee_kernel.apart(memory)
+    given, gone, chunks = run_decodes(limits, left, rows, running, R, not apart, picked, 0)
     start, decoded, ran = given, 0, 0
     if parameters[PACED] > 0.0:
         for p in range(given):
@@ -381,6 +393,9 @@ def form_batch_into(
             now_s, limits, left, rows, arrival_s, arrived, running, waiting, first, R, W, chunks, memory, parameters,
             UNLIMITED, UNLIMITED, picked, start, given,
         )  # fmt: skip
+    if apart and left[BUDGET_LEFT] == whole_budget:
+        given, gone, chunks = run_decodes(limits, left, rows, running, R, True, picked, gone)
+        start = given
     in_order(picked, start, given)
     tokens = whole_budget - left[BUDGET_LEFT]
     for p in range(start):  # decodes stand first, and have one token if they were not evicted

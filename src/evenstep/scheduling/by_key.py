@@ -23,7 +23,8 @@ def run_by_key(view: EngineView, order: QueueOrder, makes_room: bool, watermark:
         view: the engine.
         order: the key, which the host keeps the queue sorted by; without `level`, which no view tells. Equal keys: who
             runs goes before who waits, then by admission.
-        makes_room: whether running requests with larger keys are evicted for one that waits and does not fit otherwise.
+        makes_room: whether running requests with larger keys are evicted for one that waits and has no memory or no place
+            otherwise.
         watermark: share of the memory that an admission leaves free while others run.
     """
     return _ByKey(view, order, makes_room, watermark).decision()
@@ -88,17 +89,25 @@ class _ByKey:
     def admit(self, request: int, at: int) -> bool:
         """A request is admitted if the whole of its prefill fits; whether it was."""
         filling = self.filling
-        tokens = filling.most(request)
+        if filling.seats <= 0 or filling.budget <= 0:
+            return False
         reserve = self.reserve if filling.running or filling.tokens.any() else 0
         needed = filling.grows(request, int(filling.view.left[request])) + reserve
-        if tokens < 1:
-            return False
         if self.makes_room:
-            held = sum(int(filling.view.resident[k]) for k in self.sorted[at:])
-            if filling.free < needed <= filling.free + held:
-                while needed > filling.free:
-                    self.evict_last()
-        if needed > filling.free:
+            self.make_room(needed, at)
+        tokens = filling.most(request)
+        if tokens < 1 or needed > filling.free:
             return False
         filling.give(request, tokens)
         return True
+
+    def make_room(self, needed: int, at: int) -> None:
+        """Requests with larger keys give up their memory, the largest first, until `needed` KV tokens and a place are free.
+
+        Unless all of them together hold too little.
+        """
+        filling = self.filling
+        held = sum(int(filling.view.resident[k]) for k in self.sorted[at:])
+        if needed <= filling.free + held:
+            while len(self.sorted) > at and (needed > filling.free or filling.places <= 0):
+                self.evict_last()

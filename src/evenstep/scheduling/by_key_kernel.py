@@ -8,7 +8,17 @@ stand behind them, and in ``scratch_i`` their positions sorted by key.
 from __future__ import annotations
 
 from evenstep.compiled import borrowing
-from evenstep.scheduling.filling_kernel import FREE, ROOM, give, grows, most, open_batch
+from evenstep.scheduling.filling_kernel import (
+    BUDGET_LEFT,
+    FREE,
+    PLACES,
+    ROOM,
+    SEATS,
+    give,
+    grows,
+    most,
+    open_batch,
+)
 from evenstep.scheduling.order_kernel import QUANTUM, key_of
 from evenstep.scheduling.view import (
     BLOCK_TOKENS,
@@ -61,6 +71,7 @@ def run_next(limits, rows, running, at, end, scratch_i, picked, given):
         if end == at + 1:
             return given, end
         end -= 1
+        scratch_i[PLACES] += 1
         scratch_i[FREE] += rows[RESIDENT, running[scratch_i[ROOM + end]]]
     if tokens > 0:
         given = give(limits, scratch_i, rows, row, tokens, position, picked, given)
@@ -68,20 +79,30 @@ def run_next(limits, rows, running, at, end, scratch_i, picked, given):
 
 
 @borrowing
+def make_room(rows, running, needed, at, end, scratch_i):
+    """Requests with larger keys give up their memory until `needed` KV tokens and a place are free; how many are kept."""
+    if needed <= scratch_i[FREE] and scratch_i[PLACES] > 0:
+        return end
+    held = scratch_i[FREE]
+    for i in range(at, end):
+        held += rows[RESIDENT, running[scratch_i[ROOM + i]]]
+    while needed <= held and end > at and (needed > scratch_i[FREE] or scratch_i[PLACES] <= 0):
+        end -= 1
+        scratch_i[PLACES] += 1
+        scratch_i[FREE] += rows[RESIDENT, running[scratch_i[ROOM + end]]]
+    return end
+
+
+@borrowing
 def admit(limits, rows, running, row, position, at, end, makes_room, reserve, scratch_i, picked, given):
     """A request is admitted if the whole of its prefill fits: (given, end)."""
-    tokens = most(scratch_i, rows, row)
-    needed = grows(limits, rows, row, rows[LEFT, row]) + reserve
-    if tokens < 1:
+    if scratch_i[SEATS] <= 0 or scratch_i[BUDGET_LEFT] <= 0:
         return given, end
-    if makes_room and needed > scratch_i[FREE]:
-        held = scratch_i[FREE]
-        for i in range(at, end):
-            held += rows[RESIDENT, running[scratch_i[ROOM + i]]]
-        while needed <= held and needed > scratch_i[FREE]:
-            end -= 1
-            scratch_i[FREE] += rows[RESIDENT, running[scratch_i[ROOM + end]]]
-    if needed > scratch_i[FREE]:
+    needed = grows(limits, rows, row, rows[LEFT, row]) + reserve
+    if makes_room:
+        end = make_room(rows, running, needed, at, end, scratch_i)
+    tokens = most(scratch_i, rows, row)
+    if tokens < 1 or needed > scratch_i[FREE]:
         return given, end
     return give(limits, scratch_i, rows, row, tokens, position, picked, given), end
 
@@ -108,7 +129,7 @@ def run_by_key(
 ):  # fmt: skip
     """One batch by the key whose weights stand at the front of `scratch_f`."""
     R, W = counts[RUNNING], counts[WAITING]
-    open_batch(limits, scratch_i)
+    open_batch(limits, scratch_i, R)
     sort_running(seed, rows, arrival_s, running, R, scratch_i, scratch_f)
     block = limits[BLOCK_TOKENS]
     blocks = int(watermark * (limits[KV_CAPACITY] // block))

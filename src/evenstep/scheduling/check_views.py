@@ -46,7 +46,8 @@ def _view(rng: np.random.Generator, number: int, order: QueueOrder, memory: int,
     again = ~decoding & (rng.random(N) < 0.2)  # evicted, to be computed again
     produced = np.where(decoding | again, reached, 0)
     computed = prompt + produced - (0 if later else 1)
-    partly = np.where(is_running | moved, (prompt - 1) * share, 0).astype(np.int64)
+    prompt += (is_running | moved) & ~decoding  # a prefill under way: a token has run, another has not
+    partly = np.where(is_running | moved, 1 + (prompt - 2) * share, 0).astype(np.int64)
     prefilled = np.where(decoding, computed, partly)
     left = np.where(decoding, 1, prompt + produced - prefilled)
     if not later:
@@ -79,7 +80,7 @@ def _view(rng: np.random.Generator, number: int, order: QueueOrder, memory: int,
         resident=ints(resident), output_low=ints(low), output_high=ints(high), evictions=ints(evictions),
         arrival_s=window(arrival[shown], np.float64, spare), running=window(is_running[shown], np.bool_, spare),
         decoding=window(decoding[shown], np.bool_, spare),
-        first_decoded=later,
+        first_decoded=later, resident_limit=UNLIMITED if number % 4 < 2 else R + number % 3,
     )  # fmt: skip
 
 

@@ -111,14 +111,15 @@ def _answers(policy: SchedulingPolicy) -> Finding:
 
 #: Check that owns a broken rule, by words in how `broken_rule` says it.
 _RULES = {
-    "of a budget": "token budget", "the limit is": "batch limit", "the memory holds": "memory",
-    "evicted": "evictions", "words": "pure memory",
+    "of a budget": "token budget", "the limit is": "batch limit", "resident_limit": "resident limit",
+    "the memory holds": "memory", "evicted": "evictions", "words": "pure memory",
 }  # fmt: skip
 
 
 def _rules(policy: SchedulingPolicy) -> list[Finding]:
-    """Budget, batch limit, memory, evictions, tokens that are left: what every host holds a decision to."""
-    broken = {"token budget": "", "batch limit": "", "memory": "", "evictions": "", "tokens left": ""}
+    """Budget, limits, memory, evictions, tokens that are left: what every host holds a decision to."""
+    names = ("token budget", "batch limit", "resident limit", "memory", "evictions", "tokens left")
+    broken: dict[str, str] = dict.fromkeys(names, "")
     for number, view in enumerate(_views(policy)):
         rule = broken_rule(view, policy.form_batch(view), _memory_size(policy))
         if rule:

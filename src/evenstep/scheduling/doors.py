@@ -85,7 +85,7 @@ def kernel_call(policy: SchedulingPolicy, view: EngineView) -> KernelCall | None
     counts = np.array([R, N - R, 0, 0])
     limits = np.array([
         view.token_budget, view.batch_limit, view.kv_capacity, view.kv_free, view.block_tokens, view.hold_produced,
-        view.first_decoded,
+        view.first_decoded, view.resident_limit,
     ])  # fmt: skip
     assert limits.size == LIMITS
     arguments = (

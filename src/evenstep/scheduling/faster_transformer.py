@@ -58,7 +58,7 @@ class FasterTransformer:
 
     def _size(self, view: EngineView) -> int:
         """How many of the queue's first are alike in phase: the next group."""
-        most = min(self.group or UNLIMITED, view.batch_limit, view.left.size)
+        most = min(self.group or UNLIMITED, view.batch_limit, view.resident_limit, view.left.size)
         different = np.flatnonzero(view.decoding[:most] != view.decoding[0]) if most else np.zeros(0)
         return int(different[0]) if different.size else most
 

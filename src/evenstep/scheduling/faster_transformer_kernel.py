@@ -9,7 +9,15 @@ import numpy as np
 from evenstep.compiled import batch_kernel, borrowing
 from evenstep.scheduling.filling_kernel import FREE, ROOM, grows, offer, open_batch
 from evenstep.scheduling.preempting_kernel import answer, run_or_evict
-from evenstep.scheduling.view import BATCH_LIMIT, DECODING, LEFT, RUNNING, UNLIMITED, WAITING
+from evenstep.scheduling.view import (
+    BATCH_LIMIT,
+    DECODING,
+    LEFT,
+    RESIDENT_LIMIT,
+    RUNNING,
+    UNLIMITED,
+    WAITING,
+)
 
 
 def scratch(running, waiting, parameters):
@@ -20,7 +28,7 @@ def scratch(running, waiting, parameters):
 @borrowing
 def group_size(limits, rows, waiting, first, W, group):
     """How many of the queue's first are alike in phase: the next group."""
-    most = min(group, limits[BATCH_LIMIT], W)
+    most = min(group, limits[BATCH_LIMIT], limits[RESIDENT_LIMIT], W)
     for i in range(1, most):
         if rows[DECODING, waiting[first + i]] != rows[DECODING, waiting[first]]:
             return i
@@ -33,7 +41,7 @@ def form_batch_into(
     rows, arrival_s, arrived, memory, parameters, scratch_i, scratch_f, picked, evicted,
 ):  # fmt: skip
     left, R, W = scratch_i, counts[RUNNING], counts[WAITING]
-    open_batch(limits, left)
+    open_batch(limits, left, R)
     joining = memory[0]
     if R == 0:
         group = np.int64(parameters[0]) if parameters[0] > 0.0 else UNLIMITED

@@ -1,7 +1,7 @@
 """Filling one batch: what every policy that packs requests into a budget and a memory does, in plain Python.
 
 A policy walks over requests in its own order and gives each its tokens; `Filling` keeps count of budget, batch limit and
-memory, and of who has been evicted. `filling_kernel` is the compiled twin.
+memory, of places for requests that hold memory, and of who has been evicted. `filling_kernel` is the compiled twin.
 """
 
 from __future__ import annotations
@@ -30,20 +30,28 @@ class Filling:
         self.seats = view.batch_limit
         self.free = view.kv_free
         self.running = int(view.running.sum())
+        self.places = view.resident_limit - self.running
 
     def grows(self, request: int, tokens: int) -> int:
         """KV tokens of memory that running `tokens` more of a request takes."""
         return self.view.held_after(request, tokens) - int(self.view.resident[request])
 
     def most(self, request: int) -> int:
-        """Tokens of a request that budget and seats allow."""
-        return min(int(self.view.left[request]), self.budget) if self.seats > 0 else 0
+        """Tokens of a request that budget, seats and places in memory allow."""
+        if self.seats <= 0 or (self.joins(request) and self.places <= 0):
+            return 0
+        return min(int(self.view.left[request]), self.budget)
+
+    def joins(self, request: int) -> bool:
+        """Whether a request holds no memory yet, so that it takes a place once it runs."""
+        return bool(self.view.resident[request] == 0)
 
     def give(self, request: int, tokens: int) -> None:
         """Run `tokens` of a request; the caller has made sure that they fit."""
         self.tokens[request] = tokens
         self.budget -= tokens
         self.seats -= 1
+        self.places -= self.joins(request)
         self.free -= self.grows(request, tokens)
 
     def offer(self, request: int, reserve: int = 0) -> bool:
@@ -66,6 +74,7 @@ class Filling:
         self.free += self.grows(request, given)
         self.budget += given
         self.seats += 1
+        self.places += self.joins(request)
         self.tokens[request] = 0
 
     def evict(self, request: int) -> None:
@@ -73,7 +82,14 @@ class Filling:
         if self.tokens[request]:
             self.take_back(request)
         self.evicted[request] = True
+        self.places += 1
         self.free += int(self.view.resident[request])
+
+    def keep(self, request: int) -> None:
+        """Undo an eviction of this batch."""
+        self.evicted[request] = False
+        self.places -= 1
+        self.free -= int(self.view.resident[request])
 
     def decision(self, memory: I8 | None = None, wake_s: float = math.inf) -> BatchDecision:
         return BatchDecision(

@@ -1,7 +1,8 @@
 # pyright: basic
 """Filling one batch, compiled: the twin of `filling.Filling`.
 
-Tokens given so far stand in ``picked`` as (position, tokens); ``left`` holds what is left: `BUDGET_LEFT`, `SEATS`, `FREE`.
+Tokens given so far stand in ``picked`` as (position, tokens); ``left`` holds what is left: `BUDGET_LEFT`, `SEATS`, `FREE`,
+`PLACES` for requests that hold memory.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ from evenstep.scheduling.view import (
     LEFT,
     PREFILLED,
     RESIDENT,
+    RESIDENT_LIMIT,
     TOKEN_BUDGET,
 )
 
 #: Entries of `left`; the scratch space a policy needs for it.
-BUDGET_LEFT, SEATS, FREE = range(3)
-ROOM = 3
+BUDGET_LEFT, SEATS, FREE, PLACES = range(4)
+ROOM = 4
 
 
 @borrowing_inlined
-def open_batch(limits, left):
-    """Nothing is given yet."""
+def open_batch(limits, left, R):
+    """Nothing is given yet; R requests hold memory."""
+    left[PLACES] = limits[RESIDENT_LIMIT] - R
     left[BUDGET_LEFT], left[SEATS], left[FREE] = limits[TOKEN_BUDGET], limits[BATCH_LIMIT], limits[KV_FREE]
 
 
@@ -45,8 +48,10 @@ def grows(limits, rows, row, tokens):
 
 @borrowing_inlined
 def most(left, rows, row):
-    """Tokens of a request that budget and seats allow."""
-    return min(rows[LEFT, row], left[BUDGET_LEFT]) if left[SEATS] > 0 else 0
+    """Tokens of a request that budget, seats and places in memory allow."""
+    if left[SEATS] <= 0 or (left[PLACES] <= 0 and rows[RESIDENT, row] == 0):
+        return 0
+    return min(rows[LEFT, row], left[BUDGET_LEFT])
 
 
 @borrowing_inlined
@@ -55,6 +60,8 @@ def give(limits, left, rows, row, tokens, position, picked, given):
     picked[0, given], picked[1, given] = position, tokens
     left[BUDGET_LEFT] -= tokens
     left[SEATS] -= 1
+    if rows[RESIDENT, row] == 0:
+        left[PLACES] -= 1
     left[FREE] -= grows(limits, rows, row, tokens)
     return given + 1
 

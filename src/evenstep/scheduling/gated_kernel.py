@@ -302,7 +302,7 @@ def form_gated(
 ):  # fmt: skip
     """The batch of `gated.batch_behind_gates`; what describes the gates stands in `space`. Returns when to ask again."""
     R, W, gates = counts[RUNNING], counts[WAITING], space[GROUPS] * space[SEGMENTS]
-    open_batch(limits, space)
+    open_batch(limits, space, R)
     space[TABLE] = FIRST_GATE + (NUMBERS + 1) * gates
     last = FORCE + gates
     space[SOLVES] = 1 if solve_s > 0.0 else 0

@@ -7,7 +7,7 @@ Requests that run carry a mark, one word each by position, from `marks` on in th
 from __future__ import annotations
 
 from evenstep.compiled import borrowing
-from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, SEATS, grows, offer
+from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, PLACES, SEATS, grows, offer
 from evenstep.scheduling.view import DECODING, LEFT, RESIDENT
 
 #: Goes on; pauses with what it holds; gives up its memory.
@@ -59,6 +59,7 @@ def grow_or_give_way(limits, left, rows, running, marks, R, kept, keys, picked, 
                 victim = position
         left[marks + victim] = LEAVES
         left[FREE] += rows[RESIDENT, running[victim]]
+        left[PLACES] += 1
         kept -= 1
     return grow(limits, left, rows, running, marks, R, picked, given)
 

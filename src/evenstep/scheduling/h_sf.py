@@ -14,8 +14,8 @@ from evenstep.scheduling.view import BatchDecision, Belief, EngineView
 class HindsightShortestFirst:
     """Knows every output length, as `output_high`, and admits the shortest first, as many as fit to their ends.
 
-    A benchmark: a simulator shows it the truth unless it is given other ``bounds``. Ties go to the one that came first in
-    the trace. It is not optimal.
+    A yardstick, no policy to run: a simulator shows it the truth, whatever ``bounds`` others believe. Ties go to the one
+    that came first in the trace. It is not optimal.
 
     Source: Interval scheduling, Algorithm 3.
     """

@@ -21,14 +21,44 @@ from evenstep.scheduling.knee import (
     LIGHT_S,
     LIGHT_TOKENS,
     LONGER,
+    MIXED_S,
+    MIXED_TOKENS,
+    PAYS,
     PREFILLED,
+    PREFILLS,
     PRICE,
+    PROBES,
     PRODUCTS,
+    PURE_S,
+    PURE_TOKENS,
     RAN_PREFILL,
+    SELDOM,
     SQUARES,
 )
-from evenstep.scheduling.pace import RAN, SINCE
-from evenstep.scheduling.pace_kernel import fade, kept
+from evenstep.scheduling.pace import RAN, SINCE, VARIES
+from evenstep.scheduling.pace_kernel import fade, kept, quantised
+
+
+@jit
+def learn_mixing(memory, tokens, prefill, seconds):
+    """Take note of what prefill tokens took: alone, and beside decodes."""
+    if prefill > 0.0 and prefill == tokens:
+        fade(memory, PURE_TOKENS, prefill)
+        fade(memory, PURE_S, seconds)
+    elif prefill > 0.0 and kept(memory, BARE) > 0.0:
+        fade(memory, MIXED_TOKENS, prefill)
+        fade(memory, MIXED_S, seconds - kept(memory, BARE_S) / kept(memory, BARE))
+
+
+@jit
+def apart(memory):
+    """Whether prefills run without decodes; now and then the other way round, to learn."""
+    pure, mixed = kept(memory, PURE_TOKENS), kept(memory, MIXED_TOKENS)
+    pays = kept(memory, PURE_S) * mixed < PAYS * kept(memory, MIXED_S) * pure
+    period = PROBES
+    if kept(memory, PURE_S) * mixed > kept(memory, MIXED_S) * pure:
+        period = PROBES * SELDOM
+    return pays != (memory[PREFILLS] % period == period - 1)
 
 
 @jit
@@ -36,7 +66,12 @@ def learn(memory, now_s, running):
     """Take note of how long the last iteration lasted, before `pace_kernel.learn`."""
     if memory[RAN] == 0 or running == 0:
         return
-    tokens, prefill, seconds = float(memory[RAN]), float(memory[RAN_PREFILL]), now_s - kept(memory, SINCE)
+    tokens, prefill, seconds = (
+        float(memory[RAN]),
+        float(memory[RAN_PREFILL]),
+        quantised(now_s - kept(memory, SINCE)),
+    )
+    learn_mixing(memory, tokens, prefill, seconds)
     if prefill == 0.0:
         fade(memory, BARE, 1.0)
         fade(memory, BARE_S, seconds)
@@ -58,6 +93,8 @@ def learn(memory, now_s, running):
 def note(memory, prefill, decodes):
     """Take note of the batch that is formed now."""
     memory[RAN_PREFILL] = prefill
+    if prefill > 0:
+        memory[PREFILLS] += 1
     memory[PREFILLED] += prefill
     memory[DECODED] += decodes
 
@@ -67,15 +104,16 @@ def budget(memory, decodes, behind, most):
     """Tokens to run beside `decodes`, while `behind` more could prefill as well; `most` where that is better."""
     memory[PRICE] = 0
     count, tokens, seconds = kept(memory, HEAVY), kept(memory, HEAVY_TOKENS), kept(memory, HEAVY_S)
-    spread = count * kept(memory, SQUARES) - tokens * tokens
+    squares = kept(memory, SQUARES)
+    spread = count * squares - tokens * tokens
     rises = count * kept(memory, PRODUCTS) - tokens * seconds
     bare = kept(memory, BARE)
-    if decodes == 0 or bare < KNOWN or spread <= 0.0 or rises <= 0.0:
+    if decodes == 0 or bare < KNOWN or spread <= VARIES * count * squares or rises <= 0.0:
         return most
     slope = rises / spread
     flat, bare_s = (seconds - slope * tokens) / count, kept(memory, BARE_S) / bare
     knee = min((bare_s - flat) / slope, float(most))
-    memory[KNEE] = np.int64(max(knee, 0.0))
+    memory[KNEE] = np.int64(max(knee, 0.0) + 0.5)
     if knee < decodes + LEAST:
         return most
     chunk, slow_s, light = knee - decodes, bare_s, kept(memory, LIGHT)
@@ -90,4 +128,4 @@ def budget(memory, decodes, behind, most):
     held = max(knee, min(needed, float(most)))
     price = (slow_s - bare_s + slope * (held - knee)) / (held - decodes)
     memory[PRICE] = np.float64(max(price, FREE)).view(np.int64)
-    return min(most, np.int64(held))
+    return min(most, np.int64(held + 0.5))

@@ -11,9 +11,11 @@ from evenstep import streams
 from evenstep.scheduling.feasible import Ahead
 from evenstep.scheduling.filling import Filling
 from evenstep.scheduling.giving_way import grow_or_give_way
-from evenstep.scheduling.order import CHANCE
 from evenstep.scheduling.reserving import admit
 from evenstep.scheduling.view import BatchDecision, EngineView
+
+#: The stream victims' chances are drawn from; another than the queue's, or the first admitted is the first evicted.
+VICTIMS = "victims"
 
 Reading = Literal["literal", "repaired"]
 Victim = Literal["bound", "least-kv", "last"]
@@ -32,10 +34,10 @@ def bound(view: EngineView, request: int, reading: Reading) -> int:
 
 
 def victim_key(view: EngineView, request: int, reading: Reading, victim: Victim) -> float:
-    """Who gives way first: the smallest; ties by chance."""
+    """Who gives way first: the smallest; ties by chance, drawn once for a request and apart from its place in the queue."""
     if victim == "last":
         return -request
-    chance = streams.uniform(view.seed, CHANCE, int(view.request_id[request]))
+    chance = streams.uniform(view.seed, VICTIMS, int(view.request_id[request]))
     size = bound(view, request, reading) if victim == "bound" else int(view.resident[request])
     return size + chance
 

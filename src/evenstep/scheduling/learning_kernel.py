@@ -7,13 +7,13 @@ from evenstep.compiled import borrowing
 from evenstep.scheduling.feasible_kernel import base, put, remaining, sort
 from evenstep.scheduling.filling_kernel import FREE, open_batch
 from evenstep.scheduling.giving_way_kernel import GROWS, grow, grow_or_give_way, leaving, needed
-from evenstep.scheduling.order import CHANCE
+from evenstep.scheduling.learning import VICTIMS
 from evenstep.scheduling.reserving_kernel import admit, believed, marks_and_ahead
 from evenstep.scheduling.view import EVICTED, ID, KV_CAPACITY, PICKED, RESIDENT, RUNNING, WAITING
 from evenstep.streams import stream_number
 from evenstep.streams_kernel import uniform
 
-_CHANCE = stream_number(CHANCE)
+_VICTIMS = stream_number(VICTIMS)
 BOUND, LEAST_KV, LAST = range(3)
 
 
@@ -26,7 +26,7 @@ def set_keys(rows, running, R, seed, belief, victim, keys):
             keys[position] = -position
         else:
             size = believed(rows, row, belief) if victim == BOUND else rows[RESIDENT, row]
-            keys[position] = size + uniform(seed, _CHANCE, rows[ID, row], 0)
+            keys[position] = size + uniform(seed, _VICTIMS, rows[ID, row], 0)
 
 
 @borrowing
@@ -54,7 +54,7 @@ def form_learned(
     """
     R, W = counts[RUNNING], counts[WAITING]
     marks, ahead = marks_and_ahead(left)
-    open_batch(limits, left)
+    open_batch(limits, left, R)
     for position in range(R):
         left[marks + position] = GROWS
     given = 0

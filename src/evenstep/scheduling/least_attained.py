@@ -21,7 +21,7 @@ class LeastAttained:
 
     Args:
         prompt_weight: output tokens that a token of the prompt counts.
-        makes_room: evict running requests with more tokens for one that waits and does not fit otherwise.
+        makes_room: evict running requests with more tokens for one that waits and finds no memory or no place otherwise.
         watermark: share of the memory that an admission leaves free while others run.
 
     Raises:

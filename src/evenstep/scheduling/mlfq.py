@@ -16,7 +16,7 @@ class Mlfq:
     """A request joins the level whose quantum exceeds its prompt, and sinks a level each time its tokens reach the quantum.
 
     Quanta double from level to level. Lower levels go first in every iteration; within a level, first come first. Who is
-    not reached pauses with its KV; when memory is short the last in this order is evicted.
+    not reached pauses with its KV and its place in memory; when memory is short the last in this order is evicted.
     Neither predictions nor bounds are looked at. Service is counted in tokens, prompt and output together; the paper counts
     seconds.
 
@@ -25,8 +25,8 @@ class Mlfq:
         level_wait_s: seconds of waiting that make up for a level, so that long requests are not starved: a request goes
             before one a level above that came so much later. (The paper lifts a request to the first level once it has
             waited too long; with such a sum of level and arrival the queue keeps its order.)
-        makes_room: evict running requests that come later in this order for one that waits and does not fit otherwise, as
-            FastServe does, which swaps; where KV is computed again that costs more than it gains.
+        makes_room: evict running requests that come later in this order for one that waits and finds no memory or no place
+            otherwise, as FastServe does, which swaps; where KV is computed again that costs more than it gains.
         watermark: share of the memory that an admission leaves free while others run.
 
     Raises:

@@ -23,7 +23,7 @@ def form_batch_into(
     rows, arrival_s, arrived, memory, parameters, scratch_i, scratch_f, picked, evicted,
 ):  # fmt: skip
     left, R, W = scratch_i, counts[RUNNING], counts[WAITING]
-    open_batch(limits, left)
+    open_batch(limits, left, R)
     chunks = list_phase(rows, running, R, 0, R, scratch_i, ROOM)
     end = list_phase(rows, running, R, 1, R, scratch_i, chunks)
     given, kept = run_list(limits, left, rows, running, R, scratch_i, ROOM, chunks, picked, 0)

@@ -12,12 +12,20 @@ from evenstep.scheduling.pace import (
     FIRST,
     LEAST,
     PRODUCTS,
+    QUANTA,
     RAN,
     SECONDS,
     SINCE,
     SQUARES,
     TOKENS,
+    VARIES,
 )
+
+
+@jit
+def quantised(seconds):
+    """Seconds to the nearest quantum."""
+    return np.floor(seconds * QUANTA + 0.5) / QUANTA
 
 
 @jit
@@ -37,7 +45,7 @@ def learn(memory, now_s):
     """Take note of how long the last iteration lasted."""
     if memory[RAN] == 0:
         return
-    tokens, seconds = float(memory[RAN]), now_s - kept(memory, SINCE)
+    tokens, seconds = float(memory[RAN]), quantised(now_s - kept(memory, SINCE))
     fade(memory, COUNT, 1.0)
     fade(memory, TOKENS, tokens)
     fade(memory, SECONDS, seconds)
@@ -49,9 +57,10 @@ def learn(memory, now_s):
 def line(memory):
     """The line through the iterations: seconds a token, seconds of none, mean seconds; zeros while none is known."""
     count, tokens, seconds = kept(memory, COUNT), kept(memory, TOKENS), kept(memory, SECONDS)
-    spread = count * kept(memory, SQUARES) - tokens * tokens
+    squares = kept(memory, SQUARES)
+    spread = count * squares - tokens * tokens
     rises = count * kept(memory, PRODUCTS) - tokens * seconds
-    if count < FIRST or spread <= 0.0 or rises <= 0.0:
+    if count < FIRST or spread <= VARIES * count * squares or rises <= 0.0:
         return 0.0, 0.0, 0.0
     slope = rises / spread
     return slope, (seconds - slope * tokens) / count, seconds / count
@@ -64,7 +73,7 @@ def budget(memory, target_s, decodes, most):
     if slope == 0.0:
         return most
     fits = min(max(target_s - flat, 0.0) / slope, float(most))
-    return min(most, max(np.int64(fits), decodes + LEAST))
+    return min(most, max(np.int64(fits + 0.5), decodes + LEAST))
 
 
 @jit

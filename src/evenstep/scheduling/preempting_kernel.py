@@ -7,7 +7,7 @@ Who is evicted is a tail of those that run, so how many are `kept` says it all.
 from __future__ import annotations
 
 from evenstep.compiled import borrowing, borrowing_inlined
-from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, SEATS, give, grows, most
+from evenstep.scheduling.filling_kernel import BUDGET_LEFT, FREE, PLACES, SEATS, give, grows, most
 from evenstep.scheduling.view import EVICTED, PICKED, RESIDENT, RUNNING, UNLIMITED
 
 
@@ -24,6 +24,7 @@ def evict_last(limits, left, rows, running, kept, picked, given):
             left[SEATS] += 1
             picked[1, p] = 0
     left[FREE] += rows[RESIDENT, row]
+    left[PLACES] += 1
     return kept
 
 

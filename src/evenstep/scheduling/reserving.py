@@ -35,7 +35,7 @@ def batch_of_reserved(
         view: the engine.
         believed: output length of a request of the view, tokens.
         share: of the memory that admissions may fill.
-        leaving: running requests that give up their memory first.
+        leaving: running requests that go behind the queue; those that would come back at once keep their memory.
     """
     filling = Filling(view)
     for request in leaving or ():
@@ -51,12 +51,13 @@ def batch_of_reserved(
         for request in decodes_first(view, stay):
             if request in allowed:
                 filling.offer(request)
-        admit(filling, ahead, believed, share)
+        if admit(filling, ahead, believed, share):
+            take_back(filling, ahead, believed, leaving or [])
     return filling.decision()
 
 
-def admit(filling: Filling, ahead: Ahead, believed: Callable[[EngineView, int], float], share: float) -> None:
-    """Start requests of the queue in its order, up to the first that would not fit to its end.
+def admit(filling: Filling, ahead: Ahead, believed: Callable[[EngineView, int], float], share: float) -> bool:
+    """Start requests of the queue in its order, up to the first that would not fit to its end; whether all have started.
 
     Where nobody holds memory the first starts in any case: the engine has made sure that it fits alone.
 
@@ -71,7 +72,23 @@ def admit(filling: Filling, ahead: Ahead, believed: Callable[[EngineView, int], 
     for request in range(filling.running, view.left.size):
         length = believed(view, request)
         if ahead.entries and not ahead.fits_with(request, length):
-            break
+            return False
         if not filling.offer(request):
-            break
+            return False
+        ahead.add(request, length)
+    return True
+
+
+def take_back(
+    filling: Filling, ahead: Ahead, believed: Callable[[EngineView, int], float], leaving: list[int]
+) -> None:
+    """Requests that gave up their memory in this batch come back in order, as far as they fit to their ends."""
+    for request in leaving:
+        length = believed(filling.view, request)
+        if filling.places <= 0 or (ahead.entries and not ahead.fits_with(request, length)):
+            return
+        filling.keep(request)
+        if not filling.offer(request):
+            filling.evict(request)
+            return
         ahead.add(request, length)

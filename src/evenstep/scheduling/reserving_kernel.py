@@ -18,7 +18,7 @@ from evenstep.scheduling.feasible_kernel import (
     remaining,
     sort,
 )
-from evenstep.scheduling.filling_kernel import FREE, ROOM, offer, open_batch
+from evenstep.scheduling.filling_kernel import FREE, PLACES, ROOM, offer, open_batch
 from evenstep.scheduling.giving_way_kernel import GROWS, LEAVES, PAUSES, grow, grow_or_give_way, leaving
 from evenstep.scheduling.view import (
     EVICTED,
@@ -65,7 +65,7 @@ def believed(rows, row, belief):
 @borrowing_inlined
 def moves_back(rows, row):
     """Whether a running request has its lowest length and goes on: A_ell moves it back, once."""
-    return 0 < rows[LOW, row] <= rows[PRODUCED, row] and rows[EVICTIONS, row] == 0
+    return 0 < rows[LOW, row] == rows[PRODUCED, row] and rows[EVICTIONS, row] == 0
 
 
 @borrowing
@@ -87,20 +87,44 @@ def admit(limits, left, rows, waiting, first, W, R, belief, share, ahead, count,
 
 
 @borrowing
+def take_back(limits, left, rows, running, R, belief, share, marks, ahead, count, picked, given):
+    """Requests that gave up their memory in this batch come back as far as they fit to their ends; how many are given."""
+    capacity = int(share * limits[KV_CAPACITY])
+    for position in range(R):
+        if left[marks + position] != LEAVES:
+            continue
+        row = running[position]
+        more, own = remaining(limits, rows, row, believed(rows, row, belief)), base(limits, rows, row)
+        if left[PLACES] <= 0 or (count > 0 and not fits_with(left, ahead, count, capacity, more, own)):
+            break
+        left[FREE] -= rows[RESIDENT, row]
+        left[PLACES] -= 1
+        before = given
+        given = offer(limits, left, rows, row, position, 0, picked, given)
+        if given == before:
+            left[FREE] += rows[RESIDENT, row]
+            left[PLACES] += 1
+            break
+        left[marks + position] = GROWS
+        count = insert(left, ahead, count, more, own)
+    return given
+
+
+@borrowing
 def form_reserved(limits, running, waiting, first, counts, rows, belief, share, left, keys, picked, evicted):
     """The batch of `reserving.batch_of_reserved`, written into `picked`, `evicted` and `counts`."""
     R, W = counts[RUNNING], counts[WAITING]
     marks, ahead = marks_and_ahead(left)
-    open_batch(limits, left)
+    open_batch(limits, left, R)
     count, given = 0, 0
-    moving = (
-        belief == LOWEST_THEN_HIGHEST and W > 0 and rows[REACHED, waiting[first]] < rows[LOW, waiting[first]]
-    )
+    moving = 0
     for position in range(R):
         row = running[position]
-        if moving and moves_back(rows, row):
+        if belief == LOWEST_THEN_HIGHEST and moves_back(rows, row):
+            moving += 1
             left[marks + position] = LEAVES
             left[FREE] += rows[RESIDENT, row]
+            left[PLACES] += 1
         else:
             left[marks + position] = GROWS
             count = put(limits, left, ahead, count, rows, row, position, believed(rows, row, belief))
@@ -114,5 +138,11 @@ def form_reserved(limits, running, waiting, first, counts, rows, belief, share, 
         for i in range(allowed, count):
             left[marks + left[ahead + WORDS * i + 1]] = PAUSES
         given = grow(limits, left, rows, running, marks, R, picked, given)
+        before = given
         given = admit(limits, left, rows, waiting, first, W, R, belief, share, ahead, count, picked, given)
+        if moving > 0 and given == before + W:
+            count += W
+            given = take_back(
+                limits, left, rows, running, R, belief, share, marks, ahead, count, picked, given
+            )
     counts[PICKED], counts[EVICTED] = given, leaving(left, marks, R, evicted)

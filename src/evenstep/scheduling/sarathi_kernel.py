@@ -22,7 +22,7 @@ def form_batch_into(
     rows, arrival_s, arrived, memory, parameters, scratch_i, scratch_f, picked, evicted,
 ):  # fmt: skip
     left, R, W = scratch_i, counts[RUNNING], counts[WAITING]
-    open_batch(limits, left)
+    open_batch(limits, left, R)
     given, kept, chunks = 0, R, 0
     for position in range(R):
         if rows[DECODING, running[position]] == 1:

@@ -19,7 +19,8 @@ class Srpt:
 
     Args:
         statistic: of the believed bounds of the output length.
-        makes_room: evict running requests with more left for one that waits, has less and does not fit otherwise.
+        makes_room: evict running requests with more left for one that waits, has less and finds no memory or no place
+            otherwise.
         watermark: share of the memory that an admission leaves free while others run.
 
     Raises:

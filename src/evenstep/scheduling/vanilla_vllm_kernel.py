@@ -48,7 +48,7 @@ def form_batch_into(
     rows, arrival_s, arrived, memory, parameters, scratch_i, scratch_f, picked, evicted,
 ):  # fmt: skip
     left, R, W = scratch_i, counts[RUNNING], counts[WAITING]
-    open_batch(limits, left)
+    open_batch(limits, left, R)
     block = limits[BLOCK_TOKENS]
     watermark = np.int64(parameters[0] * (limits[KV_CAPACITY] // block)) * block
     given, kept = 0, R

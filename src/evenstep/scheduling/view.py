@@ -13,8 +13,8 @@ argument     type           meaning
 iteration    int64          running number of this iteration
 seed         int64          key of every random draw (`streams_kernel.uniform`)
 now_s        float64        the host's time
-limits       int64[7]       `TOKEN_BUDGET`, `BATCH_LIMIT`, `KV_CAPACITY`, `KV_FREE`, `BLOCK_TOKENS`, `HOLD_PRODUCED`,
-                            `FIRST_DECODED`
+limits       int64[8]       `TOKEN_BUDGET`, `BATCH_LIMIT`, `KV_CAPACITY`, `KV_FREE`, `BLOCK_TOKENS`, `HOLD_PRODUCED`,
+                            `FIRST_DECODED`, `RESIDENT_LIMIT`
 running      int64[*]       rows of the R requests that hold KV memory, in order of admission
 waiting      int64[*]       rows of the W that wait, from `first` on, in the policy's `order`
 first        int64          where they start
@@ -46,8 +46,10 @@ from numpy.typing import NDArray
 from evenstep.request import F8, I8
 
 # Entries of `limits`, `counts` and rows of `rows` in the compiled door.
-TOKEN_BUDGET, BATCH_LIMIT, KV_CAPACITY, KV_FREE, BLOCK_TOKENS, HOLD_PRODUCED, FIRST_DECODED = range(7)
-LIMITS = 7
+(
+    TOKEN_BUDGET, BATCH_LIMIT, KV_CAPACITY, KV_FREE, BLOCK_TOKENS, HOLD_PRODUCED, FIRST_DECODED, RESIDENT_LIMIT,
+) = range(8)  # fmt: skip
+LIMITS = 8
 RUNNING, WAITING, PICKED, EVICTED = range(4)
 (
     ID, CLASS, PROMPT, PREFILLED, PRODUCED, REACHED, LEFT, RESIDENT, LOW, HIGH, EVICTIONS, DECODING, LOST_AT,
@@ -84,6 +86,7 @@ class EngineView:
         arrival_s, waited_s: float64[N], seconds; `waited_s` since arrival.
         running, decoding: bool[N], whether it holds memory; whether its next token to run is one it produced.
         first_decoded: 1 where the first token comes one iteration after the prefill, 0 where with its end.
+        resident_limit: requests that may hold memory at a time, paused ones included.
     """
 
     iteration: int
@@ -113,6 +116,7 @@ class EngineView:
     running: NDArray[np.bool_]
     decoding: NDArray[np.bool_]
     first_decoded: int = 0
+    resident_limit: int = UNLIMITED
 
     @property
     def waited_s(self) -> F8:
@@ -156,7 +160,7 @@ class SchedulingPolicy(Protocol):
     names of the first of them, which are counts that a run's summary shows; and `believes`, a `Belief`.
 
     The batch it answers with runs 1..left tokens of each request in it, at most `token_budget` in all and `batch_limit`
-    requests, and fits: what is held after it is at most `kv_capacity`.
+    requests, and fits: what is held after it is at most `kv_capacity`, by at most `resident_limit` requests.
     """
 
     def form_batch(self, view: EngineView) -> BatchDecision: ...
@@ -192,6 +196,9 @@ def broken_rule(view: EngineView, decision: BatchDecision, memory: int, may_evic
         return f"gave out {tokens.sum()} tokens of a budget of {view.token_budget}"
     if (tokens > 0).sum() > view.batch_limit:
         return f"batched {(tokens > 0).sum()} requests; the limit is {view.batch_limit}"
+    residents = int((tokens[~view.running] > 0).sum() + (view.running & ~evict).sum())
+    if residents > view.resident_limit:
+        return f"lets {residents} requests hold memory; resident_limit is {view.resident_limit}"
     held = sum(view.held_after(int(k), int(tokens[k])) for k in np.flatnonzero(tokens))
     held += int(view.resident[(tokens == 0) & ~evict].sum())
     if held > view.kv_capacity:

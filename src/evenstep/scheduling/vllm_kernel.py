@@ -33,7 +33,7 @@ def form_batch_into(
     rows, arrival_s, arrived, memory, parameters, scratch_i, scratch_f, picked, evicted,
 ):  # fmt: skip
     left, R, W = scratch_i, counts[RUNNING], counts[WAITING]
-    open_batch(limits, left)
+    open_batch(limits, left, R)
     chunk = int(parameters[CHUNK])
     if R + W <= 1 or chunk == 0:
         chunk = UNLIMITED

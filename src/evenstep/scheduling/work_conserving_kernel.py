@@ -34,7 +34,7 @@ def form_batch_into(
     rows, arrival_s, arrived, memory, parameters, scratch_i, scratch_f, picked, evicted,
 ):  # fmt: skip
     left, R, W = scratch_i, counts[RUNNING], counts[WAITING]
-    open_batch(limits, left)
+    open_batch(limits, left, R)
     prefills = np.int64(parameters[PREFILL_CAP]) if parameters[PREFILL_CAP] > 0.0 else UNLIMITED
     decodes = np.int64(parameters[DECODE_CAP]) if parameters[DECODE_CAP] > 0.0 else UNLIMITED
     shortest = parameters[FEWEST_LEFT] == 1.0

@@ -15,8 +15,10 @@ sec. 2.2; several groups, instant dispatch, outages and KV limits are ours):
    back stands where it stood before.
 4. *Decide*, if a request waits and a worker may be sent one: ``free_slots = slots + queue_depth - running - queued``, 0
    for a lost worker. ``pool`` dispatch makes one decision over the whole pool; ``instant`` dispatch makes one for the
-   oldest waiting request at a time, until it is held or no worker may be sent more. A request sent to a worker whose group
-   is not inside a step, that has a slot and an empty queue, starts at once; otherwise it joins the worker's queue.
+   oldest waiting request at a time, until it is held or no worker may be sent more. A worker that would be left without
+   work though a request that the decision is about fits it is sent the oldest of those (unless `may_hold`). A request
+   sent to a worker whose group is not inside a step, that has a slot and an empty queue, starts at once; otherwise it
+   joins the worker's queue.
 5. *Start*, every group that is not inside a step, ascending: queues move up into free slots; a worker whose load exceeds
    `kv_tokens` sends its newest requests (largest admission step, then row) back to the pool until it fits or has one left;
    then the loads are measured, newcomers at their prompt, and the step lasts
@@ -79,6 +81,8 @@ class Cluster:
         prefill_base_s, prefill_per_token_s: seconds of prefill between arrival and becoming visible (timed arrivals).
         drift: how loads grow.
         outages: workers lost and returned.
+        may_hold: whether a policy may leave a worker without work though a waiting request fits it (paper mode). Else the
+            oldest such request goes there by least load, and the run counts those decisions (``held_decisions``).
         prefix_cache_blocks: blocks of prompt prefixes a worker keeps; 0 = caches are not looked at. Policies that read
             `RoutingView.cached_tokens` then see them, and the run counts hits (`sim.prefix_caches`). A hit saves no time
             here: prefill ends before the worker is known.
@@ -103,6 +107,7 @@ class Cluster:
     drift: Drift = field(default_factory=Drift)
     outages: tuple[Outage, ...] = ()
     prefix_cache_blocks: int = 0
+    may_hold: bool = False
 
     def __post_init__(self) -> None:
         for name, low in (

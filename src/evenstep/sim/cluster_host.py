@@ -90,6 +90,7 @@ def run(
         policy=name,
         predictor="" if horizon == 0 else type(predictor).__name__.lower(),
         oracle=horizon > 0 and is_oracle(predictor),
+        prefill=cluster.prefill_base_s > 0 or cluster.prefill_per_token_s > 0,
     )
     gathered = _Gathered(conditions, records, decisions, slo, power)
     asked = _Asked(predictor, horizon, trace, prediction) if prediction >= at.DEPARTURES else None
@@ -98,6 +99,8 @@ def run(
     _carry(state, policy, kernel, plain, gathered, asked, name)
     counted = asked.counted() if asked is not None else {}
     counted |= caches.counted() if caches is not None else {}
+    held = int(state.ints.window(at.SCALARS_I)[at.HELD])
+    counted |= {"held_decisions": held} if held else {}
     return _finished(state, gathered, conditions, trace, samples, records, counted)
 
 

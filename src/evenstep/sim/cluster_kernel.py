@@ -11,6 +11,7 @@ at decisions of plain policies, at predictions, and when a buffer is full, and g
 from __future__ import annotations
 
 from evenstep.compiled import F1, F2, I1, I2, INT, ROUTE_TYPE, declared, jit
+from evenstep.routing.idle_kernel import send_to_idle
 from evenstep.sim.arrivals_kernel import reveal
 from evenstep.sim.cluster_layout import *
 from evenstep.sim.events_kernel import (
@@ -99,6 +100,9 @@ def loop(route, sc, sf, wi, wf, load, worker_i, group_i, group_f, slot_i, slot_f
             ):
                 return GROW
             waiting, free = sc[WAITING], sc[FREE_TOTAL]
+            if sc[MAY_HOLD] == 0:
+                offered = 1 if sc[INSTANT] == 1 else waiting
+                sc[HELD] += send_to_idle(sc[FIRST], offered, wi, wf, waiting_f, worker) > 0
             status = apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack,
                                     buckets, leaves, carry_i, carry_f, waiting_i, waiting_f, queue_i, queue_f, worker,
                                     output, profile)  # fmt: skip

@@ -63,6 +63,7 @@ def simulate_reference(
     simulation = _Simulation(trace, policy, cluster, step_time, predictor, seed)
     simulation.run()
     counted = simulation.caches.counted() if simulation.caches is not None else {}
+    counted |= {"held_decisions": simulation.held} if simulation.held else {}
     return simulation.record.reference(trace, simulation.jobs, simulation.now_s, decisions, counted)
 
 
@@ -100,6 +101,7 @@ class _Simulation:
         self.completed = 0
         self.memory: I8 = np.zeros(memory_size_of(policy), np.int64)
         self.waits_s, self.waits = 0.0, 0
+        self.held = 0  # decisions that left a worker idle though a request fits it
         self.overloaded = False  # at the decisions of this event
         self.record = Record()
 
@@ -243,15 +245,31 @@ class _Simulation:
             raise PolicyError(f"policy {self.name} broke its contract at decision {view.decision}: {broken}")
         if decision.memory is not None:
             self.memory = decision.memory.copy()
+        answer = decision.worker if self.cluster.may_hold else self.work_for_idle(view, decision.worker)
         free_slots = sum(self.free_slots(w) for w in self.workers)
-        sent = sum(1 for g in decision.worker if g != HOLD)
+        sent = sum(1 for g in answer if g != HOLD)
         self.record.decision(self.now_s, len(self.pool), free_slots, sent, decision.bound)
-        for job, g in zip(waiting, decision.worker, strict=True):
+        for job, g in zip(waiting, answer, strict=True):
             if g != HOLD:
                 if self.caches is not None:
                     self.caches.sent(job.row, int(g))
                 self.send(job, self.workers[g])
         return sent
+
+    def work_for_idle(self, view: RoutingView, worker: I8) -> I8:
+        """The answer, where the oldest held request that fits goes to each worker that would run nothing."""
+        answer = worker.copy()
+        idle = [
+            g
+            for g in self.workers
+            if not g.running and not g.queue and self.free_slots(g) and g.index not in worker
+        ]
+        for g in idle:
+            fits = (answer == HOLD) & (view.waiting_load <= view.kv_free[g.index])
+            if fits.any():
+                answer[np.argmax(fits)] = g.index
+        self.held += not np.array_equal(answer, worker)
+        return answer
 
     def send(self, job: Job, worker: Worker) -> None:
         self.pool.remove(job)

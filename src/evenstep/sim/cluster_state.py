@@ -237,7 +237,7 @@ def prepared(
     sc[[at.REQUESTS, at.WORKERS, at.GROUPS, at.HORIZON, at.SEED]] = len(trace), G, NG, horizon, seed
     closed = at.SESSIONS if cluster.think_s is None else at.USERS
     sc[at.ARRIVALS] = {"saturated": at.SATURATED, "timed": at.TIMED, "closed": closed}[cluster.arrivals]
-    sc[at.POOL_TARGET] = cluster.pool
+    sc[at.POOL_TARGET], sc[at.MAY_HOLD] = cluster.pool, cluster.may_hold
     sc[at.INSTANT] = cluster.dispatch == "instant"
     sc[at.DEPTH] = ANY_DEPTH if cluster.queue_depth < 0 else cluster.queue_depth
     sc[[at.SCALE, at.TOKENS_PER_STEP, at.PROFILE_KIND]] = scale, drift.tokens_per_step, kind

@@ -6,7 +6,8 @@ Order of events of an iteration, fixed so that results repeat to the last bit:
    sorted by the policy's `order` (ties: trace row);
 2. the policy sees the engine and answers; evictions come first, in the order of admission: an evicted request gives up its
    memory and joins the queue again (what it keeps is `overflow`'s to say);
-3. the answer is checked against budget, batch limit and memory; those picked from the queue are admitted, in its order;
+3. the answer is checked against budget, batch limit, memory and resident limit; those picked from the queue are admitted,
+   in its order;
 4. the iteration lasts what the batch-time law says, plus the overhead of memory that was moved; the clock advances;
 5. every request of the batch has run its tokens; whose prefill is complete, or who decoded, has produced a token; whose
    last token that was is finished and frees its memory.
@@ -50,6 +51,8 @@ class Engine:
     Args:
         token_budget: b, tokens an iteration may run; 0 = no limit.
         batch_limit: requests an iteration may run; 0 = no limit.
+        resident_limit: requests that may hold memory at a time, those that pause with it included; 0 = no limit, None = the
+            batch limit: vLLM's `max_num_seqs` is both.
         kv_tokens: M, KV tokens of memory, rounded down to whole blocks; 0 = no limit.
         block_tokens: KV tokens of a block.
         overflow: what an evicted request keeps. ``recompute``: its output so far, whose KV is computed again with the
@@ -80,6 +83,7 @@ class Engine:
 
     token_budget: int = 2048
     batch_limit: int = 256
+    resident_limit: int | None = None
     kv_tokens: int = 0
     block_tokens: int = 1
     overflow: Overflow = "recompute"
@@ -96,6 +100,8 @@ class Engine:
 
     def __post_init__(self) -> None:
         lowest = {"token_budget": 0, "batch_limit": 0, "kv_tokens": 0, "block_tokens": 1, "data_parallel": 1}
+        if self.resident_limit is not None:
+            lowest["resident_limit"] = 0
         for name, low in lowest.items():
             value = getattr(self, name)
             if not (_is_number(value) and float(value).is_integer() and value >= low):
@@ -123,6 +129,11 @@ class Engine:
         for name in ("overhead_s", "news_s"):
             if not _is_time(getattr(self, name)):
                 raise InputError("engine", name, getattr(self, name), "a finite number of seconds >= 0")
+
+    @property
+    def residents(self) -> int:
+        """Requests that may hold memory at a time; 0 = no limit."""
+        return self.batch_limit if self.resident_limit is None else self.resident_limit
 
 
 def _is_number(value: object) -> bool:
@@ -154,8 +165,8 @@ def simulate_engine(
         engine: the server; default `Engine()`.
         batch_time: seconds of an iteration; default `TokenBudget()`.
         bounds: int64[N] each, believed lowest and highest output length of each request, or quantiles a predictor gives
-            when it arrives; default the trace's columns, and the truth for a policy of hindsight. Bounds that do not hold
-            the truth are counted, and believed until an output grows beyond them.
+            when it arrives; default the trace's columns. Bounds that do not hold the truth are counted, and believed until
+            an output grows beyond them. A policy of hindsight (`h-sf`, `a-random`) is shown the truth, whatever is given.
         seed: key of every random draw of the policy.
         records: keep the request and iteration tables; without them the summary stays.
         door: ``compiled`` runs the policy's kernel inside the loop, ``plain`` calls its `form_batch`; ``auto`` takes the

@@ -60,9 +60,11 @@ from evenstep.sim.engine_layout import (
     OVER_BUDGET,
     OVER_LIMIT,
     OVER_MEMORY,
+    OVER_RESIDENTS,
     OVERFLOW,
     PICKED_TWICE,
     PREFILL_ALL,
+    RESIDENTS,
     RUNS,
     SCHEDULED_S,
     SEEN,
@@ -93,11 +95,14 @@ def take(state_i, numbers_i, numbers_f, rows, hidden, times, batch, picked, coun
     """What is picked is checked and takes its memory; the batch's features are summed. A code, or 0; seconds of swapping."""
     for k in range(batch.size):
         batch[k] = 0.0
-    used, context, crossed, moved, returned, grown = 0, 0, 0, 0, 0, 0
+    used, context, crossed, moved, returned, grown, residents = 0, 0, 0, 0, 0, 0, state_i[RUNS]
     squares, decoded, held_all, decodes, prefill, longest = 0, 0, 0, 0, 0, 0
     block = numbers_i[BLOCK]
     for p in range(count):
-        row = picked[0, p] if picked[0, p] >= 0 else -1 - picked[0, p]
+        row = picked[0, p]
+        if row < 0:
+            row = -1 - row
+            residents += 1
         tokens, before = picked[1, p], rows[PREFILLED, row]
         if tokens < 1 or tokens > rows[LEFT, row]:
             state_i[DETAIL] = row
@@ -137,6 +142,9 @@ def take(state_i, numbers_i, numbers_f, rows, hidden, times, batch, picked, coun
     if count > numbers_i[LIMIT]:
         state_i[DETAIL] = count
         return OVER_LIMIT, 0.0
+    if residents > numbers_i[RESIDENTS]:
+        state_i[DETAIL] = residents
+        return OVER_RESIDENTS, 0.0
     if state_i[FREE] < 0:
         state_i[DETAIL] = numbers_i[CAPACITY] - state_i[FREE]
         return OVER_MEMORY, 0.0

@@ -113,8 +113,8 @@ def believe(asked: Quantiles, trace: Trace, state: EngineState, learned: int) ->
 def shown(
     trace: Trace, policy: Any, bounds: tuple[I8, I8] | Quantiles | None
 ) -> tuple[I8, I8] | Quantiles | None:
-    """The bounds given, or the true lengths where none are and the policy is one of hindsight."""
-    if bounds is None and getattr(policy, "believes", "") == "truth":
+    """The bounds given; for a policy of hindsight (``believes = "truth"``) the true lengths, whatever is given."""
+    if getattr(policy, "believes", "") == "truth":
         return trace.output_tokens, trace.output_tokens
     return bounds
 
@@ -212,7 +212,7 @@ def started(
     state.numbers_i[:] = (
         limited(engine.token_budget), limited(engine.batch_limit), capacity, block, _OVERFLOW[engine.overflow],
         is_decode, engine.hold_produced and not is_decode, classes.max(initial=0) + 1, seed, 0, engine.keeps_evicted,
-        engine.schedules_ahead, False,
+        engine.schedules_ahead, False, limited(engine.residents),
     )  # fmt: skip
     state.numbers_f[:] = (*engine.swap_s, *engine.recompute_s, engine.overhead_s)
     rows, n = state.rows, len(trace)
@@ -310,6 +310,7 @@ def said(code: int, state: EngineState) -> str:
         at.PICKED_TWICE: f"picked request {detail} twice",
         at.OVER_BUDGET: f"gave out {detail} tokens of a budget of {numbers[at.BUDGET]}",
         at.OVER_LIMIT: f"batched {detail} requests; the limit is {numbers[at.LIMIT]}",
+        at.OVER_RESIDENTS: f"lets {detail} requests hold memory; resident_limit is {numbers[at.RESIDENTS]}",
         at.OVER_MEMORY: f"would hold {detail} KV tokens; the memory holds {numbers[at.CAPACITY]}",
         at.BAD_EVICTION: f"evicted position {detail}, which it may not: not running, picked as well, out of order, or "
         "with an empty batch",
@@ -351,17 +352,19 @@ def made(
         counted=({"bounds_not_holding": outside} if believed.any() else {}) | counts,
     )  # fmt: skip
     conditions = EngineConditions(
-        policy=label, batch_time=repr(batch_time), bounds=said_of(bounds),
+        policy=label, batch_time=repr(batch_time), bounds=said_of(bounds, trace),
         engine=asdict(engine), seed=int(state.numbers_i[at.SEED]),
     )  # fmt: skip
     return EngineRun(conditions, totals, requests, iterations(tables) if tables else None, trace)
 
 
-def said_of(bounds: tuple[I8, I8] | Quantiles | None) -> str:
+def said_of(bounds: tuple[I8, I8] | Quantiles | None, trace: Trace) -> str:
     """Where the beliefs came from, in words."""
     if isinstance(bounds, Quantiles):
         return f"{type(bounds.predictor).__name__} at {bounds.low:g} and {bounds.high:g}"
-    return "given" if bounds is not None else "of the trace"
+    if bounds is None:
+        return "of the trace"
+    return "the truth" if bounds[0] is bounds[1] is trace.output_tokens else "given"
 
 
 def iterations(tables: list[tuple[I8, F8]]) -> IterationTable:

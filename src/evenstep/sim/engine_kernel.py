@@ -16,6 +16,7 @@ from evenstep.scheduling.view import (
     KV_CAPACITY,
     KV_FREE,
     PICKED,
+    RESIDENT_LIMIT,
     RUNNING,
     TOKEN_BUDGET,
     WAITING,
@@ -49,6 +50,7 @@ from evenstep.sim.engine_layout import (
     NOW,
     OVERFLOW,
     OVERHEAD,
+    RESIDENTS,
     RUNS,
     SEED,
     SEEN,
@@ -100,7 +102,7 @@ def continued(
         limits[TOKEN_BUDGET], limits[BATCH_LIMIT] = numbers_i[BUDGET], numbers_i[LIMIT]
         limits[KV_CAPACITY], limits[KV_FREE] = numbers_i[CAPACITY], state_i[FREE]
         limits[BLOCK_TOKENS], limits[HOLD_PRODUCED] = numbers_i[BLOCK], numbers_i[HOLD]
-        limits[FIRST_DECODED] = numbers_i[LAG]
+        limits[FIRST_DECODED], limits[RESIDENT_LIMIT] = numbers_i[LAG], numbers_i[RESIDENTS]
         counts[RUNNING], counts[WAITING], counts[PICKED], counts[EVICTED] = R, W, 0, 0
         wake_s = form_batch(
             state_i[ITERATION], numbers_i[SEED], state_f[NOW], limits, running, waiting, state_i[FIRST], counts,

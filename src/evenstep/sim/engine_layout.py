@@ -22,7 +22,10 @@ STATE_I = 22
 NOW, GAP_SUM, GAP_MAX, UNTIL, BUSY, SEEN, BESIDE_S, STEP_S, WAKE_S = range(9)
 STATE_F = 9
 # numbers of the engine: int64, float64
-BUDGET, LIMIT, CAPACITY, BLOCK, OVERFLOW, LAG, HOLD, CLASSES, SEED, ASKS, KEEPS, AHEAD, IS_RANK = range(13)
+NUMBERS_I = 14
+(
+    BUDGET, LIMIT, CAPACITY, BLOCK, OVERFLOW, LAG, HOLD, CLASSES, SEED, ASKS, KEEPS, AHEAD, IS_RANK, RESIDENTS,
+) = range(NUMBERS_I)  # fmt: skip
 SWAP_A, SWAP_B, DROP_A, DROP_B, OVERHEAD = range(5)
 RECOMPUTE, RESTART, SWAP, NEVER = range(4)
 # hidden: int64[9, n]; the last two are no rows of requests but the free memory that still holds KV, oldest first: blocks
@@ -42,7 +45,8 @@ DONE, TABLE_FULL, ASK, HOLDS_FOR_EVER, STOPPED = range(5)
 HAS_FORMED, HAS_RUN, HAS_NONE = range(5, 8)
 (
     BAD_POSITION, BAD_TOKENS, PICKED_TWICE, OVER_BUDGET, OVER_LIMIT, OVER_MEMORY, BAD_EVICTION, MAY_NOT_EVICT, BAD_ORDER,
-) = range(10, 19)  # fmt: skip
+    OVER_RESIDENTS,
+) = range(10, 20)  # fmt: skip
 
 
 @dataclass(slots=True, eq=False)
@@ -51,7 +55,7 @@ class EngineState:
 
     Args:
         state_i, state_f: int64[22], float64[9], single numbers (this module's names).
-        numbers_i, numbers_f: int64[13], float64[5], the engine's own.
+        numbers_i, numbers_f: int64[14], float64[5], the engine's own.
         rows: int64[13, n], what a policy may see (`scheduling.view`).
         hidden: int64[9, n], what it may not.
         times: float64[5, n], seconds, and the queue's keys.
@@ -89,7 +93,7 @@ class EngineState:
             requests, 2
         )  # a table of one column lies in both orders, and compiled loops take one alone
         return cls(
-            ints(STATE_I), np.zeros(STATE_F), ints(13), np.zeros(5), ints(13, columns), ints(9, columns),
+            ints(STATE_I), np.zeros(STATE_F), ints(NUMBERS_I), np.zeros(5), ints(13, columns), ints(9, columns),
             np.full((5, columns), np.nan, order="F"), np.zeros(requests), ints(requests), ints(requests), ints(requests),
             ints(requests), ints(classes), ints(BINS), np.zeros(FEATURES),
         )  # fmt: skip

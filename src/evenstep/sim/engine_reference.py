@@ -172,6 +172,7 @@ class PlainLoop:
             left=seen[LEFT], resident=seen[RESIDENT], output_low=seen[LOW], output_high=seen[HIGH],
             evictions=seen[EVICTIONS], arrival_s=s.arrival_s[order], running=np.arange(order.size) < len(self.running),
             decoding=seen[DECODING] > 0, first_decoded=int(s.numbers_i[at.LAG]),
+            resident_limit=int(s.numbers_i[at.RESIDENTS]),
         )  # fmt: skip
         return view
 

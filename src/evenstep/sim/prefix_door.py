@@ -9,11 +9,14 @@ from typing import Any
 
 from evenstep import compiled
 from evenstep.request import F8
+from evenstep.routing.idle_kernel import send_to_idle
 from evenstep.routing.view import HOLD, reads_cached
 from evenstep.sim import cluster_layout as at
 from evenstep.sim.cluster_state import State
 from evenstep.sim.plain_door import PlainDoor
 from evenstep.sim.prefix_caches import PrefixCaches
+
+_send_to_idle = compiled.entry(send_to_idle)
 
 
 class PrefixDoor(PlainDoor):
@@ -29,6 +32,12 @@ class PrefixDoor(PlainDoor):
         first = self.sc.item(at.FIRST)
         rows = self.ids[first : first + (1 if self.instant else self.sc.item(at.WAITING))]
         self.answer(self.caches.cached(rows) if self.reads_cached else self.state.cached)
+        if not self.sc.item(at.MAY_HOLD):  # here and not in the loop, so that the caches see what is sent
+            sent = _send_to_idle(
+                first, rows.size, self.state.ints.window(at.WORKERS_I), self.state.floats.window(at.WORKERS_F),
+                self.state.floats.window(at.WAITING_F), self.worker,
+            )  # fmt: skip
+            self.sc[at.HELD] += sent > 0
         for row, worker in zip(rows.tolist(), self.worker[: rows.size].tolist(), strict=True):
             if HOLD < worker < self.sc.item(at.WORKERS):  # anything else is refused by the loop
                 self.caches.sent(row, worker)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import F1, F2, I1, I2, INT, ROUTE_TYPE, declared, inlined
+from evenstep.routing.idle_kernel import send_to_idle
 from evenstep.routing.view import CLASS, FREE_SLOTS, HOLD, ID, KEY, LOAD, SINCE_S, WAITING_LOAD
 from evenstep.routing.view import RUNNING as ON_WORKER
 from evenstep.sim.cluster_layout import *
@@ -206,6 +207,8 @@ def continued(route, ints, floats, prompt, output, arrival, columns, done_i, don
                         decisions, seed, now, mean_wait, first, waiting, wi, wf, waiting_i, waiting_f,
                         nothing, growth, unknown, memory, parameters, scratch_i, scratch_f, worker,
                     )  # fmt: skip
+                if sc[MAY_HOLD] == 0:
+                    sc[HELD] += send_to_idle(first, waiting, wi, wf, waiting_f, worker) > 0
                 sent, last = 0, -1
                 for i in range(waiting):
                     g = worker[np.uintp(i)]

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from evenstep.errors import InputError
-from evenstep.request import Trace
+from evenstep.request import COLUMNS, Trace
 from evenstep.workload import csv_table, files
 from evenstep.workload.table import Table
 
@@ -26,9 +26,9 @@ def recognises(head: bytes, name: str) -> bool:
     if _BARE.match(head):
         return True
     first = csv_table.header(head)
-    return (
-        _pick(first, PROMPT) != "" and _pick(first, OUTPUT) != "" and not _TIMES & {f.lower() for f in first}
-    )
+    more = _TIMES | set(COLUMNS) - {"prompt_tokens", "output_tokens"}
+    has_both = first_of(first, PROMPT) != "" and first_of(first, OUTPUT) != ""
+    return has_both and not more & {f.lower() for f in first}
 
 
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
@@ -44,7 +44,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     head = files.head(path)
     names = ["prompt_tokens", "output_tokens"] if _BARE.match(head) else None
     first = names or csv_table.header(head)
-    prompt, output = _pick(first, PROMPT), _pick(first, OUTPUT)
+    prompt, output = first_of(first, PROMPT), first_of(first, OUTPUT)
     if not prompt or not output:
         hint = f"Prompt columns: {', '.join(PROMPT)}; output columns: {', '.join(OUTPUT)}."
         raise InputError(path.name, "header", ",".join(first), "a prompt and an output column", hint)
@@ -60,7 +60,7 @@ def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
     return csv_table.parse(path, types, trace, skip_bad_rows=skip_bad_rows, names=names)
 
 
-def _pick(names: list[str], known: tuple[str, ...]) -> str:
+def first_of(names: list[str], known: tuple[str, ...]) -> str:
     """The first known name that the header has (as the header writes it), or ""."""
     written = {name.lower(): name for name in names}
     return next((written[k] for k in known if k in written), "")

@@ -6,12 +6,13 @@ import inspect
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_origin, get_type_hints
 
 from evenstep import names
+from evenstep.config import expectation
 from evenstep.errors import InputError, nearest
 from evenstep.request import Trace
-from evenstep.workload import files
+from evenstep.workload import csv_table, files
 from evenstep.workload.checks import check_trace
 
 _COMMON = {"path", "skip_bad_rows", "seed", "limit", "prefix_blocks"}  # given by the caller, not as options
@@ -101,9 +102,10 @@ def detect(path: Path) -> str:
             path.name, "format", " and ".join(found), "one format", "Name it with --format-name."
         )
     first = head.lstrip()[:60].split(b"\n")[0].decode("utf-8", "replace")
-    raise InputError(
-        path.name, "format", first, f"one of {known}", "Name it with --format-name if it is one of these."
-    )
+    hint = "Name it with --format-name if it is one of these."
+    if len(csv_table.header(head)) > 1 and not first.startswith(("{", "[")):
+        hint = "Name the columns of any CSV file: --columns prompt=...,output=...,time=...,unit=ms."
+    raise InputError(path.name, "format", first, f"one of {known}", hint)
 
 
 def chosen(path: Path, format: str | None, options: dict[str, Any]) -> tuple[str, ModuleType, dict[str, Any]]:
@@ -129,7 +131,10 @@ def chosen(path: Path, format: str | None, options: dict[str, Any]) -> tuple[str
             converted[key] = msgspec.convert(value, types.get(key, bool), strict=False)
         except msgspec.ValidationError as error:
             expected = str(error).removeprefix("Expected ").partition(", got")[0].replace("`", "")
-            raise InputError(name, key, value, f"a value of type {expected}") from None
+            said = f"a value of type {expected}"
+            if get_origin(types.get(key)) is Literal:
+                said = expectation(str(error), types[key])
+            raise InputError(name, key, value, said) from None
     return name, module, converted
 
 

@@ -238,7 +238,8 @@ def rescaled(
         InputError: both are given, and as those two.
     """
     if requests_per_s is not None and load is not None:
-        raise InputError("--rate and --load", "requests_per_s", requests_per_s, "a rate or a load, not both")
+        hint = f"The rate is {requests_per_s:g}; leave one of them out."
+        raise InputError("workload", "load", load, "a rate or a load, not both", hint)
     if requests_per_s is None and load is None:
         return source
     cluster = (workers, slots, overhead_s, per_token_s)

@@ -263,7 +263,8 @@ class Connection(asyncio.Protocol):
 
     async def _answer(self, call: Call) -> None:
         try:
-            await self.engine.plan.take()(call)
+            served = self.engine.serves in ("", call.asked.get("model"))
+            await (self.engine.plan.take() if served else no_model)(call)
         finally:
             self.call = None
             if self.transport.is_closing():
@@ -280,6 +281,7 @@ class HostileEngine:
         self.connections: list[Connection] = []
         self.rude = False  # closes every connection at once
         self.healthy = True
+        self.serves = ""  # another model than the one that all serve
         self.port = 0
         self._server: asyncio.Server | None = None
 
@@ -326,7 +328,10 @@ class HostileEngine:
         if path == "/version":
             return answer_bytes(200, b'{"version":"0.32.0"}')
         if path == "/v1/models":
-            models = {"object": "list", "data": [{"id": MODEL, "object": "model", "max_model_len": 100000}]}
+            models = {
+                "object": "list",
+                "data": [{"id": self.serves or MODEL, "object": "model", "max_model_len": 100000}],
+            }
             return answer_bytes(200, orjson.dumps(models))
         return answer_bytes(
             404, orjson.dumps({"error": {"message": f"no {path}", "type": "NotFoundError", "code": 404}})
@@ -344,6 +349,13 @@ async def well(call: Call) -> None:
 async def hang(call: Call) -> None:
     """Not a byte."""
     await call.gone.wait()
+
+
+async def from_start(call: Call) -> None:
+    """As a proxy does that knows nothing of chats that go on: the answer to the messages, from its first token."""
+    if call.chat:
+        call.total, call.first = call.total - call.first, 0
+    await well(call)
 
 
 def raw(data: bytes, *, close: bool = False, hang: bool = False) -> Answer:
@@ -394,6 +406,29 @@ def after(tokens: int, *then: bytes, end: str = "close") -> Answer:
             (call.reset if end == "reset" else call.close)()
 
     return answer
+
+
+def handed_back(tokens: int = 0) -> Answer:
+    """So many tokens, then the engine hands the request back, as vllm-ascend does where its memory is full."""
+
+    async def answer(call: Call) -> None:
+        said: dict[str, Any] = {"index": 0, "finish_reason": "stop", "stop_reason": "recomputed"}
+        if call.asked.get("stream"):
+            value = {**call._head(), "choices": [{**said, **({"delta": {}} if call.chat else {"text": ""})}]}
+            await after(tokens, event(value), chunk(b"data: [DONE]\n\n"), end="last")(call)
+        else:
+            said |= {"message": {"role": "assistant", "content": ""}} if call.chat else {"text": ""}
+            await call.write(answer_bytes(200, orjson.dumps({**call._head(), "choices": [said]})))
+
+    return answer
+
+
+async def no_model(call: Call) -> None:
+    """As vLLM says that it serves another model."""
+    said = f"The model `{call.asked.get('model')}` does not exist."
+    await status(404, {"error": {"message": said, "type": "NotFoundError", "param": "model", "code": 404}})(
+        call
+    )
 
 
 def humming(tokens: int, then: bytes) -> Answer:

@@ -113,6 +113,8 @@ async def fleet(
     prefillers: int = 0,
     slots: int = 64,
     ranks: int | None = None,
+    dialect: str = "vllm",
+    models: list[str] | None = None,
     engine_deadlines: dict[str, float] | None = None,
     limits: dict[str, Any] | None = None,
     dispatch: dict[str, Any] | None = None,
@@ -124,7 +126,10 @@ async def fleet(
     prefill = [HostileEngine(f"p{i}", plan) for i in range(prefillers)]
     for engine in decode + prefill:
         await engine.start()
-    workers = [Worker(url=engine.url, slots=slots, ranks=ranks, scraped=False) for engine in decode]
+    workers = [
+        Worker(engine.url, slots=slots, ranks=ranks, scraped=False, engine=dialect, models=models or [])
+        for engine in decode
+    ]
     workers += [Worker(url=engine.url, role="prefill", scraped=False) for engine in prefill]
     config = GatewayConfig(
         listen=Listen(port=0),

@@ -103,16 +103,131 @@ def test_silence_in_mid_stream_goes_on_elsewhere():
     story(one)
 
 
+def test_silence_in_what_another_engine_went_on_with_is_noticed_as_soon():
+    async def one():
+        async with fleet(engines=3, engine_deadlines={"silence_s": 0.2}) as f:
+            f.plan.next.extend([e.after(3), e.after(2, end="hang")])
+            assert verdict(await answered(f.port, ask(tokens=TOKENS)), TOKENS) == "complete"
+            assert [call.first for call in f.calls] == [0, 3, 5]
+
+    story(one, limit_s=30.0)
+
+
 def test_a_request_the_engine_hands_back_goes_on_elsewhere():
     """``stop_reason: recomputed``: the engine evicted it and will not go on."""
-    handed_back = {
-        "choices": [{"index": 0, "text": "", "finish_reason": "stop", "stop_reason": "recomputed"}]
-    }
 
     async def one():
         async with fleet(engines=2) as f:
-            f.plan.next.append(e.after(3, e.event(handed_back), end="last"))
+            f.plan.next.append(e.handed_back(3))
             reply = await answered(f.port, ask(tokens=TOKENS))
             assert verdict(reply, TOKENS) == "complete" and b"recomputed" not in reply.body
+
+    story(one)
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_engine_that_hands_back_for_ever_is_asked_as_often_as_retries_allow(engines, stream):
+    async def one():
+        async with fleet(engines=engines, dispatch={"retries": 3}) as f:
+            f.plan.otherwise = e.handed_back()
+            reply = await answered(f.port, ask(tokens=TOKENS, stream=stream))
+            assert verdict(reply, TOKENS) == "refused" and reply.status == 502
+            assert len(f.calls) == 4
+            assert len({call.engine for call in f.calls}) == engines
+
+    story(one)
+
+
+def test_an_answer_handed_back_for_ever_after_some_tokens_ends_with_an_error_event():
+    async def one():
+        async with fleet(engines=2, dispatch={"retries": 2}) as f:
+            f.plan.next.append(e.handed_back(3))
+            f.plan.otherwise = e.handed_back()
+            reply = await answered(f.port, ask(tokens=TOKENS))
+            assert verdict(reply, TOKENS) == "error" and reply.text == e.text_of(3)
+            assert len(f.calls) == 4, "the first time it brought tokens"
+
+    story(one)
+
+
+def test_a_request_ends_with_an_error_when_its_total_time_is_over():
+    async def one():
+        async with fleet(engines=2, dispatch={"total_s": 0.3}) as f:
+            f.plan.next.extend([e.hang, e.after(3, end="hang")])
+            reply = await answered(f.port, ask(tokens=TOKENS))
+            assert (verdict(reply, TOKENS), reply.status) == ("refused", 504)
+            reply = await answered(f.port, ask(tokens=TOKENS))
+            assert verdict(reply, TOKENS) == "error" and reply.text == e.text_of(3)
+            for call in f.calls:
+                await call.gone.wait()
+
+    story(one)
+
+
+def ignores(*names, tells=True):
+    """Engines that answer from the start where a chat is to go on, and perhaps do not tell what they answer."""
+
+    async def answer(call):
+        call.ids, call.each = call.ids and tells, call.each and tells
+        await (e.from_start if call.engine.name in names else e.well)(call)
+
+    return answer
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_chat_that_an_engine_answers_from_the_start_ends_with_an_error_event_and_is_asked_of_it_once(tells):
+    async def one():
+        async with fleet(engines=2) as f:
+            f.plan.otherwise = ignores("e0", "e1", tells=tells)
+            for _ in range(3):
+                f.plan.next.append(e.after(3))
+                reply = await answered(f.port, ask(chat=True, tokens=TOKENS))
+                assert verdict(reply, TOKENS) == "error" and reply.text == e.text_of(3), reply
+            found = f.server.gateway.snapshot()["gateway"]["worker_cannot_continue"]
+            assert len(f.calls) == 3 + sum(found.values()), "once it is known they are not asked"
+            f.plan.next.append(e.after(3))
+            reply = await answered(f.port, ask(tokens=TOKENS))
+            assert verdict(reply, TOKENS) == "complete", "completions have their ids as their prompt"
+
+    story(one)
+
+
+def test_a_chat_goes_on_at_an_engine_that_can_past_those_that_cannot():
+    async def one():
+        async with fleet(engines=4) as f:
+            f.plan.otherwise = ignores("e0", "e1")
+            for _ in range(12):
+                f.plan.next.append(e.after(3))
+                reply = await answered(f.port, ask(chat=True, tokens=TOKENS))
+                assert verdict(reply, TOKENS) == "complete", reply
+            assert len(f.calls) <= 2 * 12 + 2
+
+    story(one)
+
+
+def test_a_completion_of_an_engine_that_counts_nothing_gets_as_many_events_as_were_asked_for():
+    async def one():
+        async with fleet(engines=2, dialect="openai") as f:
+            for _ in range(80):  # the gateway learns that a token has few bytes
+                await answered(f.port, ask(tokens=1, stream=False))
+            for tokens in range(1, 24):
+                f.plan.next.append(e.after(tokens))
+                reply = await answered(f.port, ask(tokens=24))
+                assert verdict(reply, 24) == "complete", (tokens, reply)
+                assert f.calls[-1].asked["max_tokens"] == 24 - tokens
+
+    story(one)
+
+
+def test_what_is_left_of_a_limit_is_not_guessed_where_events_bring_several_tokens():
+    two = {"choices": [{"index": 0, "text": " w0 w1", "finish_reason": None}]}
+
+    async def one():
+        async with fleet(engines=2, dialect="openai") as f:
+            f.plan.next.append(e.raw(e.STREAM + e.event(two), close=True))
+            reply = await answered(f.port, ask(tokens=24))
+            assert verdict(reply, 24) == "error" and reply.text == e.text_of(2)
+            assert len(f.calls) == 1
 
     story(one)

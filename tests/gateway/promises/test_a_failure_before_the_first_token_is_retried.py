@@ -126,3 +126,68 @@ def test_a_redirect_is_never_followed(code):
             assert not [call for call in f.calls if call.path == "/v1/chat/completions"]
 
     story(one)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_engine_that_comes_back_with_another_model_costs_nothing_and_serves_that(stream):
+    async def one():
+        async with fleet(engines=3) as f:
+            changed = f.engines[0]
+            changed.serves = "another"
+            for _ in range(12):
+                reply = await answered(f.port, ask(tokens=4, stream=stream))
+                assert verdict(reply, 4) == "complete", reply
+            assert len(changed.calls) == 1, "it was asked once"
+            pools = f.server.gateway.pools
+            while "another" not in pools.by_model or not pools.by_model["another"].attached:
+                await f.tick()
+            reply = await answered(f.port, ask(tokens=4, stream=stream, model="another"))
+            assert verdict(reply, 4) == "complete" and len(changed.calls) == 2
+            changed.serves = e.MODEL  # and back
+            reply = await answered(f.port, ask(tokens=4, stream=stream, model="another"))
+            assert (
+                reply.status == 404
+                and reply.json["error"]["message"] == "The model `another` does not exist."
+            )
+            while changed.url[7:] not in pools.by_model[e.MODEL].attached:
+                await f.tick()
+            assert sorted(pools.workers) == sorted(engine.url[7:] for engine in f.engines)
+            before = len(changed.calls)
+            while len(changed.calls) == before:
+                assert verdict(await answered(f.port, ask(tokens=4, stream=stream)), 4) == "complete"
+
+    story(one)
+
+
+def test_an_engine_whose_operator_says_what_it_serves_gets_nothing_until_it_does():
+    async def one():
+        async with fleet(engines=2, models=[e.MODEL]) as f:
+            changed = f.engines[0]
+            changed.serves = "another"
+            for _ in range(12):
+                assert verdict(await answered(f.port, ask(tokens=4)), 4) == "complete"
+            assert len(changed.calls) == 1
+            asked = len(changed.heads)
+            while [path for path, _ in changed.heads[asked:]].count("/v1/models") < 2:
+                await f.tick()
+            assert [worker["is_up"] for worker in f.shown["workers"]] == [False, True]
+            changed.serves = ""
+            await f.until(lambda shown: all(worker["is_up"] for worker in shown["workers"]))
+
+    story(one)
+
+
+def test_where_no_engine_serves_the_model_any_more_the_client_is_told_so():
+    async def one():
+        async with fleet(engines=2, models=[e.MODEL]) as f:
+            for engine in f.engines:
+                engine.serves = "another"
+            reply = await answered(f.port, ask(tokens=4))
+            assert (verdict(reply, 4), reply.status) == ("refused", 404)
+            assert len(f.calls) == 2
+            f.plan.otherwise = e.status(500)
+            f.engines[0].serves = ""
+            reply = await answered(f.port, ask(tokens=4))
+            assert verdict(reply, 4) == "refused" and reply.status in (502, 503), "the other one may serve it"
+
+    story(one)

@@ -46,7 +46,7 @@ METHODS = {
 
 def fleet(workers: int) -> Cluster:
     """A saturated fleet whose pool grows with its workers."""
-    return Cluster(workers=workers, slots=SLOTS, pool=POOL * workers)
+    return Cluster(workers=workers, slots=SLOTS, pool=POOL * workers, may_hold=True)
 
 
 def kinds(setting: Setting) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ def burst(requests: int) -> Synthetic:
 
 def fleet(workers: int = 16, slots: int = 72, pool: int = 128) -> Cluster:
     """A saturated fleet of one barrier group."""
-    return Cluster(workers=workers, slots=slots, pool=pool)
+    return Cluster(workers=workers, slots=slots, pool=pool, may_hold=True)
 
 
 def constants(cluster: Cluster, requests: int) -> list[Constant]:

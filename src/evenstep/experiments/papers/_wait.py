@@ -90,7 +90,7 @@ class Workload:
     ) -> EngineRun:
         """A run that ends with the last arrival: what a policy does with the end of a burst is not the subject."""
         trace = self.trace(rate, requests, seed, replicate)
-        engine = Engine(token_budget=0, batch_limit=self.batch_limit, first_token="decode")
+        engine = Engine(token_budget=0, batch_limit=self.batch_limit, resident_limit=0, first_token="decode")
         return simulate_engine(
             trace, policy, engine=engine, batch_time=self.law, records=False, name=label,
             until_s=float(trace.column("arrival_s")[-1]),

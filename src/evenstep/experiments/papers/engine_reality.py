@@ -1,4 +1,8 @@
-"""Four measured runs of vLLM, replayed: request by request on a law made of measured layers, nothing fitted to the runs."""
+"""Four measured runs of vLLM, replayed: request by request on a law made of measured layers.
+
+No number is fitted to the runs. Two choices were made knowing them: that both directions of a link share its path (the
+30B-A3B run was too fast or too slow without it), and which of two measurements of the link counts (the 32B run hangs on it).
+"""
 
 from __future__ import annotations
 
@@ -247,7 +251,7 @@ def _draw(figure: Any, pairs: Mapping[str, tuple[Latencies, Latencies]]) -> None
 
 
 experiment = Experiment(
-    "four measured runs of vLLM, replayed on measured layers",
+    "four measured runs of vLLM, replayed on measured layers: no number is fitted, two choices were made knowing the runs",
     "LLMServingSim's measured runs",
     run,
     most_traces=0,

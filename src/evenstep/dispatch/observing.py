@@ -1,0 +1,284 @@
+"""What a decision log shows of the run it was written in: its fleet, its steps and the times of its requests.
+
+The log is replayed, and looked at while it goes: the dispatcher's own mirror knows loads and steps, so that a figure of a
+recorded run comes out of the same functions as that of a simulated one (`measure.tally`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.mirror_layout import RUNNING
+from evenstep.dispatch.records import Done, Record, Round
+from evenstep.dispatch.replay import Replayed, replay
+from evenstep.dispatch.rows_layout import REQUEST
+from evenstep.dispatch.settings import WorkerSpec
+from evenstep.errors import InputError
+from evenstep.measure.metrics import Slo
+from evenstep.measure.records import Conditions, RequestTable, StepTable, Totals
+from evenstep.measure.tally import Tally
+from evenstep.request import F8
+
+#: Steps below which no law is fitted, and how many standard errors a slope must be above 0.
+FEWEST, SURE = 50, 2.0
+#: A step is unusual this many times the median distance from the line away.
+FAR = 7.0
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """Seconds of a step against the load of its heaviest worker, by least squares.
+
+    The slope is that of usual steps, since one pause would bend it; the fixed part keeps the mean of all steps.
+
+    Args:
+        overhead_s, seconds_per_token: of the linear law; a slope that is not clearly above 0 is 0.
+        r_squared: share of the variation of usual steps it explains.
+        steps: it was fitted to.
+    """
+
+    overhead_s: float
+    seconds_per_token: float
+    r_squared: float
+    steps: int
+
+
+@dataclass(slots=True, eq=False)
+class Observed:
+    """A recorded run.
+
+    Args:
+        policy, predictor: that decided.
+        workers: those that decoded, group by group, as they were when most of them were there.
+        kv_tokens: KV memory of each, inf where it is not known.
+        group_sizes: workers of each barrier group.
+        replayed: how the replay went.
+        fleet_changed: whether a worker left.
+        prefillers: workers that only prefilled.
+        requests: times of the requests that ended as they should, in order of arrival; seconds from the first arrival.
+        steps: group, loads of its workers, running requests (of the group, of all), seconds, end of each step.
+    """
+
+    policy: str
+    predictor: str
+    workers: tuple[WorkerSpec, ...]
+    kv_tokens: tuple[float, ...]
+    group_sizes: tuple[int, ...]
+    replayed: Replayed
+    fleet_changed: bool
+    prefillers: int
+    requests: RequestTable
+    steps: list[tuple[int, list[float], int, int, float, float]] = field(repr=False)
+
+    @property
+    def law(self) -> Law | None:
+        """The law of its steps; None with fewer than `FEWEST` of them."""
+        if len(self.steps) < FEWEST:
+            return None
+        envelope = np.array([max(load) for _, load, _, _, _, _ in self.steps])
+        seconds = np.array([step[4] for step in self.steps])
+        slope, _, _ = _line(envelope, seconds)
+        beyond = np.abs(seconds - slope * envelope - np.median(seconds - slope * envelope))
+        usual = beyond <= max(FAR * float(np.median(beyond)), 0.01 * float(np.median(seconds)))
+        slope, error, explained = _line(envelope[usual], seconds[usual])
+        overhead = float(seconds.mean() - slope * envelope.mean())
+        if slope <= SURE * error or slope <= 0.0 or overhead < 0.0:
+            return Law(float(seconds.mean()), 0.0, 0.0, len(seconds))
+        return Law(overhead, slope, explained, len(seconds))
+
+    def summary(self, slo: Slo | None = None) -> dict[str, Any]:
+        """Every metric that a recorded run has, by the names of a simulated one; the others are None.
+
+        Args:
+            slo: objective for goodput.
+        """
+        law = self.law
+        conditions = Conditions(
+            workers=len(self.workers),
+            slots=max(worker.slots for worker in self.workers),
+            slots_total=sum(worker.slots for worker in self.workers),
+            group_sizes=self.group_sizes,
+            overhead_s=(law.overhead_s if law is not None else 0.0,) * len(self.group_sizes),
+            seconds_per_token=law.seconds_per_token
+            if law is not None and law.seconds_per_token > 0
+            else math.nan,
+            arrivals="timed",
+            pool=0,
+            seed=0,
+            policy=self.policy,
+        )
+        tally, table = Tally(conditions, slo=slo), self._step_table(law, conditions)
+        if table.rows:
+            tally.add_steps(table)
+        tally.add_requests(self.requests)
+        tokens = int(self.requests.output_tokens.sum())
+        totals = Totals(
+            requests=self.requests.rows,
+            output_tokens=tokens,
+            steps=max(1, table.rows),
+            decisions=self.replayed.decisions,
+            makespan_s=float(self.requests.finished_s.max()),
+            load_steps=float(table.load_sum.sum()),
+            active_steps=max(1, int(table.running.sum())),
+            restarts=0,
+            overloaded_steps=0,
+        )
+        found = tally.summary(totals)
+        untold = ("energy", "power", "overloaded", "policy_free", "full_slot", "mean_load", "restarts")
+        if not table.rows:
+            untold += ("idle", "imbalance", "window_tokens", "steps")
+        return {name: None if name.startswith(untold) else value for name, value in found.items()}
+
+    def _step_table(self, law: Law | None, conditions: Conditions) -> StepTable:
+        group = np.array([step[0] for step in self.steps], np.int64)
+        loads = [np.array(step[1]) for step in self.steps]
+
+        def each(of: Any) -> F8:
+            return np.array([of(load) for load in loads], np.float64)
+
+        envelope, total, least = each(np.max), each(np.sum), each(np.min)
+        per_token = law.seconds_per_token if law is not None and law.seconds_per_token > 0 else 1.0
+        running, everywhere = (np.array([step[k] for step in self.steps], np.int64) for k in (2, 3))
+        seconds, ended = (np.array([step[k] for step in self.steps], np.float64) for k in (4, 5))
+        nothing = np.zeros(group.size)
+        return StepTable(
+            group=group, step=np.arange(group.size, dtype=np.int64), start_s=ended - seconds, duration_s=seconds,
+            envelope=envelope, load_sum=total, load_min=least, local_max_s=per_token * envelope,
+            local_sum_s=per_token * total, running=running, running_all=everywhere,
+            admitted=np.zeros(group.size, np.int64), tokens=running, energy_busy_idle_j=nothing,
+            energy_step_average_j=nothing,
+        )  # fmt: skip
+
+
+def _line(x: F8, y: F8) -> tuple[float, float, float]:
+    """Slope of the least-squares line, its standard error, and the share of the variation it explains."""
+    if x.size < FEWEST // 2 or float(np.ptp(x)) == 0.0:
+        return 0.0, 0.0, 0.0
+    dx, dy = x - x.mean(), y - y.mean()
+    spread, total = float(np.sum(dx * dx)), float(np.sum(dy * dy))
+    slope = float(np.sum(dx * dy)) / spread
+    left = max(0.0, total - slope * slope * spread)
+    return slope, math.sqrt(left / (x.size - 2) / spread), 1.0 - left / total if total > 0 else 0.0
+
+
+class Watch:
+    """Looks on while a log is replayed (`replay.Watch`)."""
+
+    def __init__(self) -> None:
+        self.arrived: dict[int, float] = {}
+        self.sent: dict[int, tuple[float, str]] = {}
+        self.first: dict[int, float] = {}
+        self.done: dict[int, tuple[float, int, int]] = {}
+        self.steps: list[tuple[int, list[float], int, int, float, float]] = []
+        self.fleet: list[tuple[WorkerSpec, float]] = []
+        self.changed, self.prefillers = False, 0
+        self._counted: list[int] = []
+
+    def record(self, record: Record, dispatcher: Dispatcher) -> None:
+        """A record was given, or a decision compared."""
+        now = dispatcher.now_s
+        if isinstance(record, ev.Arrived):
+            self.arrived[record.request] = now
+        elif isinstance(record, Round):
+            for request, worker in record.sent.items():
+                self.sent[request] = self.sent.get(request, (now, worker))
+        elif isinstance(record, Done):
+            self.done[record.request] = (now, record.prompt_tokens, record.output_tokens)
+        elif isinstance(record, ev.WorkerAdded):
+            self.prefillers += record.spec.role == "prefill"
+        elif isinstance(record, ev.WorkerRemoved):
+            self.changed = True
+        if isinstance(record, ev.WorkerAdded | ev.Sampled) or not self.fleet:
+            here = [(worker.spec, worker.capacity) for worker in dispatcher.mirror.workers]
+            if len(here) >= len(self.fleet):
+                self.fleet = here
+        self._look(dispatcher)
+
+    def chunk(self, row: int, dispatcher: Dispatcher) -> None:
+        """A chunk of the request in this row is about to be counted."""
+        request = int(dispatcher.rows.i[REQUEST][row])
+        if request not in self.first:
+            self.first[request] = dispatcher.now_s
+        self._look(dispatcher)
+
+    def _look(self, dispatcher: Dispatcher) -> None:
+        """Take the steps that were counted since the last look."""
+        groups = dispatcher.steps
+        if len(self._counted) != len(groups):
+            self._counted = [steps.steps for steps in groups]
+        for number, steps in enumerate(groups):
+            if steps.steps == self._counted[number]:
+                continue
+            self._counted[number] = steps.steps
+            running = dispatcher.mirror.i[RUNNING]
+            here = sum(running[g] for g in steps.members)
+            self.steps.append((number, steps.load, here, sum(running), steps.step_s, steps.ended_s))
+
+
+def observe(path: str | Path) -> Observed:
+    """Replay a decision log by its own rules, and see what run it was.
+
+    Args:
+        path: the log, or one of its parts; the later ones beside it are read too.
+
+    Raises:
+        InputError: it cannot be read, shows no worker, or no request that ended as it should.
+    """
+    watch = Watch()
+    found = replay(path, watch=watch)
+    where = Path(path).name
+    if not watch.fleet:
+        raise InputError(where, "workers", 0, "a log that shows at least one worker")
+    served = [r for r in watch.done if r in watch.arrived and r in watch.sent]
+    served.sort(key=lambda request: (watch.arrived[request], request))
+    if not served:
+        raise InputError(where, "requests", 0, "at least one request that arrived and ended as it should")
+    groups: dict[str, list[tuple[WorkerSpec, float]]] = {}
+    for spec, capacity in watch.fleet:
+        groups.setdefault(spec.group or f"\0{spec.name}", []).append((spec, capacity))
+    ordered = [one for members in groups.values() for one in members]
+    begin = watch.arrived[served[0]]
+    return Observed(
+        policy=found.policy,
+        predictor=found.predictor,
+        workers=tuple(spec for spec, _ in ordered),
+        kv_tokens=tuple(capacity for _, capacity in ordered),
+        group_sizes=tuple(len(members) for members in groups.values()),
+        replayed=found,
+        fleet_changed=watch.changed,
+        prefillers=watch.prefillers,
+        requests=_requests(watch, served, [spec.name for spec, _ in ordered], begin),
+        steps=[(*step[:5], step[5] - begin) for step in watch.steps if step[0] < len(groups)],
+    )
+
+
+def _requests(watch: Watch, served: list[int], names: list[str], begin: float) -> RequestTable:
+    """Times of the requests that ended, seconds from the first arrival."""
+    place = {name: number for number, name in enumerate(names)}
+    sent = [watch.sent[request] for request in served]
+    done = [watch.done[request] for request in served]
+    finished = np.array([end for end, _, _ in done])
+    first = np.array(
+        [watch.first.get(request, end) for request, (end, _, _) in zip(served, done, strict=True)]
+    )
+    rows = len(served)
+    return RequestTable(
+        request_id=np.arange(rows, dtype=np.int64),
+        worker=np.array([place.get(worker, -1) for _, worker in sent], np.int64),
+        prompt_tokens=np.array([prompt for _, prompt, _ in done], np.int64),
+        output_tokens=np.maximum(1, np.array([output for _, _, output in done], np.int64)),
+        visible_s=np.array([watch.arrived[request] for request in served]) - begin,
+        admitted_s=np.array([at for at, _ in sent]) - begin,
+        first_token_s=first - begin,
+        finished_s=finished - begin,
+        admitted_step=np.zeros(rows, np.int64),
+        finished_step=np.zeros(rows, np.int64),
+        restarts=np.zeros(rows, np.int64),
+    )

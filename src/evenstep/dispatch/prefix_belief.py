@@ -1,0 +1,89 @@
+"""How many prompt blocks a worker is believed to hold, corrected by the engine's own prefix-cache counters.
+
+An engine whose cache is smaller than believed has forgotten its oldest prefixes. So a belief that is too high is mended by
+room for fewer blocks, not by a scale on all of them: prefixes used lately are really there.
+"""
+
+from __future__ import annotations
+
+import math
+
+_FEWEST, _MOST = 32, 256  # requests of a window, where the engine looked up what was sent; where it did not
+_CLOSE = 0.005  # difference of shares that is no difference
+_OURS = 1.1  # tokens looked up over tokens sent: from here on others' requests are among them
+_FIRST = 16  # blocks, where there was room for fewer and the engine hits nevertheless
+
+
+class Belief:
+    """One worker.
+
+    Args:
+        most: blocks it is believed to hold at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.room = self._most = most
+        self.believed_share = self.true_share = (
+            math.nan
+        )  #: of the prompt tokens of the last window that was compared
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a new window with the next page."""
+        self._queried = self._hit = -1
+        self._requests = self._sent = self._believed = 0
+
+    def sent(self, prompt: int, believed: int) -> None:
+        """A request was sent there.
+
+        Args:
+            prompt, believed: its prompt tokens, and those of them that are believed to be cached there.
+        """
+        self._requests += 1
+        self._sent += prompt
+        self._believed += believed
+
+    def told(self, queried: int, hit: int, held: int) -> bool:
+        """Compare what was believed of the requests sent since the last comparison with what the engine counted.
+
+        Args:
+            queried, hit: prompt tokens the engine looked up, and found, since it started; -1 = it does not say.
+            held: blocks that it is believed to hold now.
+
+        Returns:
+            Whether `room` changed.
+        """
+        if queried < 0 or hit < 0:
+            return False
+        if (
+            self._queried < 0 or queried < self._queried or hit < self._hit
+        ):  # the first page, or it began anew
+            self.begin()
+            self._queried, self._hit = queried, hit
+            return False
+        asked, found = queried - self._queried, hit - self._hit
+        if self._requests < (_FEWEST if 2 * asked >= self._sent else _MOST) or not self._sent:
+            return False
+        least, most = _true_shares(self._sent, asked, found)
+        self.believed_share = believed = self._believed / self._sent
+        self.true_share = min(1.0, found / asked) if asked else 0.0
+        self.begin()
+        self._queried, self._hit = queried, hit
+        before = self.room
+        if believed > most + _CLOSE:
+            self.room = int(held * max(0.5, most / believed))
+        elif believed < least - _CLOSE and held >= self.room:
+            more = int(self.room * min(2.0, least / believed)) if believed else 0
+            self.room = min(self._most, max(more, self.room + _FIRST))
+        return self.room != before
+
+
+def _true_shares(sent: int, asked: int, found: int) -> tuple[float, float]:
+    """Least and largest share of what was sent that the engine can have had cached.
+
+    Where it looked up clearly more than was sent, the hits may be of others' requests or not.
+    """
+    if asked <= _OURS * sent:
+        share = min(1.0, found / asked) if asked else 0.0
+        return share, share
+    return max(0.0, (found - (asked - sent)) / sent), min(1.0, found / sent)

@@ -1,0 +1,196 @@
+"""A decision log as the start of a comparison: its fleet, its law, its policy, and how well the simulator repeats it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenstep import names
+from evenstep.errors import InputError
+from evenstep.measure.comparison import Comparison, ObservedRun, PolicyResult
+
+if TYPE_CHECKING:
+    from evenstep.dispatch.observing import Observed
+    from evenstep.measure.metrics import Slo
+
+#: What the simulator is judged by.
+JUDGED = (
+    "tokens_per_s", "makespan_s", "tpot_mean_s", "tpot_p95_s", "ttft_mean_s", "mean_wait_s", "oldest_wait_s",
+    "idle_time_share",
+)  # fmt: skip
+#: Settings that say what was observed; where one is overridden the simulation is of another fleet or workload.
+FLEET = (
+    "workers", "slots", "groups", "kv_tokens", "overhead_s", "per_token_s", "arrivals", "load", "rate", "limit", "law",
+    "worker_speeds", "sync_s", "drift", "outages", "dispatch", "queue_depth", "kv_reserve", "prefill_base_s",
+    "prefill_per_token_s", "users", "think_s", "sessions",
+)  # fmt: skip
+#: Settings beside which something of the log means nothing.
+_INSTEAD = {
+    "groups": ("workers",),
+    "overhead_s": ("law", "worker_speeds"),
+    "per_token_s": ("law", "worker_speeds"),
+    "arrivals": ("users", "think_s", "sessions"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FromLog:
+    """What a log says of the settings of a comparison.
+
+    Args:
+        observed: the run it recorded.
+        values: settings by name, as a settings file would say them.
+        policy: its policy with its predictor, as ``--policy`` takes it.
+        said: sentences on what was taken, and what the simulation leaves out.
+    """
+
+    observed: Observed
+    values: dict[str, Any]
+    policy: str
+    said: tuple[str, ...]
+
+    @property
+    def origin(self) -> str:
+        """What reports call the layer of these settings."""
+        return "decision log"
+
+    def layer(self, given: Collection[str]) -> dict[str, Any]:
+        """Its settings, without those that would contradict what was given.
+
+        Args:
+            given: settings that a file or a flag sets.
+        """
+        return {
+            name: value
+            for name, value in self.values.items()
+            if not any(other in given for other in _INSTEAD.get(name, ()))
+        }
+
+    def overridden(self, origin: Mapping[str, str]) -> list[str]:
+        """Settings of the fleet that do not come from the log in the end."""
+        return [name for name in FLEET if origin.get(name, "default") not in (self.origin, "default")]
+
+
+def is_log(source: str) -> bool:
+    """Whether a workload is a decision log; what cannot be read is none, and is told by whoever reads it."""
+    from evenstep.workload import decision_log, files
+
+    path = Path(source)
+    try:
+        return path.is_file() and decision_log.recognises(files.head(path), path.name)
+    except InputError:
+        return False
+
+
+def from_log(path: str) -> FromLog:
+    """Fleet, law and policy of a decision log.
+
+    Raises:
+        InputError: it cannot be read or replayed, or shows no served request.
+    """
+    from evenstep.dispatch.observing import observe
+
+    found = observe(path)
+    slots = [worker.slots for worker in found.workers]
+    values: dict[str, Any] = {
+        "workers": len(slots),
+        "slots": slots[0] if len(set(slots)) == 1 else slots,
+        "groups": list(found.group_sizes) if len(found.group_sizes) > 1 else [],
+        "arrivals": "timed",
+    }
+    capacity = min(found.kv_tokens)
+    if math.isfinite(capacity):
+        values["kv_tokens"] = capacity
+    law = found.law
+    if law is not None:
+        values |= {"overhead_s": law.overhead_s, "per_token_s": law.seconds_per_token}
+    return FromLog(found, values, _policy_of(found), tuple(_said(found)))
+
+
+def _policy_of(found: Observed) -> str:
+    """The policy with its predictor, as ``--policy`` takes it."""
+    if not found.predictor:
+        return found.policy
+    spec = names.parse(found.predictor)
+    options = [f"predictor={spec.pop('name')}", *(f"predictor.{key}={value}" for key, value in spec.items())]
+    return ("," if "=" in found.policy else ":").join([found.policy, ",".join(options)])
+
+
+def _said(found: Observed) -> list[str]:
+    law, slots = found.law, sorted({worker.slots for worker in found.workers})
+    groups = f" in {len(found.group_sizes)} barrier groups" if len(found.group_sizes) > 1 else ""
+    held = min(found.kv_tokens)
+    memory = f"{held:,.0f} KV tokens" if math.isfinite(held) else "KV memory without a known limit"
+    said = [
+        f"From the log: {len(found.workers)} workers{groups}, {' or '.join(map(str, slots))} slots each, {memory}; "
+        f"{found.requests.rows:,} served requests at their arrival times; policy {found.policy}."
+    ]
+    if law is None:
+        said.append("The log shows too few steps to fit a step-time law: the default one is used.")
+    elif law.seconds_per_token == 0.0:
+        said.append(
+            f"Steps of the log took {1e3 * law.overhead_s:.3g} ms on average, whatever the load: the law has no slope."
+        )
+    else:
+        said.append(
+            f"Step-time law of the log: C = {1e3 * law.overhead_s:.4g} ms, t_l = {law.seconds_per_token:.4g} s a token "
+            f"(R^2 {law.r_squared:.2f} over usual steps, {law.steps:,} steps)."
+        )
+    said.append("The simulation has no prefill on the workers and decides as soon as a slot is free.")
+    if len(set(found.kv_tokens)) > 1:
+        said.append("Workers differ in KV memory: all have the least of them in the simulation.")
+    if found.fleet_changed:
+        said.append("Workers left during the log: the fleet is the largest there was.")
+    if found.prefillers:
+        said.append(f"{found.prefillers} workers that only prefill are left out.")
+    difference = found.replayed.difference
+    if difference is not None:
+        said.append(
+            f"This version decides otherwise than the log from {difference.now_s:.1f} s on: only what came before counts."
+        )
+    return said
+
+
+def errors(simulated: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """How far a simulation is from what was observed, by metric; without those either has no value for.
+
+    Returns:
+        For each of `JUDGED`: ``observed``, ``simulated`` and ``error``, the difference as a share of what was observed
+        (None where that is 0).
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name in JUDGED:
+        real, ours = observed.get(name), simulated.get(name)
+        if real is not None and ours is not None:
+            found[name] = {"observed": real, "simulated": ours, "error": ours / real - 1.0 if real else None}
+    return found
+
+
+def row_of(log: FromLog, slo: Slo | None = None) -> PolicyResult:
+    """The observed run as a row beside simulated policies."""
+    summary = {"prefix_hit_share": None, **log.observed.summary(slo)}
+    return PolicyResult(log.policy, log.observed.predictor, False, (0,), ("",), (summary,))
+
+
+def with_observed(
+    comparison: Comparison, log: FromLog, row: PolicyResult, overridden: Collection[str]
+) -> Comparison:
+    """The comparison with the observed run and the error of its simulated twin.
+
+    Args:
+        comparison: its results hold the log's policy.
+        log: what the log says.
+        row: its row (`row_of`).
+        overridden: settings that are not the log's; with any the twin is one of another fleet or workload.
+    """
+    said = log.said
+    if overridden:
+        flags = ", ".join("--" + name.replace("_", "-") for name in overridden)
+        said += (
+            f"Overridden: {flags}. The simulation is of another fleet than the log's: no error is given.",
+        )
+    error = {} if overridden else errors(comparison[log.policy].summaries[0], row.summaries[0])
+    return replace(comparison, observed=ObservedRun(row, error, tuple(overridden), said))

@@ -1,0 +1,173 @@
+"""Where compiled kernels are kept on disk, found without loading the compiler.
+
+Beside their sources where these can be written; else in the first folder that can: ``NUMBA_CACHE_DIR`` if it is set,
+``XDG_CACHE_HOME``, the home's ``.cache``, the folder for temporary files. Where there is none, nothing is kept and every
+process compiles. Folders elsewhere are named after the sources' contents, so that another version never meets them. The
+checked build (`compiled`) has folders of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent
+_NAME = "evenstep"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where kernels are kept.
+
+    Args:
+        is_beside: in ``__pycache__`` beside each source.
+        folder: else in this folder; None = nowhere.
+    """
+
+    is_beside: bool
+    folder: Path | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether kernels outlive the process that compiled them."""
+        return self.is_beside or self.folder is not None
+
+    def folder_of(self, source: Path) -> Path | None:
+        """The folder of one source's kernels; None = nowhere."""
+        if self.is_beside and source.is_relative_to(ROOT):
+            return source.parent / "__pycache__"
+        if self.folder is None:
+            return None
+        if source.is_relative_to(ROOT):
+            return self.folder / ".".join(source.parent.relative_to(ROOT.parent).parts)
+        return self.folder / hashlib.sha256(str(source.parent).encode()).hexdigest()[:16]
+
+    def has(self, source: Path) -> bool:
+        """Whether a source has kernels there that are not older than itself."""
+        folder = self.folder_of(source)
+        if folder is None:
+            return False
+        written = source.stat().st_mtime if self.is_beside else 0.0
+        return any(index.stat().st_mtime >= written for index in folder.glob(f"{source.stem}.*.nbi"))
+
+    def said(self) -> str:
+        """What an operator should know of it; empty where it is as usual."""
+        if self.is_beside:
+            return ""
+        if self.folder is None:
+            return (
+                "no folder can be written, so they are not kept: every start compiles; "
+                "give XDG_CACHE_HOME or TMPDIR a folder that can be written"
+            )
+        return f"kept in {self.folder}"
+
+
+@cache
+def place() -> Place:
+    """Where this process keeps its kernels."""
+    if os.environ.get("EVENSTEP_CHECKED") == "1":  # its code never meets that of another build
+        bases = (ROOT / "__pycache__", *_bases())
+        return Place(
+            False, next((found for base in bases if (found := _usable(base / "checked")) is not None), None)
+        )
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen and (folder := _usable(Path(chosen))) is not None:
+        return Place(False, folder)
+    if _is_writable(ROOT / "__pycache__"):
+        return Place(True)
+    return Place(False, next((found for base in _bases() if (found := _usable(base)) is not None), None))
+
+
+def _bases() -> Iterator[Path]:
+    named = os.environ.get("XDG_CACHE_HOME")
+    if named:
+        yield Path(named) / _NAME
+    with suppress(RuntimeError):  # a user without a home
+        yield Path.home() / ".cache" / _NAME
+    with suppress(OSError):  # no folder for temporary files can be written
+        shared = Path(tempfile.gettempdir()) / f"{_NAME}-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
+        if _is_ours(shared):
+            yield shared
+
+
+def _usable(base: Path) -> Path | None:
+    """The folder of these sources below a base, if it can be written."""
+    folder = base / f"kernels-{fingerprint()}"
+    return folder if _is_writable(folder) else None
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _is_ours(folder: Path) -> bool:
+    """Make a folder in a place that others can write to, or see that nobody else made it: kernels are loaded as code."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return False
+    is_own = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
+    return stat.S_ISDIR(found.st_mode) and is_own
+
+
+def lend_to_drawing() -> None:
+    """Let matplotlib and fontconfig keep their caches beside the kernels, for a user whose home cannot be written.
+
+    Both complain on stderr, or refuse, where they find no folder.
+    """
+    folder = place().folder
+    if folder is None or "MPLCONFIGDIR" in os.environ:
+        return
+    os.environ["MPLCONFIGDIR"] = str(folder.parent / "matplotlib")
+    if "XDG_CACHE_HOME" not in os.environ:
+        os.environ["NUMBA_CACHE_DIR"] = str(
+            folder.parent
+        )  # where processes that this one starts look for kernels
+        os.environ["XDG_CACHE_HOME"] = str(folder.parent)
+
+
+@cache
+def fingerprint() -> str:
+    """The contents of all sources that a kernel may be made of, and the interpreter, as a short word."""
+    found = hashlib.sha256(sys.version.encode())
+    for source in sorted(ROOT.rglob("*.py")):
+        found.update(str(source.relative_to(ROOT)).encode())
+        found.update(source.read_bytes())
+    return found.hexdigest()[:16]
+
+
+class Announcer:
+    """Says, once a process and before it is silent for long, that kernels are being compiled.
+
+    Attributes:
+        say: takes the line; None = it is not said.
+    """
+
+    def __init__(self) -> None:
+        self.say: Callable[[str], None] | None = None
+        self._said = False
+
+    def __call__(self) -> None:
+        """Kernels are about to be compiled."""
+        if self.say is None or self._said:
+            return
+        self._said = True
+        more = place().said()
+        self.say(f"compiling kernels, up to a minute or two{'; ' + more if more else ', once a machine'}")
+
+
+announce = Announcer()

@@ -1,0 +1,86 @@
+"""The settings of `evenstep demo`: fields are flags. Its imports stay light, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from evenstep.config import Settled
+from evenstep.errors import InputError
+from evenstep.load.settings import refusal
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """The demonstration.
+
+    Args:
+        source: the trace that is replayed.
+        requests: how many of it, for each policy.
+        policies: routing policies one after the other, NAME[:key=value,...]; @MS behind it = gather so long.
+        ranks: emulated data-parallel ranks, all in one barrier group.
+        slots: requests a rank runs at a time.
+        overhead_s: seconds of a step whatever the load, C.
+        per_token_s: seconds of a step a resident KV token of the heaviest rank, t_l.
+        load: requests come at this share of what the fleet could do with even loads; above 1 all slots fill.
+        seed: key of the prompts.
+    """
+
+    source: str = "sample:azure-conv"
+    requests: int = 750
+    policies: list[str] = field(
+        default_factory=lambda: ["jsq", "best", "best@0"], metadata={"shape": "NAME[:KEY=VALUE,...][@MS]"}
+    )
+    ranks: int = 8
+    slots: int = 24
+    overhead_s: float = 0.0049
+    per_token_s: float = 3.3e-7
+    load: float = 1.2
+    seed: int = 0
+
+
+def checked(settled: Settled[DemoSettings]) -> DemoSettings:
+    """The settings, seen to be in range.
+
+    Raises:
+        InputError: naming the field as its layer writes it.
+    """
+    value = settled.value
+    for name, low in (
+        ("requests", 1),
+        ("ranks", 1),
+        ("slots", 1),
+        ("overhead_s", 0.0),
+        ("per_token_s", 0.0),
+        ("seed", 0),
+    ):
+        if not (math.isfinite(getattr(value, name)) and getattr(value, name) >= low):
+            raise refusal(settled, name, f"a number >= {low}")
+    if not (math.isfinite(value.load) and value.load > 0):
+        raise refusal(settled, "load", "a finite number > 0")
+    if value.overhead_s + value.per_token_s <= 0:
+        raise refusal(settled, "per_token_s", "a step of more than 0 s")
+    for text in value.policies:
+        contender(text)
+    return value
+
+
+def contender(text: str) -> tuple[str, float | None]:
+    """Policy and milliseconds to gather, None = as usual, of ``NAME[:key=value,...][@MS]``.
+
+    Raises:
+        InputError: no such policy, or no number of milliseconds.
+    """
+    from evenstep import names
+
+    policy, _, gather = text.partition("@")
+    names.build("routing", names.parse(policy))
+    if not gather and "@" not in text:
+        return policy, None
+    try:
+        number = float(gather)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise InputError("--policy", "gather", gather, "milliseconds >= 0", "As in best@0.")
+    return policy, number

@@ -1,0 +1,100 @@
+"""One metric of a comparison as bars, a bar a policy: on matplotlib axes, or as a picture that a notebook shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evenstep.errors import InputError
+from evenstep.measure.comparison import Comparison
+from evenstep.measure.output_file import replacing
+from evenstep.report.figures import picture
+from evenstep.report.html import FIGURES
+from evenstep.report.svg import LIGHT, series_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picture:
+    """A drawing of one metric.
+
+    Args:
+        comparison: what it shows.
+        metric: the metric.
+    """
+
+    comparison: Comparison
+    metric: str
+
+    @classmethod
+    def of(cls, comparison: Comparison, metric: str) -> Picture:
+        """The picture of a metric that every policy has.
+
+        Raises:
+            InputError: no such metric, or one that is not a number.
+        """
+        means_of(comparison, metric)
+        return cls(comparison, metric)
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as ``.svg`` or ``.png``.
+
+        Raises:
+            InputError: another suffix, or a file that cannot be written.
+        """
+        path = Path(path)
+        if path.suffix not in (".svg", ".png"):
+            raise InputError("plot", "path", str(path), "a name that ends in .svg or .png")
+        with replacing(path) as out:
+            out.write(self._drawn(path.suffix[1:]))
+        return path
+
+    def _repr_svg_(self) -> str:
+        return self._drawn("svg").decode()
+
+    def _drawn(self, kind: str) -> bytes:
+        height = 1.1 + 0.34 * len(self.comparison.policies)
+        return picture(partial(_on_figure, self.comparison, self.metric), kind, (7.0, height))
+
+
+def means_of(comparison: Comparison, metric: str) -> list[float]:
+    """Mean of a metric for each policy, nan where a replicate has no value.
+
+    Raises:
+        InputError: no such metric, or one that is not a number.
+    """
+    found = [result.mean(metric) for result in comparison.policies]
+    for value in found:
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise InputError("plot", "metric", metric, "a metric that is a number")
+    return [float("nan") if value is None else float(value) for value in found]
+
+
+def draw_bars(axes: Any, comparison: Comparison, metric: str) -> None:
+    """Bars on matplotlib axes, the first policy on top.
+
+    Raises:
+        InputError: as `means_of`.
+    """
+    known = {figure.field: figure for figure in FIGURES}.get(metric)
+    scale = known.scale if known is not None else 1.0
+    title = f"{known.heading}, {known.unit}" if known is not None else metric.replace("_", " ")
+    number = series_of(result.policy for result in comparison.policies)
+    for place, (result, mean) in enumerate(
+        zip(comparison.policies, means_of(comparison, metric), strict=True)
+    ):
+        colour = LIGHT[number[result.policy] % len(LIGHT)]
+        axes.barh(place, mean * scale, color=colour, height=0.7)
+        interval = result.interval(metric)
+        if interval is not None and interval.low is not None and interval.high is not None:
+            half = (interval.high - interval.low) / 2 * scale
+            axes.errorbar(mean * scale, place, xerr=half, fmt="none", color="#222222", capsize=3, lw=1)
+    names = [result.policy + (" *" if result.oracle else "") for result in comparison.policies]
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel(title + (" (* is shown true lengths)" if any(n.endswith(" *") for n in names) else ""))
+
+
+def _on_figure(comparison: Comparison, metric: str, figure: Any) -> None:
+    draw_bars(figure.subplots(), comparison, metric)

@@ -1,0 +1,52 @@
+# pyright: basic
+"""What a host sends itself: a worker that runs nothing gets the oldest request that fits it and that the policy held.
+
+Idle workers are equally loaded, so that is least load, the lowest index first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import F2, I1, I2, INT, declared
+from evenstep.routing.view import FREE_SLOTS, HOLD, KV_FREE, QUEUED, RUNNING, WAITING_LOAD
+
+
+@declared(None if INT is None else INT(INT, INT, I2, F2, F2, I1))
+def send_to_idle(first, waiting, workers_i, workers_f, waiting_f, worker):
+    """Add to the answer in `worker` one request for each idle worker that it sends nothing to.
+
+    Args: as in `routing.view`.
+
+    Returns:
+        int64, requests that were added.
+    """
+    idle = 0
+    for g in range(
+        workers_i.shape[1]
+    ):  # without a branch: it is asked at every decision, and there is seldom one
+        there = workers_i[RUNNING, g] + workers_i[QUEUED, g]
+        idle += (there == 0) & (workers_i[FREE_SLOTS, g] > 0)
+    if idle == 0:
+        return 0
+    holds = 0
+    for i in range(waiting):
+        holds += worker[np.uintp(i)] == HOLD
+    sent = 0
+    for g in range(workers_i.shape[1]):
+        if sent == holds:
+            break
+        if workers_i[RUNNING, g] + workers_i[QUEUED, g] > 0 or workers_i[FREE_SLOTS, g] <= 0:
+            continue
+        fitting = -1
+        for i in range(waiting):
+            to = worker[np.uintp(i)]
+            if to == g:
+                fitting = -1
+                break
+            if fitting < 0 and to == HOLD and waiting_f[WAITING_LOAD, first + i] <= workers_f[KV_FREE, g]:
+                fitting = i
+        if fitting >= 0:
+            worker[np.uintp(fitting)] = g
+            sent += 1
+    return sent

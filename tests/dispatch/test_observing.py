@@ -1,0 +1,85 @@
+"""What a decision log shows of the run it was written in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.dispatch.recorded_run import record
+
+from evenstep.dispatch.log_file import LogFile
+from evenstep.dispatch.observing import Law, observe
+from evenstep.dispatch.records import Header
+from evenstep.errors import InputError
+from evenstep.measure.metrics import Slo
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("log") / "log.evlog"
+    barrier, arrived = record(path)
+    return path, barrier, arrived
+
+
+def test_the_fleet_and_its_policy_are_those_of_the_log(run):
+    found = observe(run[0])
+    assert (found.policy, found.predictor) == ("jsq", "")
+    assert [(w.name, w.slots) for w in found.workers] == [(f"w{g}", 16) for g in range(4)]
+    assert found.group_sizes == (4,) and found.kv_tokens == (np.inf,) * 4
+    assert not found.fleet_changed and found.prefillers == 0
+    assert found.replayed.difference is None
+
+
+def test_the_law_is_the_one_by_which_the_engines_stepped(run):
+    law = observe(run[0]).law
+    assert law is not None and law.steps > 200
+    assert law.overhead_s == pytest.approx(0.0049, rel=0.02)
+    assert law.seconds_per_token == pytest.approx(1.1e-7, rel=0.05)
+    assert law.r_squared > 0.95
+
+
+def test_times_of_requests_are_those_they_had(run):
+    _, barrier, arrived = run
+    table = observe(run[0]).requests
+    assert table.rows == 300
+    assert table.visible_s.tolist() == pytest.approx([at - arrived[0] for at in arrived])
+    assert table.worker.tolist() == [barrier.finished[request][0] for request in range(300)]
+    assert bool((table.visible_s <= table.admitted_s).all())
+    assert bool((table.admitted_s < table.first_token_s).all())
+    assert bool((table.first_token_s <= table.finished_s).all())
+    assert int(table.output_tokens.sum()) == int(np.sum(barrier.outputs))
+
+
+def test_its_figures_have_the_names_of_a_simulated_run_and_none_that_a_log_cannot_know(run):
+    _, barrier, arrived = run
+    summary = observe(run[0]).summary(Slo(ttft_s=0.0055))
+    assert summary["makespan_s"] == pytest.approx(barrier.now_s - arrived[0], rel=0.01)
+    assert summary["tokens_per_s"] == pytest.approx(np.sum(barrier.outputs) / summary["makespan_s"])
+    loads = np.array([load for load in barrier.loads if sum(load)], np.float64)
+    idle = 1 - loads.mean(axis=1) / loads.max(axis=1)
+    assert summary["idle_share"] == pytest.approx(idle.mean(), rel=0.02)
+    assert 0 < summary["slo_share"] < 1
+    assert all(summary[name] is None for name in ("energy_busy_idle_j", "full_slot_tokens_per_s", "restarts"))
+
+
+def test_steps_whose_length_does_not_grow_with_load_have_a_law_without_a_slope(run):
+    found = observe(run[0])
+    found.steps = [(*step[:4], 0.02, step[5]) for step in found.steps]
+    assert found.law == Law(pytest.approx(0.02), 0.0, 0.0, len(found.steps))
+    found.steps = found.steps[:20]
+    assert found.law is None and found.summary()["makespan_s"] > 0
+    found.steps = []
+    assert found.summary()["idle_share"] is None
+
+
+def test_a_log_without_workers_or_requests_is_one_clear_error(tmp_path):
+    file = LogFile(tmp_path / "empty.jsonl")
+    file(Header(policy="jsq"))
+    file.close()
+    with pytest.raises(InputError, match=r"empty\.jsonl: workers is 0; expected a log that shows"):
+        observe(tmp_path / "empty.jsonl")
+    record(tmp_path / "log.jsonl", requests=20)
+    lines = (tmp_path / "log.jsonl").read_text().splitlines(keepends=True)
+    cut = next(i for i, line in enumerate(lines) if '"done"' in line)
+    (tmp_path / "log.jsonl").write_text("".join(lines[:cut]))
+    with pytest.raises(InputError, match="expected at least one request that arrived and ended"):
+        observe(tmp_path / "log.jsonl")

@@ -1,0 +1,190 @@
+"""A decision log on a disk that fails: it closes, says so once, and goes on with a part that replays by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.dispatch.storm import Storm
+from tests.gateway.full_disk import no_file_beyond
+from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, until
+
+from evenstep.dispatch.log_file import LogFile, cut_off, part_of
+from evenstep.dispatch.replay import replay
+from evenstep.gateway.decision_log import DecisionLog, log_of
+from evenstep.gateway.sections import Decisions
+from evenstep.gateway.worker import Worker
+
+CLOSE = "Connection: close\r\n"
+BODY = {"model": "m", "prompt": "x", "max_tokens": 1, "stream": True}
+
+
+async def one_token(number, head, body, writer):
+    writer.write(EVENTS + framed(chunk(" a", 1, "length")) + framed(DONE) + END)
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.evlog"])
+@given(st.integers(0, 10_000), st.integers(0, 40), st.booleans())
+@settings(max_examples=10)
+def test_a_log_that_fails_anywhere_goes_on_later_and_replays(tmp_path_factory, name, seed, kilobytes, split):
+    path = tmp_path_factory.mktemp("full") / name
+    now_s = [0.0]
+    log = DecisionLog(LogFile(path), retry_s=60.0, clock=lambda: now_s[0])
+    with no_file_beyond(kilobytes * 1024):
+        storm = Storm(seed, split, log=log)
+        for _ in range(100):
+            storm.step()
+    while not log.why:  # it fits
+        with no_file_beyond(kilobytes * 1024):
+            storm.step()
+    assert log.failures == 1
+    assert cut_off(path) == 0 if path.exists() else kilobytes < 9
+    begun = storm.dispatcher.deciding.decisions
+    now_s[0] = 59.0
+    storm.step()
+    assert log.why
+    now_s[0] = 60.0
+    for _ in range(40):
+        storm.step()
+    assert (log.why, log.failures) == ("", 1)
+    storm.calm()
+    log.close()
+    last = part_of(path, 1)
+    made = storm.dispatcher.deciding.decisions
+    found = replay(last)
+    assert found.difference is None and found.events and found.decisions <= made - begun
+    whole = replay(path)
+    assert whole.difference is None and whole.decisions >= found.decisions
+    assert whole.gaps == path.exists()
+
+
+def test_a_disk_that_stays_full_is_tried_again_each_time_and_said_once(tmp_path, caplog):
+    path, now_s = tmp_path / "log.evlog", [0.0]
+    log = DecisionLog(LogFile(path), retry_s=60.0, clock=lambda: now_s[0])
+    with caplog.at_level(logging.INFO, "evenstep.gateway"):
+        with no_file_beyond(9_000):
+            storm = Storm(7, False, log=log)
+            for minute in range(5):
+                now_s[0] = 60.0 * minute
+                for _ in range(60):
+                    storm.step()
+        assert log.why and log.failures == 1
+        now_s[0] = 360.0
+        storm.step()
+        storm.step()
+        assert not log.why
+        log.close()
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "the decision log failed and is closed; requests are served as before", "the decision log is written again",
+    ]  # fmt: skip
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["log.1.evlog", "log.evlog"]
+
+
+def test_a_log_begun_anew_over_an_older_one_deletes_its_parts_says_so_once_and_replays(tmp_path, caplog):
+    path = tmp_path / "log.evlog"
+    for steps, part_bytes in ((60, 2_000), (5, 0)):
+        log = DecisionLog(LogFile(path, part_bytes=part_bytes), 60.0)
+        with caplog.at_level(logging.INFO, "evenstep.gateway"):
+            storm = Storm(3, False, log=log)
+            for _ in range(steps):
+                storm.step()
+        log.close()
+        assert not part_bytes or (len([*tmp_path.iterdir()]) > 2 and not caplog.records)
+    (record,) = caplog.records
+    assert record.getMessage() == "later parts of an older decision log at this path were deleted"
+    assert [*tmp_path.iterdir()] == [path] and replay(path).difference is None
+
+
+def test_an_older_log_is_not_read_as_the_start_of_one_whose_first_part_failed(tmp_path):
+    path, now_s = tmp_path / "log.evlog", [0.0]
+    older = DecisionLog(LogFile(path, part_bytes=2_000), 60.0)
+    storm = Storm(3, False, log=older)
+    for _ in range(60):
+        storm.step()
+    older.close()
+    path.unlink()
+    path.mkdir()
+    log = DecisionLog(LogFile(path), 60.0, lambda: now_s[0])
+    storm = Storm(4, False, log=log)
+    storm.step()
+    assert log.why == "Is a directory"
+    path.rmdir()
+    now_s[0] = 60.0
+    for _ in range(20):
+        storm.step()
+    log.close()
+    assert [*tmp_path.iterdir()] == [part_of(path, 1)] and replay(path).difference is None
+
+
+def test_a_folder_that_goes_away_and_comes_back_costs_no_more_than_records(tmp_path):
+    folder, now_s = tmp_path / "logs", [0.0]
+    folder.mkdir()
+    log = DecisionLog(LogFile(folder / "log.evlog", part_bytes=500), 60.0, lambda: now_s[0])
+    storm = Storm(3, False, log=log)
+    storm.step()
+    folder.rename(tmp_path / "elsewhere")
+    for _ in range(50):
+        storm.step()
+    assert log.why == "No such file or directory"
+    folder.mkdir()
+    now_s[0] = 60.0
+    for _ in range(50):
+        storm.step()
+    log.close()
+    assert not log.why and replay(folder / "log.evlog").difference is None
+
+
+def test_a_log_whose_last_bytes_do_not_fit_is_closed_all_the_same(tmp_path):
+    log = DecisionLog(LogFile(tmp_path / "log.evlog"), 60.0)
+    Storm(3, False, log=log).step()
+    with no_file_beyond(0):
+        log.close()
+    assert log.why == "File too large"
+
+
+def test_several_models_have_several_logs(tmp_path):
+    assert log_of(Decisions(), "m", several=False) is None
+    settings = Decisions(path=str(tmp_path / "a.log"), part_bytes=5, keep=2, retry_s=7.0)
+    for several, name in ((False, "a.log"), (True, "a-org_m-1.log")):
+        assert log_of(settings, "org/m-1", several).path == str(tmp_path / name)
+
+
+def test_a_gateway_serves_on_while_its_log_cannot_be_written_and_says_so(tmp_path):
+    path = tmp_path / "decisions.evlog"
+
+    async def ready(server):
+        return await raw(server, request(b"", "/readyz", "GET", CLOSE))
+
+    async def story():
+        log = Decisions(path=str(path), plain_keys=True, retry_s=0.01)
+        async with (
+            engine(one_token) as one,
+            serving(one.url, Worker(url=one.url, name="b"), decisions=log) as server,
+        ):
+
+            async def ask():
+                answer = await raw(server, request(BODY, headers=CLOSE))
+                assert b" 200 OK" in answer and b"[DONE]" in answer
+
+            pool = server.gateway.pools.all[0]
+            assert (await ready(server)).endswith(b"\r\n\r\nok")
+            with no_file_beyond(0):
+                while not pool.log.why:
+                    await ask()
+                await asyncio.gather(*(ask() for _ in range(20)))
+                found = server.gateway.snapshot()["gateway"]
+                assert found["decision_log_failed"] == found["decision_log_failures_total"] == {pool.name: 1}
+                said = await ready(server)
+                assert b" 200 OK" in said and b"the decision log of m failed: File too large" in said
+            await until(lambda: pool.log._clock() >= pool.log._again_s)
+            await ask()
+            assert not pool.log.why and (await ready(server)).endswith(b"ok")
+            await ask()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+    found = replay(path)
+    assert found.difference is None and found.decisions >= 1

@@ -1,0 +1,85 @@
+"""`python -m tests.mutants routing/least_load`: change a module one operator at a time, and see whether its tests notice.
+
+Runs the module's own test file and the contracts of its room, in plain Python, for each mutant in a process of its own;
+prints each one that survives. Exit code 1 where more than one in ten does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+os.environ["EVENSTEP_PLAIN"] = "1"
+ROOT = Path(__file__).parent.parent.parent
+LEAST_CAUGHT = 0.9
+PATIENCE_S = 120
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
+    asked.add_argument("module", help="room/name, as in src/evenstep")
+    asked.add_argument("--functions", nargs="*", help="only these; default: all of the module")
+    asked.add_argument(
+        "--tests", nargs="*", help="test files; default: the module's own, and its room's contracts"
+    )
+    asked.add_argument("--most", type=int, default=0, help="mutants to try, drawn by chance; 0 = all")
+    asked.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    found = asked.parse_args()
+    from tests.mutants.mutate import mutants
+
+    path = ROOT / "src" / "evenstep" / f"{found.module}.py"
+    room, name = found.module.split("/")[0], found.module.split("/")[-1]
+    tests = found.tests or [
+        f"tests/{found.module.rsplit('/', 1)[0]}/test_{name}.py",
+        f"tests/contracts/test_{room}.py",
+    ]
+    every = list(mutants(path.read_text(encoding="utf-8"), set(found.functions) if found.functions else None))
+    if found.most:
+        every = sorted(random.Random(0).sample(every, min(found.most, len(every))), key=lambda one: one.line)
+    module = "evenstep." + found.module.replace("/", ".")
+    if run(module, None, tests, name):
+        print(f"{found.module}: its tests fail without any change; mend that first")
+        return 2
+    with ThreadPoolExecutor(found.processes) as pool:
+        verdicts = list(pool.map(lambda one: run(module, one.source, tests, name), every))
+    survived = [one for one, is_caught in zip(every, verdicts, strict=True) if not is_caught]
+    for one in survived:
+        print(f"survived  {path.relative_to(ROOT)}:{one.line}  {one.said}")
+    share = 1 - len(survived) / len(every) if every else 1.0
+    print(f"{found.module}: {len(every) - len(survived)} of {len(every)} mutants caught ({share:.0%})")
+    return int(share < LEAST_CAUGHT)
+
+
+def run(module: str, source: str | None, tests: list[str], name: str) -> bool:
+    """Whether the tests fail on a module with this source; None = as it is."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+    signal.alarm(PATIENCE_S)  # an endless loop is noticed, too
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    try:
+        import importlib
+
+        import pytest
+
+        if source is not None:
+            made = importlib.import_module(module)
+            exec(compile(source, str(made.__file__), "exec"), vars(made))
+        paths = [path for path in tests if (ROOT / path).exists()]
+        only = ["-k", f"{name} or {name.replace('_', '-')}"]  # of the contracts, those of this member
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *only, *paths])
+    except BaseException:
+        code = 1
+    os._exit(int(code))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""Where compiled kernels are kept, on machines on which little can be written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evenstep import kernel_cache
+from evenstep.kernel_cache import ROOT, Announcer, Place, fingerprint, place
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine on which nothing can be written but what a test names, and a user without a home."""
+    free: set[Path] = set()
+    real = kernel_cache._is_writable
+
+    def is_writable(folder):
+        return any(folder.is_relative_to(one) for one in free) and real(folder)
+
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "nonexistent"))
+    monkeypatch.setattr(kernel_cache, "_is_writable", is_writable)
+    monkeypatch.setattr(kernel_cache.tempfile, "gettempdir", lambda: str(tmp_path / "no" / "tmp"))
+    place.cache_clear()
+    yield free
+    place.cache_clear()
+
+
+def test_kernels_are_beside_their_sources_where_these_can_be_written(machine):
+    machine.add(ROOT)
+    assert place() == Place(True) and place().said() == ""
+    assert place().folder_of(ROOT / "sim" / "x_kernel.py") == ROOT / "sim" / "__pycache__"
+    assert place().folder_of(Path("/home/me/mine_kernel.py")) is None  # numba has its own place for it
+
+
+@pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"])
+def test_else_they_are_in_the_folder_that_the_user_has(machine, tmp_path, monkeypatch, variable):
+    machine.add(tmp_path)
+    monkeypatch.setenv(variable, str(tmp_path / "mine"))
+    found = place()
+    assert not found.is_beside and found.folder is not None and found.folder.is_relative_to(tmp_path / "mine")
+    assert found.folder.name == f"kernels-{fingerprint()}"
+    assert found.said() == f"kept in {found.folder}"
+    inside, other = found.folder_of(ROOT / "sim" / "a.py"), found.folder_of(tmp_path / "mine.py")
+    assert inside == found.folder / "evenstep.sim" and other.parent == found.folder and other != inside
+
+
+def test_the_folder_for_temporary_files_is_taken_only_where_nobody_else_can_write_to_it(
+    machine, tmp_path, monkeypatch
+):
+    machine.add(tmp_path / "shared")
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setattr(kernel_cache.tempfile, "gettempdir", lambda: str(tmp_path / "shared"))
+    mine = tmp_path / "shared" / f"evenstep-{os.getuid()}"
+    assert place().folder.parent == mine and mine.stat().st_mode & 0o777 == 0o700
+    place.cache_clear()
+    mine.chmod(0o777)
+    assert place() == Place(False)
+    place.cache_clear()
+    mine.rename(tmp_path / "theirs")
+    mine.symlink_to(tmp_path / "theirs")
+    assert place() == Place(False)
+
+
+def test_with_nothing_that_can_be_written_nothing_is_kept_and_it_says_what_to_do(machine):
+    assert place() == Place(False) and place().folder_of(ROOT / "sim" / "a.py") is None
+    assert not place().has(ROOT / "compiled.py")
+    assert "every start compiles; give XDG_CACHE_HOME" in place().said()
+
+
+def test_a_source_has_kernels_when_their_index_is_not_older(tmp_path):
+    elsewhere = Place(False, tmp_path)
+    source = ROOT / "streams_kernel.py"
+    assert not elsewhere.has(source)
+    (tmp_path / "evenstep").mkdir()
+    index = tmp_path / "evenstep" / "streams_kernel.uniform-7.py311.nbi"
+    index.write_bytes(b"")
+    os.utime(index, (1, 1))
+    assert elsewhere.has(source)  # the folder is named after the sources' contents
+    beside = Place(True)
+    newest = max(
+        (path.stat().st_mtime for path in beside.folder_of(source).glob("streams_kernel.*.nbi")), default=0
+    )
+    assert beside.has(source) == (newest >= source.stat().st_mtime)
+
+
+def test_that_kernels_are_compiled_is_said_once(machine):
+    said = []
+    announce = Announcer()
+    announce()
+    assert said == []
+    announce.say = said.append
+    announce()
+    announce()
+    assert len(said) == 1 and said[0].startswith(
+        "compiling kernels, up to a minute or two; no folder can be written"
+    )
+
+
+KERNEL = """
+import sys
+from evenstep import kernel_cache
+kernel_cache.announce.say = lambda line: print(line, file=sys.stderr, flush=True)
+from evenstep import compiled
+sys.path.insert(0, {folder!r})
+print("before", file=sys.stderr, flush=True)
+{limit}
+from mine_kernel import three
+print(three(1))
+"""
+LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))"
+
+
+def test_it_is_said_before_the_compiler_runs_and_not_when_the_kernel_is_kept_and_a_full_disk_ends_nothing(
+    tmp_path,
+):
+    (tmp_path / "mine_kernel.py").write_text(
+        "from evenstep import compiled\n\n\n@compiled.jit\ndef three(x):\n    return x + 2\n"
+    )
+    said = []
+    for limit in (LIMIT, "", ""):
+        code = KERNEL.format(folder=str(tmp_path), limit=limit)
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert ended.stdout == "3\n", ended.stderr
+        said.append(ended.stderr.splitlines())
+    full, cold, warm = said
+    assert full[0] == cold[0] == "before" and full[1].startswith("compiling kernels, up to a minute")
+    assert len(full) == len(cold) == 2 and warm == ["before"]
