@@ -1,0 +1,46 @@
+"""Recorded runs and decision logs: what a change of structure may not move.
+
+`pytest tests/golden --update-golden` records them anew; the commit that does so says which results moved, and why.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.golden import logs
+from tests.golden.runs import runs
+
+from evenstep.dispatch.replay import replay
+
+HERE = Path(__file__).parent
+DIGESTS = HERE / "digests.json"
+RUNS = dict(runs())
+
+
+@pytest.fixture(scope="session")
+def updates(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--update-golden"))
+
+
+def test_two_hundred_runs_are_recorded(updates):
+    if updates:
+        found = {name: make() for name, make in RUNS.items()}
+        DIGESTS.write_text(json.dumps(found, indent=0) + "\n", encoding="utf-8")
+    assert len(RUNS) == 200
+    assert list(json.loads(DIGESTS.read_text())) == list(RUNS)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_recorded_run_has_its_digest(name):
+    assert RUNS[name]() == json.loads(DIGESTS.read_text())[name]
+
+
+@pytest.mark.parametrize("seed", logs.SEEDS)
+def test_a_recorded_log_replays_to_the_bit(seed, updates):
+    if updates:
+        logs.record(seed, HERE / "logs")
+    found = replay(HERE / "logs" / logs.name_of(seed))
+    assert found.difference is None
+    assert found.decisions > 10, found
