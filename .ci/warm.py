@@ -33,6 +33,20 @@ def chains() -> list[tuple[str, ...]]:
     return [*CHAINS, *((module,) for module in sorted(every) if module not in named)]
 
 
+def compile_rule(room: str, name: str) -> None:
+    """Compile the rule of a built-in policy, if its file has one."""
+    from evenstep import compiled, names
+
+    compiled.kernel_of(names.build(room, {"name": name}))
+
+
+def members() -> list[tuple[str, str]]:
+    """Room and name of every built-in policy."""
+    from evenstep import names
+
+    return [(room, name) for room in ("routing", "scheduling") for name in names.members(room)]
+
+
 def decide(policy: str) -> None:
     """Decide as a live dispatcher does: its helpers are compiled at their first call."""
     from evenstep.dispatch.warming import warm
@@ -42,7 +56,9 @@ def decide(policy: str) -> None:
 
 def main() -> None:
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        for done in [pool.submit(load, chain) for chain in chains()]:
+        jobs = [pool.submit(load, chain) for chain in chains()]
+        jobs += [pool.submit(compile_rule, room, name) for room, name in members()]
+        for done in jobs:
             done.result()
         for done in [pool.submit(decide, policy) for policy in ("best", "br-0")]:
             done.result()

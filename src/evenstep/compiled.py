@@ -10,6 +10,7 @@ told for raise an IndexError. Its code has a cache of its own, so that the two b
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import dataclasses
 import functools
@@ -22,7 +23,17 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +96,14 @@ def inlined(function: F) -> F:
 
 #: Flags of helpers that only compiled code calls: no references counted, no way in from Python to compile.
 _BORROWING: dict[str, Any] = {**_FLAGS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def part(function: F) -> F:
+    """A piece of a rule or loop: compiled into its callers' code, so that structs are passed on for nothing.
+
+    It is kept on disk as a part of them, not by itself.
+    """
+    return function if numba is None else numba.njit(forceinline=True, **_BORROWING)(function)
 
 
 def borrowing(function: F) -> F:
@@ -235,6 +254,88 @@ def address_of(kernel: Any) -> Any:
     return _Address(only.library.get_pointer_to_function(only.fndesc.llvm_cfunc_wrapper_name), kernel)
 
 
+@dataclasses.dataclass(frozen=True)
+class ArrayOf:
+    """How the compiler sees an array of a struct: its numbers, its dimensions, and whether a rule may write it."""
+
+    dtype: str
+    dimensions: int = 1
+    writable: bool = False
+
+
+#: Arrays of a struct that a rule may only read: a rule that writes one does not compile. C-contiguous.
+ReadInts: TypeAlias = Annotated[NDArray[np.int64], ArrayOf("int64")]
+ReadFloats: TypeAlias = Annotated[NDArray[np.float64], ArrayOf("float64")]
+ReadTable: TypeAlias = Annotated[NDArray[np.float64], ArrayOf("float64", dimensions=2)]
+#: Arrays of a struct that a rule writes: its answer, its memory, its working space.
+Ints: TypeAlias = Annotated[NDArray[np.int64], ArrayOf("int64", writable=True)]
+Floats: TypeAlias = Annotated[NDArray[np.float64], ArrayOf("float64", writable=True)]
+Table: TypeAlias = Annotated[NDArray[np.float64], ArrayOf("float64", dimensions=2, writable=True)]
+
+
+def struct(shape: type[tuple[Any, ...]]) -> Any:
+    """The compiled type of a `NamedTuple` whose fields are int, float, bool or arrays (`ReadInts` .. `Table`).
+
+    Plain Python and compiled code read the same fields by name; None without numba.
+
+    Raises:
+        TypeError: a field of another type.
+    """
+    if numba is None:
+        return None
+    hints = get_type_hints(shape, include_extras=True)
+    return numba.types.NamedTuple([_field_type(shape, name, hint) for name, hint in hints.items()], shape)
+
+
+def _field_type(shape: type, name: str, hint: Any) -> Any:
+    scalars = {int: numba.types.int64, float: numba.types.float64, bool: numba.types.boolean}
+    if hint in scalars:
+        return scalars[hint]
+    for mark in get_args(hint):
+        if isinstance(mark, ArrayOf):
+            number = getattr(numba.types, mark.dtype)
+            return numba.types.Array(number, mark.dimensions, "C", readonly=not mark.writable)
+    raise TypeError(f"{shape.__name__}.{name} is {hint}; expected int, float, bool or an array of a struct")
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    window = array.view()
+    window.flags.writeable = False
+    return window
+
+
+def _compiled_read_only() -> Any:
+    from numba.extending import intrinsic  # pyright: ignore[reportMissingTypeStubs]
+
+    def read_only(_typing: Any, array: Any) -> Any:
+        def made(_context: Any, _builder: Any, _signature: Any, values: Any) -> Any:
+            return values[0]
+
+        return array.copy(readonly=True)(array), made
+
+    return intrinsic(read_only)
+
+
+#: ``read_only(array)``: the same array as one that nothing may be written through. Costs nothing in compiled code.
+read_only: Any = _read_only if numba is None else _compiled_read_only()
+
+
+def generated(source: str, scope: dict[str, Any], beside: Callable[..., Any], signature: Any) -> Any:
+    """Compile one generated function for one declared signature, cached on disk beside the function it is made for.
+
+    Args:
+        source: the text of one function.
+        scope: the names it uses; it may not shadow builtins.
+        beside: a function of the file whose folder keeps the cache; a change of that file drops it.
+        signature: numba's; None without numba.
+    """
+    names: dict[str, Any] = {"__name__": beside.__module__, **scope}
+    home = getattr(beside, "py_func", beside).__code__.co_filename
+    exec(compile(source, home, "exec"), names)
+    (name,) = re.findall(r"^def (\w+)", source, re.MULTILINE)
+    return declared(signature)(names[name])
+
+
 _IMPORT = re.compile(r"^from evenstep\.([\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 
 
@@ -260,12 +361,11 @@ def drop_stale_caches(root: Path) -> None:
         indices = list(room.glob("__pycache__/*.nbi"))
         if not indices:
             continue
-        kernels = [*room.glob("*_kernel.py"), *room.glob("*_layout.py")]
-        sources, new = {root / "compiled.py"}, set(kernels)
+        made = {room / f"{index.name.split('.')[0]}.py" for index in indices}
+        sources, new = {root / "compiled.py"}, {path for path in made if path.is_file()}
         while new:
             sources |= new
-            parts = [path for path in new if path.stem.endswith(("_kernel", "_layout"))]
-            new = set[Path]().union(*(_imported(root, path) for path in parts)) - sources
+            new = set[Path]().union(*(_imported(root, path) for path in new)) - sources
         newest = max(source.stat().st_mtime for source in sources)
         for index in indices:
             with suppress(OSError):
@@ -392,6 +492,44 @@ def parameters(policy: object) -> NDArray[np.float64]:
     return np.array(values, dtype=np.float64)
 
 
+def options_of(policy: type) -> tuple[type[tuple[Any, ...]], list[str]]:
+    """The fields of a policy as a rule sees them, by name, and the text that reads them out of `parameters`.
+
+    Booleans, ints and floats keep their kind; a field that may be ``None`` is a float, nan for None; a tuple is
+    a float64 array; a choice becomes one boolean for each of its words: ``order: Literal["margin", "free-slots"]`` gives
+    ``options.order_margin`` and ``options.order_free_slots``.
+
+    Returns:
+        A NamedTuple, and the statements of a function that has ``parameters``, which end with ``options = Options(...)``.
+    """
+    names: list[str] = []
+    lines = ["at = 0"]
+    hints = get_type_hints(policy)
+    for field in dataclasses.fields(policy):
+        hint, name = hints[field.name], field.name
+        words = _words(hint)
+        if words:
+            found = [f"{name}_{re.sub(r'[^0-9a-zA-Z]', '_', word)}" for word in words]
+            lines += [f"{one} = parameters[at] == {k}" for k, one in enumerate(found)]
+        elif get_origin(hint) is tuple:
+            found = [name]
+            lines += [f"{name} = parameters[at + 1 : at + 1 + int(parameters[at])]", f"at += {name}.size"]
+        else:
+            found = [name]
+            read = {bool: "parameters[at] != 0.0", int: "int(parameters[at])"}.get(hint, "parameters[at]")
+            lines.append(f"{name} = {read}")
+        lines.append("at += 1")
+        names += found
+    options = collections.namedtuple("Options", names)  # type: ignore[misc]
+    return options, [*lines, f"options = Options({', '.join(names)})"]
+
+
+def _words(hint: object) -> tuple[str, ...]:
+    """The words of a ``Literal`` of words; empty for every other hint."""
+    options = get_args(hint) if get_origin(hint) is Literal else ()
+    return options if all(isinstance(option, str) for option in options) else ()
+
+
 def _number(value: object) -> float:
     return math.nan if value is None else float(value)  # type: ignore[arg-type]
 
@@ -404,12 +542,23 @@ def _choice(hint: object, value: str) -> float:
     raise TypeError(f"{value!r} is not a Literal of {hint}: a kernel needs choices it can number")
 
 
+#: How to make the compiled door of a policy whose rule is in a module: by the module's name.
+_ENTRIES: dict[str, Callable[[type], Any]] = {}
+
+
+def has_rule(module: str, entry: Callable[[type], Any]) -> None:
+    """Policies of this module have a rule; `entry` makes what `kernel_of` answers for the class of one."""
+    _ENTRIES[module] = entry
+
+
 def kernel_of(policy: object) -> Any | None:
     """The module that holds the compiled twin of a policy, found beside its file; None when there is none.
 
     ``routing/br_h.py`` has its kernel in ``routing/br_h_kernel.py``; ``mine.py`` in ``mine_kernel.py``.
     """
     module = type(policy).__module__
+    if module in _ENTRIES:
+        return _ENTRIES[module](type(policy))
     neighbour = module + "_kernel"
     if neighbour in sys.modules:
         return sys.modules[neighbour]

@@ -3,32 +3,86 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from evenstep.routing.filling import Filling
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.compiled import Floats, Ints, part
+from evenstep.routing.rules import Ruled, RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class LeastLoad:
+class LeastLoad(Ruled):
     """JSQ on KV load instead of count: what a token-aware router does (ties: lowest index).
 
     The load counts running requests, those sent and not yet decoding, and those this decision sends.
     """
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        load = view.load + view.queued_load
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request)
-            if workers.size:
-                lightest = int(workers[np.argmin(load[workers])])
-                filling.send(request, lightest)
-                load[lightest] += view.waiting_load[request]
-            elif filling.full:
-                break
-        return filling.decision()
+
+class Work(NamedTuple):
+    """Working space: the workers that still have a slot, in order, and what is left of each."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    open: Ints
+    free_slots: Ints
+    kv_free: Floats
+    load: Floats
+
+
+def room(workers: int, waiting: int, horizon: int, options: LeastLoad) -> tuple[int, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers
+
+
+@rule
+def route(view: RuleView, options: LeastLoad, work: Work) -> None:
+    """Send the oldest requests, one after the other."""
+    count, is_limited = 0, False
+    for g in range(view.load.size):
+        work.free_slots[g] = view.free_slots[g]
+        work.kv_free[g] = view.kv_free[g]
+        work.load[g] = view.load[g] + view.queued_load[g]
+        is_limited |= view.kv_free[g] < np.inf
+        work.open[count] = g
+        count += view.free_slots[g] > 0
+    for i in range(view.waiting_load.size):
+        if count == 0:
+            break
+        best = lightest_that_fits(view.waiting_load[i], count, work) if is_limited else lightest(count, work)
+        if best >= 0:
+            g = work.open[best]
+            work.worker[i] = g
+            work.kv_free[g] -= view.waiting_load[i]
+            work.load[g] += view.waiting_load[i]
+            work.free_slots[g] -= 1
+            if work.free_slots[g] == 0:
+                count -= 1
+                for j in range(best, count):
+                    work.open[j] = work.open[j + 1]
+
+
+@part
+def lightest(count: int, work: Work) -> int:
+    """The place of the open worker with the smallest load."""
+    best, least = 0, work.load[work.open[0]]
+    for j in range(1, count):
+        load = work.load[work.open[j]]
+        best = j if load < least else best
+        least = min(load, least)
+    return best
+
+
+@part
+def lightest_that_fits(size: float, count: int, work: Work) -> int:
+    """The place of the open worker with the smallest load and memory for `size` tokens; -1 where there is none."""
+    best, least = -1, np.inf
+    for j in range(count):
+        g = work.open[j]
+        if work.kv_free[g] >= size and work.load[g] < least:
+            best, least = j, work.load[g]
+    return best
 
 
 policy = LeastLoad

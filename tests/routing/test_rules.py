@@ -1,0 +1,112 @@
+"""A rule is one text: it reads names, may not write its view, and says what its file lacks."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from tests.routing._routed import moment
+
+from evenstep import compiled, names
+from evenstep.routing.view import horizon_of
+
+
+def view():
+    return moment(load=[30.0, 10.0, 20.0], free=[2, 2, 2], waiting=[5.0, 6.0, 7.0, 8.0])
+
+
+def written(tmp_path, text):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from dataclasses import dataclass\nfrom typing import NamedTuple\n"
+        "from evenstep.compiled import Floats, Ints\nfrom evenstep.routing.rules import Ruled, rule\n"
+        + textwrap.dedent(text)
+    )
+    return names.build("routing", names.parse(f"{path}:Mine"))
+
+
+POLICY = """
+    @dataclass(frozen=True)
+    class Mine(Ruled):
+        last: bool = False
+        share: float = 0.5
+        levels: tuple[float, ...] = (1.0, 2.0)
+"""
+
+
+def test_a_rule_reads_its_options_by_name(tmp_path):
+    policy = written(
+        tmp_path,
+        POLICY
+        + """
+    @rule
+    def route(view, options, work):
+        if not options.last and options.share == 0.5 and options.levels.size == 2:
+            work.worker[0] = int(options.levels[1])
+    """,
+    )
+    assert policy.route(view()).worker.tolist() == [2, -1, -1, -1]
+
+
+@pytest.mark.skipif(compiled.numba is None, reason="plain Python finds it when the rule writes")
+def test_a_rule_that_writes_its_view_does_not_compile(tmp_path):
+    policy = written(
+        tmp_path,
+        POLICY
+        + """
+    @rule
+    def route(view, options, work):
+        view.load[0] = 1.0
+    """,
+    )
+    with pytest.raises(Exception, match="readonly|read-only|immutable|setitem"):
+        policy.route(view())
+
+
+def test_working_space_without_a_size_is_refused(tmp_path):
+    policy = written(
+        tmp_path,
+        POLICY
+        + """
+    class Work(NamedTuple):
+        worker: Ints
+        memory: Ints
+        bound: Floats
+        load: Floats
+
+    @rule
+    def route(view, options, work):
+        work.load[0] = 1.0
+    """,
+    )
+    with pytest.raises(TypeError, match="expected a function room"):
+        policy.route(view())
+
+
+def test_the_space_a_rule_asks_for_is_its_own(tmp_path):
+    policy = written(
+        tmp_path,
+        POLICY
+        + """
+    class Work(NamedTuple):
+        worker: Ints
+        memory: Ints
+        bound: Floats
+        seat: Ints
+        load: Floats
+        gap: Floats
+
+    def room(workers, waiting, horizon, options):
+        return waiting, workers, workers
+
+    @rule
+    def route(view, options, work):
+        for g in range(view.load.size):
+            work.load[g] = view.load[g]
+            work.gap[g] = 100.0
+        work.seat[0] = 1
+        work.worker[work.seat[0]] = int(work.load[1]) // 10
+    """,
+    )
+    assert horizon_of(policy) == 0
+    assert policy.route(view()).worker.tolist() == [-1, 1, -1, -1]
