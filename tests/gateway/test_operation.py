@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import logging
 import socket
 import ssl
 import threading
@@ -171,7 +172,7 @@ def test_a_served_request_is_on_the_metrics_page_with_its_class():
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
-def test_workers_and_policy_change_while_requests_are_served():
+def test_workers_and_policy_change_while_requests_are_served(caplog):
     async def story():
         async with (
             running(slots=4, speed=20.0) as first,
@@ -196,7 +197,9 @@ def test_workers_and_policy_change_while_requests_are_served():
                 await until(lambda: [w.name for w in server.gateway.workers()] == ["b"])
                 listed = (await (await client.get("/workers")).json())["workers"]
                 assert [(w["name"], w["state"]["model"]) for w in listed] == [("b", "emulated")]
-                assert (await client.post("/drain")).status == 202
+                with caplog.at_level(logging.INFO, "evenstep"):
+                    assert (await client.post("/drain")).status == 202
+                assert "draining: nothing new is accepted, what runs ends" in caplog.messages
                 assert (await client.get("/readyz")).status == 503
                 assert (await asker.post("/v1/completions", json=BODY)).status == 503
 

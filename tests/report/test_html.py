@@ -61,6 +61,14 @@ def test_the_page_is_balanced_and_asks_for_nothing():
     assert "default-src 'none'" in text
 
 
+def test_a_table_wider_than_the_page_scrolls_and_loses_no_column():
+    text = page(*made())
+    assert text.count("<table") >= 2
+    assert text.count("<table") == text.count('<div class="scroll"><table')
+    assert re.search(r"\.scroll *\{[^}]*overflow-x: *auto", text)
+    assert "overflow:hidden" not in text.replace(" ", "")
+
+
 def test_the_page_says_how_it_was_made():
     comparison, runs = made()
     text = page(comparison, runs)
