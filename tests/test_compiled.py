@@ -135,17 +135,20 @@ def test_what_has_no_file_has_no_kernel():
 
 def test_a_kernel_is_compiled_anew_when_a_module_of_another_room_changes_that_it_is_made_of(tmp_path):
     sources = {
-        "compiled.py": "", "far/limits.py": "MOST = 3\n", "far/step_kernel.py": "from evenstep.far.limits import MOST\n",
-        "near/relay_kernel.py": "from evenstep.far.step_kernel import (\n    step,\n)\n", "near/other.py": "",
-    }  # fmt: skip
+        "compiled.py": "",
+        "far/limits.py": "MOST = 3\n",
+        "far/step_kernel.py": "from evenstep.far.limits import MOST\n",
+        "near/by/relay_kernel.py": "from evenstep.far.step_kernel import (\n    step,\n)\n",
+        "near/by/other.py": "",
+    }
     for name, text in sources.items():
         path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         os.utime(path, (1000, 1000))
-    index = tmp_path / "near" / "__pycache__" / "relay_kernel.nbi"
+    index = tmp_path / "near" / "by" / "__pycache__" / "relay_kernel.nbi"
     index.parent.mkdir()
-    for changed, stays in (("near/other.py", True), ("far/limits.py", False)):
+    for changed, stays in (("near/by/other.py", True), ("far/limits.py", False)):
         index.write_text("")
         os.utime(index, (2000, 2000))
         os.utime(tmp_path / changed, (3000, 3000))

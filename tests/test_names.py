@@ -56,6 +56,26 @@ def test_the_name_is_the_file():
     assert "oracle" in names.members("predict")
 
 
+def test_a_member_may_lie_one_folder_below_its_room(tmp_path, monkeypatch):
+    for place in ("near", "low/deep", "low/deep/deeper"):
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+    (tmp_path / "near" / "low_one.py").write_text("policy = 1\n")
+    (tmp_path / "low" / "part.py").write_text("helper = 1\n")
+    (tmp_path / "low" / "deep" / "too_low.py").write_text("policy = 1\n")
+    monkeypatch.setattr(names, "_ROOT", tmp_path)
+    monkeypatch.setitem(names._PLACES, "a-room", "")
+    monkeypatch.setitem(names.BINDINGS, "a-room", "policy")
+    (tmp_path / "own.py").write_text("policy = 1\n")
+    assert names.members("a-room") == ("low-one", "own")
+    assert names._module(tmp_path / "near" / "low_one.py") == "evenstep.near.low_one"
+
+
+def test_no_name_has_two_files():
+    for room, word in names.BINDINGS.items():
+        found = [f for folder in names._folders(room) for f in folder.glob("*.py") if names._binds(f, word)]
+        assert len({f.stem for f in found}) == len(found), room
+
+
 def test_views_checks_kernels_and_references_are_no_members():
     for room in ("routing", "predict", "cost"):
         assert not {"view", "checks", "doors"} & set(names.members(room))

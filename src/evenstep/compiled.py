@@ -357,7 +357,7 @@ def drop_stale_caches(root: Path) -> None:
     Args:
         root: the package's folder, where kernels are kept beside their sources.
     """
-    for room in (root, *(path for path in root.iterdir() if path.is_dir())):
+    for room in (root, *(path for path in root.rglob("*") if path.is_dir() and path.name != "__pycache__")):
         indices = list(room.glob("__pycache__/*.nbi"))
         if not indices:
             continue

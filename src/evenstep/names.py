@@ -1,8 +1,9 @@
 """Finding things by name: the name is the file.
 
-``br-h`` is ``routing/br_h.py``, which binds its class to ``policy``; each room has its own word (`BINDINGS`).
-A name may also be ``package.module:Thing``, ``mine.py:Thing``, ``mine.py`` (its binding), or an entry point of
-another package in the group ``evenstep.<room>``: installed is not active until named. There is no registry.
+``br-h`` is ``br_h.py`` in ``routing/`` or one folder below. The file binds its class to ``policy``; each room has its own
+word (`BINDINGS`). A name may also be ``package.module:Thing``, ``mine.py:Thing``, ``mine.py`` (its binding), or an entry
+point that another package offers in the group ``evenstep.<room>``: installed is not active until named. There is no
+registry.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ BINDINGS: dict[str, str] = {
     "engines": "adapter",
 }
 _MODULE_MEMBERS = {"workload"}  # a trace format is its module: `recognises` and `read`
+_ROOT = Path(__file__).parent
 _PLACES = {
     "experiments": "experiments.papers",
     "batch": "cost",
@@ -46,7 +48,7 @@ _PLACES = {
 def members(room: str) -> tuple[str, ...]:
     """Names of all members of a room: its own files that bind the room's word, and entry points."""
     word = BINDINGS[room]
-    own = [_name(f.stem) for f in _folder(room).glob("*.py") if _binds(f, word)]
+    own = [_name(f.stem) for folder in _folders(room) for f in folder.glob("*.py") if _binds(f, word)]
     other = [e.name for e in _offered(room)]
     return tuple(sorted({*own, *other}))
 
@@ -70,18 +72,17 @@ def find(room: str, name: str) -> Any:
         raise InputError(name, "option", thing, "key=value", f"Write {place}:key=value,key=value.")
     if thing:
         return _member(room, _import(place, name), thing, name)
-    own = _folder(room) / f"{name.replace('-', '_')}.py"
+    own = [
+        f for folder in _folders(room) if _is_own(f := folder / f"{name.replace('-', '_')}.py", name, word)
+    ]
     others = [e for e in _offered(room) if e.name == name]
-    is_own = own.exists() and name == _name(own.stem) and _binds(own, word)
-    if is_own + len(others) > 1:
-        owners = [f"evenstep.{room}"] * is_own + [e.value for e in others]
+    if len(own) + len(others) > 1:
+        owners = [*(f"evenstep.{room}" for _ in own), *(e.value for e in others)]
         raise InputError(
             room, "name", name, "one owner", f"It is claimed by {' and '.join(owners)}; name one in full."
         )
-    if is_own:
-        return _member(
-            room, importlib.import_module(f"evenstep.{_PLACES.get(room, room)}.{own.stem}"), word, name
-        )
+    if own:
+        return _member(room, importlib.import_module(_module(own[0])), word, name)
     if others:
         return others[0].load()
     hint = _elsewhere(room, name) or nearest(name, members(room))
@@ -206,8 +207,21 @@ def _name(stem: str) -> str:
     return stem.replace("_", "-")
 
 
-def _folder(room: str) -> Path:
-    return Path(__file__).parent.joinpath(*_PLACES.get(room, room).split("."))
+@cache
+def _folders(room: str) -> tuple[Path, ...]:
+    """The folders that hold a room's members: the room's own, and those one below."""
+    own = _ROOT.joinpath(*_PLACES.get(room, room).split("."))
+    return own, *sorted(path for path in own.iterdir() if path.is_dir() and path.name != "__pycache__")
+
+
+def _module(file: Path) -> str:
+    """The full name of the module in a file of ours."""
+    return ".".join(("evenstep", *file.relative_to(_ROOT).with_suffix("").parts))
+
+
+def _is_own(file: Path, name: str, word: str) -> bool:
+    """Whether a file of ours is the member of this name."""
+    return file.exists() and name == _name(file.stem) and _binds(file, word)
 
 
 def _offered(room: str) -> tuple[EntryPoint, ...]:

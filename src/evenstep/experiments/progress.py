@@ -136,7 +136,7 @@ def compile_notice() -> str:
 
 
 def _loop_file(module: str) -> Path:
-    return Path(__file__).parents[1] / "sim" / f"{module.rpartition('.')[2]}.py"
+    return kernel_cache.ROOT.parent.joinpath(*module.split(".")).with_suffix(".py")
 
 
 def _kernel_file(policy: object) -> Path | None:

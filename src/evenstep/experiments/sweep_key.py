@@ -25,9 +25,18 @@ from evenstep.experiments.jobs import Plan
 
 #: Rooms and files of evenstep whose sources decide what a run gives.
 _DECIDING = (
-    "routing/*.py", "predict/*.py", "cost/*.py", "sim/*.py", "measure/*.py", "compiled.py", "request.py", "streams.py",
-    "streams_kernel.py", "experiments/jobs.py", "experiments/sweep_task.py",
-)  # fmt: skip
+    "routing/**/*.py",
+    "predict/**/*.py",
+    "cost/**/*.py",
+    "sim/**/*.py",
+    "measure/**/*.py",
+    "compiled.py",
+    "request.py",
+    "streams.py",
+    "streams_kernel.py",
+    "experiments/jobs.py",
+    "experiments/sweep_task.py",
+)
 
 
 def key_of(plan: Plan, asked: Contender, trace: str, index: int) -> str:
