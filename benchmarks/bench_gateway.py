@@ -3,8 +3,7 @@
 It cannot show a network, TLS or real engines: engines are raw servers in one process (`gateway_engine`), client and
 engines share one core, the router has the other, and on a machine with two cores the kernel's own work disturbs both.
 Contenders do not do the same work: nginx, vllm-router and sglang-router pass bytes on; LiteLLM checks and counts; ours
-checks keys, counts the tokens of every chunk, keeps the mirror, scrapes the engines and decides by br-0, with
-`limits.fast_path` on, which is off by default. CPU is user
+checks keys, counts the tokens of every chunk, keeps the mirror, scrapes the engines and decides by br-0. CPU is user
 and system time of a router's whole process tree. Streams begin one after the other over one pause between chunks, so
 that chunks of different streams do not come at once. Rounds of the contenders alternate; a claim is judged by the median
 over rounds of the ratio within a round. Peers are installed under ``build/peers``; one that cannot be had is printed as

@@ -74,7 +74,6 @@ def running(step_ms: float, slots: int, policy: str):
         config = {
             "version": 1, "listen": {"port": gateway}, "admin": {"port": admin}, "policy": policy, "slots": slots,
             "workers": [{"url": f"http://127.0.0.1:{engine}", "ranks": RANKS}],
-            "limits": {"fast_path": True},
         }  # fmt: skip
         path = Path(folder) / "gateway.yaml"
         path.write_text(json.dumps(config))

@@ -6,7 +6,7 @@ four such steps for an answer. An answer with
 another id, bytes that nobody asked for, a request that reaches a client, an error and silence are all counted, and
 none may happen. The engines are raw servers in a process of their own; it cannot show faults, real engines or a network.
 
-    python benchmarks/soak_answers.py [--requests 1000000] [--clients 600] [--shapes engines ranks] [--fast-path on off]
+    python benchmarks/soak_answers.py [--requests 1000000] [--clients 600] [--shapes engines ranks]
 
 ``--checked`` runs the gateway's checked build: a failed check is in its log, and counts as a broken promise.
 """
@@ -317,12 +317,12 @@ def _until(port: int, path: str, process: subprocess.Popen[bytes], said: Path) -
 
 
 def soak(
-    requests: int, *, shape: str, fast_path: bool, clients: int = 600, pause_s: float = 0.3, checked: bool = False
+    requests: int, *, shape: str, clients: int = 600, pause_s: float = 0.3, checked: bool = False
 ) -> Found:  # fmt: skip
     """Run it once.
 
     Args:
-        shape: one of `SHAPES`. fast_path: the gateway's `limits.fast_path`. pause_s: between two bursts.
+        shape: one of `SHAPES`. pause_s: between two bursts.
         checked: whether the gateway runs its checked build.
     """
     count, ranks = SHAPES[shape]
@@ -339,7 +339,7 @@ def soak(
         ]
         config = {
             "version": 1, "listen": {"port": gateway}, "admin": {"enabled": False}, "policy": "jsq", "slots": slots,
-            "workers": workers, "limits": {"fast_path": fast_path},
+            "workers": workers,
         }  # fmt: skip
         path = Path(folder, "gateway.yaml")
         path.write_text(json.dumps(config))
@@ -363,7 +363,6 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1_000_000, help="of all runs together")
     parser.add_argument("--clients", type=int, default=600)
     parser.add_argument("--shapes", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
-    parser.add_argument("--fast-path", nargs="+", choices=("on", "off"), default=["on", "off"])
     parser.add_argument("--pause", type=float, default=0.3, help="seconds between two bursts")
     parser.add_argument("--checked", action="store_true", help="run the gateway's checked build")
     parser.add_argument("--serve", nargs="+", type=int, help=argparse.SUPPRESS)
@@ -372,19 +371,17 @@ def main() -> int:
     if options.serve:
         asyncio.run(engines(options.serve, options.ranks))
         return 0
-    runs = [(shape, path == "on") for shape in options.shapes for path in options.fast_path]
     print(f"{options.clients} clients{', checked build' if options.checked else ''}", flush=True)
     is_broken = False
-    for shape, fast_path in runs:
-        share = options.requests // len(runs)
+    for shape in options.shapes:
+        share = options.requests // len(options.shapes)
         found = soak(
-            share, shape=shape, fast_path=fast_path, clients=options.clients, pause_s=options.pause, checked=options.checked
+            share, shape=shape, clients=options.clients, pause_s=options.pause, checked=options.checked
         )  # fmt: skip
         broken = found.broken()
         is_broken |= bool(broken)
         print(
-            f"{shape}, fast path {'on' if fast_path else 'off'}: {found.right:,} of {found.requests:,} answers belong to "
-            f"their request, in {found.seconds:.0f} s",
+            f"{shape}: {found.right:,} of {found.requests:,} answers belong to their request, in {found.seconds:.0f} s",
             flush=True,
         )
         for line in broken[:12]:

@@ -280,9 +280,9 @@ def _reject_unknown(values: Any, hint: Any, path: str, where: str | Document) ->
 
 
 def renamed(kind: Any, name: str) -> str:
-    """A hint where a field of a dataclass has another name now, by its `RENAMED`; empty where it never had this one."""
+    """What became of a former field of a dataclass, by its `RENAMED` and `RETIRED`; empty if it never had this field."""
     found = getattr(kind, "RENAMED", {}).get(name, "")
-    return f"It is called {found}." if found else ""
+    return f"It is called {found}." if found else getattr(kind, "RETIRED", {}).get(name, "")
 
 
 def _dataclasses_in(hint: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.dispatch.batches import Batches, state
 from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
@@ -61,3 +62,24 @@ def test_a_request_of_no_tokens_is_refused():
     story = full()
     with pytest.raises(InputError, match="prompt_tokens is 0"):
         story.arrives(2, prompt_tokens=0)
+
+
+def test_a_prompt_that_is_counted_by_row_is_what_its_event_leaves():
+    found = []
+    for is_by_row in (True, False):
+        story = Batches(0)
+        d = story.d
+        d.handle(ev.Reloaded(now_s=0.0, policy="jsq:ties=lowest", settings=None))
+        story.one_by_one([ev.Arrived(now_s=1.0, request=1, prompt_tokens=30)])
+        story.one_by_one([ev.Tick(now_s=1.0)])
+        row = d.rows.by_request[1]
+        d.now_s = 1.5
+        d.produced(row, 1)
+        before = state(d)
+        if is_by_row:
+            d.counted(row, 44)
+        else:
+            assert d.handle(ev.PromptCounted(now_s=1.5, request=1, prompt_tokens=44)) == []
+        assert state(d) != before
+        found.append(state(d))
+    assert found[0] == found[1]

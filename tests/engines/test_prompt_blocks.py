@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
-import pytest
-
-from evenstep.engines import prompt_blocks_kernel as kernel
-from evenstep.engines.prompt_blocks import key_of, keyed_state, name_key, prompt_blocks, prompt_key
+from evenstep.engines.prompt_blocks import name_key, prompt_blocks, prompt_key
 from evenstep.engines.requests import read_request
 
 KEY = b"install"
@@ -64,15 +60,3 @@ def test_a_long_prompts_key_goes_by_its_length_and_its_ends():
     base = "a" * 100_000
     keys = [prompt_key(chat(text), KEY) for text in (base, base, "b" + base[1:], base[:-1] + "b", base + "a")]
     assert keys[0] == keys[1] and len(set(keys)) == 4
-
-
-@pytest.mark.parametrize("size", [2, 90, 128, 129, 255, 256, 1023, 1024, 1025, 10_000, 100_000])
-@pytest.mark.parametrize("key", [b"k", b"salt" * 16])
-def test_compiled_code_finds_the_same_key(size, key):
-    prompt, model = bytes(i * 7 % 251 for i in range(size)), b'"some/model"'
-    data = np.frombuffer(b"xyz" + prompt + b"rest", np.uint8)
-    space = np.zeros(8 + kernel.SPACE // 8, np.uint64)
-    found = kernel.key_of(
-        data, 3, 3 + size, np.frombuffer(model, np.uint8), len(model), keyed_state(key), space
-    )
-    assert found == key_of(prompt, model, key)

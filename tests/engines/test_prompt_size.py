@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep.engines import prompt_size_kernel as kernel
 from evenstep.engines.prompt_size import PRIOR_BYTES_PER_TOKEN, PromptSizes
 
 
@@ -36,13 +34,3 @@ def test_what_tells_nothing_teaches_nothing_and_old_models_go():
         sizes.learn(model, 8000, 1000)
     assert sizes.bytes_per_token("b") == PRIOR_BYTES_PER_TOKEN
     assert sizes.bytes_per_token("c") != PRIOR_BYTES_PER_TOKEN
-
-
-@given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 10**5)), max_size=30), st.integers(0, 10**6))
-def test_compiled_code_learns_and_estimates_the_same(told, size):
-    one, other = PromptSizes(), PromptSizes()
-    for prompt_bytes, tokens in told:
-        one.learn("m", prompt_bytes, tokens)
-        kernel.learn(np.frombuffer(other.numbers("m")), prompt_bytes, tokens)
-    assert one.bytes_per_token("m") == other.bytes_per_token("m")
-    assert kernel.estimate(np.frombuffer(other.numbers("m")), size) == one.estimate("m", size)

@@ -101,13 +101,20 @@ def test_a_bad_variable_is_refused_by_name(environment, said):
         Sources(environment=environment).settled()
 
 
-def test_a_setting_that_has_another_name_now_is_refused_with_the_new_one(file):
+@pytest.mark.parametrize(
+    ("section", "name", "value", "said"),
+    [
+        ("dispatch", "good_rounds", "50", "It is called policy_cooldown_s, in seconds"),
+        ("limits", "fast_path", "true", r"The fast path is gone\. Remove this setting\."),
+    ],
+)
+def test_a_former_setting_is_refused_with_what_to_do_instead(file, section, name, value, said):
     for sources in (
-        Sources(file=file("dispatch: {good_rounds: 50}\n")),
-        Sources(environment={"EVENSTEP_DISPATCH_GOOD_ROUNDS": "50"}),
-        Sources(flags={"dispatch.good_rounds": Given("command line --set", "50")}),
+        Sources(file=file(f"{section}: {{{name}: {value}}}\n")),
+        Sources(environment={f"EVENSTEP_{section}_{name}".upper(): value}),
+        Sources(flags={f"{section}.{name}": Given("command line --set", value)}),
     ):
-        with pytest.raises(InputError, match=r"It is called policy_cooldown_s, in seconds"):
+        with pytest.raises(InputError, match=said):
             sources.settled()
 
 

@@ -28,10 +28,9 @@ def test_every_request_ends_once_and_nothing_is_left_behind():
 
 @pytest.mark.slow
 @pytest.mark.skipif(compiled.numba is None, reason="nothing is compiled here")
-@pytest.mark.parametrize("fast_path", [True, False])
 @pytest.mark.parametrize("shape", sorted(soak_answers.SHAPES))
-def test_each_of_600_clients_gets_the_answers_to_its_own_requests_and_no_check_fails(shape, fast_path):
-    found = soak_answers.soak(15_000, shape=shape, fast_path=fast_path, checked=True)
+def test_each_of_600_clients_gets_the_answers_to_its_own_requests_and_no_check_fails(shape):
+    found = soak_answers.soak(15_000, shape=shape, checked=True)
     assert found.broken() == []
     assert found.right == found.requests == 15_000
 

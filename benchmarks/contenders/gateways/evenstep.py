@@ -25,7 +25,6 @@ def command(folder: Path, engines: list[int], port: int) -> list[str]:
         "admin": {"port": free_port()},
         "policy": "br-0",
         "workers": [{"url": f"http://127.0.0.1:{engine}"} for engine in engines],
-        "limits": {"fast_path": True},
         "keys": [{"key": KEY, "tenant": "bench", "classes": ["*"]}],
         "classes": {"usual": {"ttft_s": 2.0}},
         "engines": {"first_byte_s": 5.0, "silence_s": 5.0},

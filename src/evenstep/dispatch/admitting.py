@@ -38,10 +38,6 @@ class Admitting(Requests):
     Args:
         settings: limits and deadlines.
         policy, predictor, stopwatch, overruns: as in `Dispatcher`.
-
-    Attributes:
-        passing: requests that the next round is about, if it is told of by `passed` and not by commands; 0 = it is not.
-        passed: worker of each of them, or `HOLD`. first_leg: below the leg of the first that was sent.
     """
 
     def __init__(
@@ -49,7 +45,6 @@ class Admitting(Requests):
         overruns: frozenset[int],
     ) -> None:  # fmt: skip
         super().__init__(settings)
-        self.passing, self.passed, self.first_leg = 0, list[int](), 0
         self._prepared = 0  # turns in which predictions were asked for since the last decision
         self.deciding = Deciding(
             policy, predictor, rows=self.rows, mirror=self.mirror, prefixes=self.prefixes, waits=self.waits,
@@ -121,7 +116,7 @@ class Admitting(Requests):
             return
         shown = len(worker)
         is_part = 0 < offered < deciding.free
-        sent = self._send_all(shown, worker, in_order=shown == asked)
+        sent = self._send_all(shown, worker)
         if sent < 0:
             sent = self._apply(packed.waiting[:shown].tolist(), worker, packed.free.tolist())
         if deciding.stopwatch:
@@ -155,12 +150,11 @@ class Admitting(Requests):
             (np.zeros(1, np.int64), waits, *self.meters.pool_wait_s.arrays()),
         )  # fmt: skip
 
-    def _send_all(self, shown: int, worker: list[int], in_order: bool) -> int:
+    def _send_all(self, shown: int, worker: list[int]) -> int:
         """As `_apply`, where all that are admitted are in their usual course (`turn_kernel.seat`).
 
         Args:
             shown: requests that the answer is about. worker: of each of them.
-            in_order: they are the oldest of the pool; requests that idle workers were given from behind the window are not.
 
         Returns:
             Requests that were sent; -1 where one is not, and nothing was done.
@@ -183,13 +177,10 @@ class Admitting(Requests):
         waiting = packed.waiting[:shown].tolist()
         if sent < shown:
             waiting = [row for row, g in zip(waiting, worker, strict=True) if g != HOLD]
-        if in_order and self.passing == shown:
-            self.passed, self.first_leg = worker, leg
-        else:
-            i, names, out = self.rows.i, self.mirror.names, self.out
-            requests, placed = i[REQUEST], i[WORKER]
-            for number, row in enumerate(waiting, leg + 1):
-                out.append(SendDecode(requests[row], number, names[placed[row]], row))
+        i, names, out = self.rows.i, self.mirror.names, self.out
+        requests, placed = i[REQUEST], i[WORKER]
+        for number, row in enumerate(waiting, leg + 1):
+            out.append(SendDecode(requests[row], number, names[placed[row]], row))
         self._sent_all(waiting, int(counted[0][0]))
         self.legs = leg + sent
         del here[len(here) - sent :]

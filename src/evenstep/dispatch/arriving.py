@@ -102,6 +102,13 @@ class Arriving(Ending):
         self.now_s = now_s
         return count
 
+    def counted(self, row: int, prompt_tokens: int) -> None:
+        """An engine told the tokens of the prompt of the request in this row: what `PromptCounted` would leave.
+
+        Only while nothing is logged, and all events are told.
+        """
+        self.correct(row, prompt_tokens)
+
     def _arrived(self, event: ev.Arrived) -> None:
         if self.arrived_all([event]):
             return

@@ -17,13 +17,13 @@ import msgspec
 
 from evenstep import __version__
 from evenstep.dispatch import events as ev
+from evenstep.dispatch.arriving import Arriving
 from evenstep.dispatch.checking import check as check_all
 from evenstep.dispatch.checkpoint import dump
 from evenstep.dispatch.commands import Abort, Command, Removed, WakeAt
 from evenstep.dispatch.ending import TOGETHER
 from evenstep.dispatch.events import Arrived, Event, Finished
 from evenstep.dispatch.lockstep import BEHIND, WIDE, Lockstep
-from evenstep.dispatch.passing import Passing
 from evenstep.dispatch.records import Header, InParts, Record
 from evenstep.dispatch.rounds import Rounds
 from evenstep.dispatch.rows_layout import COPIES, LEAVE, LEG, NEVER, PREDICTED, PRODUCED, REQUEST, WORKER
@@ -31,14 +31,13 @@ from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.snapshot import snapshot as snapshot_of
 from evenstep.dispatch.steps import Steps
 from evenstep.dispatch.transitions import Cause, State
-from evenstep.request import I8
 
 _E = TypeVar("_E", Arrived, Finished)
 _HISTORY = 64  # as many as stay in a processor's cache
 _PENDING_S = 1.0  # a host may be early by less than this
 
 
-class Dispatcher(Passing):
+class Dispatcher(Arriving):
     """Decides which request goes where and when, for one served model.
 
     Args:
@@ -129,29 +128,6 @@ class Dispatcher(Passing):
         self.look_whether_quiet()
         self.out = self.fleet.out = []
         return out
-
-    def turn(
-        self, now_s: float, ended: tuple[I8, list[int]], came: tuple[I8, list[int], list[str]]
-    ) -> tuple[list[int], list[Command]]:
-        """Answers came whole, then requests; see `Passing`. Only while `has_room`.
-
-        Args:
-            ended: what `answered_all` takes. came: what `came_all` takes.
-
-        Returns:
-            Rows of those that came, none where events have to tell of them, and what else is to be done. `passed` says
-            where each of them goes, its legs from `first_leg` on; it is empty where commands say so.
-        """
-        if now_s > self.now_s:  # noqa: PLR1730  # a call costs more
-            self.now_s = now_s
-        if ended[1]:
-            self.answered_all(*ended)
-        rows = self.came_all(*came) if came[1] else []
-        self.passing, self.passed = len(rows), []
-        if self.due and rows:
-            self._tick(ev.Tick(now_s=self.now_s))
-        self.passing = 0
-        return rows, self._told()
 
     def _several(self, events: deque[Event]) -> int:
         """Handle the first of several events together, if they are of those that come in number; how many were."""

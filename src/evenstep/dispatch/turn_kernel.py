@@ -1,8 +1,7 @@
 # pyright: basic
-"""Compiled parts of a turn: requests that arrive, those that a round sends, those whose answers came whole, many at once.
+"""Compiled batches: the requests that a round sends, and those whose answers came whole.
 
-All take requests in their usual course only, and leave the numbers that `Arriving._arrived`, `Requests.seat` and
-`Ending._finish` do.
+Both take the common case only, and leave the numbers that `Requests.seat` and `Ending._finish` do.
 """
 
 from __future__ import annotations
@@ -12,10 +11,7 @@ import numpy as np
 from evenstep.compiled import F1, F2, FLOAT, I1, I2, INT, array_at, check, declared, jit
 from evenstep.dispatch.mirror_layout import CAME, CHANGES, FREE_AT_MOST, SENT, SENT_LOAD, WENT
 from evenstep.dispatch.rows_layout import (
-    CAP,
-    CLASS,
     COPIES,
-    EXPECTED,
     KEY,
     LEAVE,
     LEG,
@@ -24,10 +20,8 @@ from evenstep.dispatch.rows_layout import (
     PRODUCED,
     PROMPT,
     QUEUED_AT,
-    REQUEST,
     SEATED,
     SENT_AT,
-    SESSION,
     SINCE,
     STATE,
     TRIES,
@@ -42,9 +36,6 @@ _THEN_SENT, _THEN_FREE = NEXT[State.POOLED][Cause.DECODE_SENT], NEXT[State.SENT]
 #: Rows of what `end` is told: where a request is, the leg that ended, its tokens. It leaves the key in place of the leg.
 ROW, ENDED_LEG, TOLD_PROMPT, TOLD_OUTPUT = range(4)
 TOLD = 4
-#: Columns of what `arrive` is told, each as in `events.Arrived`.
-CAME_REQUEST, CAME_PROMPT, CAME_CAP, CAME_KEY, CAME_SESSION, CAME_CLASS, CAME_EXPECTED = range(7)
-CAME_COLUMNS = 7
 HALF_OF, FORGET_AT = 1 << 14, 1 << 16  # observations after which older ones weigh half
 
 
@@ -80,38 +71,6 @@ def clean(ints, row):
     for column in range(ints.shape[0]):
         ints[column, row] = 0
     ints[WORKER, row], ints[PREDICTED, row], ints[LEAVE, row], ints[COPIES, row] = -1, -1, NEVER, 1
-
-
-_ARRIVE = I2, F2, I2, INT, INT, FLOAT, FLOAT
-
-
-@declared(None if INT is None else INT(*_ARRIVE))
-def arrive(rows_i, rows_f, told, pool, count, most, now_s):
-    """Requests arrive that want one slot each and may come in, unless one of them has too long a prompt, or none.
-
-    Args:
-        rows_i, rows_f: the table of requests. told: int64[>= count, >= CAME_COLUMNS], see `CAME_REQUEST`.
-        pool: address of free rows, one for each, int64.
-        most: tokens of the longest prompt.
-
-    Returns:
-        Requests that arrived, `count` or none.
-    """
-    for i in range(count):
-        if not 0 < told[i, CAME_PROMPT] <= most:
-            return 0
-    rows = array_at(pool, count, np.int64)
-    for i in range(count):
-        if not 0 <= rows[i] < rows_i.shape[1]:
-            return 0
-    for i in range(count):
-        row = rows[i]
-        rows_i[REQUEST, row], rows_i[PROMPT, row] = told[i, CAME_REQUEST], told[i, CAME_PROMPT]
-        rows_i[CAP, row], rows_i[KEY, row] = told[i, CAME_CAP], told[i, CAME_KEY]
-        rows_i[SESSION, row], rows_i[CLASS, row] = told[i, CAME_SESSION], told[i, CAME_CLASS]
-        rows_i[EXPECTED, row], rows_i[STATE, row] = told[i, CAME_EXPECTED], _WAITS
-        rows_f[SINCE, row] = rows_f[QUEUED_AT, row] = now_s
-    return count
 
 
 _SEAT = I2, F2, I2, F2, INT, INT, I1, I1, INT, INT, FLOAT, I1, F1, I1, F1, F1

@@ -9,10 +9,6 @@ from __future__ import annotations
 import hashlib
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
-from evenstep.engines.prompt_blocks_kernel import LONG_END, compress, initial
 from evenstep.engines.requests import GenerationRequest
 
 #: Members beside the prompt that change what an engine computes for it, in a fixed order.
@@ -20,6 +16,7 @@ _SEED = ("model", "tools", "documents", "chat_template", "chat_template_kwargs",
 
 _PERSON = b"prompt"
 BLOCK_BYTES = 256  #: of a block; a prompt of no more has none
+_LONG_END = 512  # bytes at each end of a long prompt that its key is made of
 _HASHED = 512 * 1024  #: bytes of a prompt that are hashed at most
 
 
@@ -37,37 +34,18 @@ def prompt_blocks(
     Returns:
         Ids in 0..2**63-1, as `routing.prefix_index.PrefixIndex` takes them.
     """
-    if len(request.prompt) <= block_bytes:  # as of most, and there is nothing to be hashed
+    prompt = request.prompt
+    if len(prompt) <= block_bytes:  # the common case
         return []
-    return blocks_of(request.prompt, seeded(request, key), block_bytes=block_bytes, max_blocks=max_blocks)
-
-
-def seeded(request: GenerationRequest, key: bytes) -> hashlib.blake2b:
-    """Where the ids of a request's blocks begin: what it says beside its prompt."""
     digest = hashlib.blake2b(digest_size=8, key=key)
     for name in _SEED:
         value = request.value(name)
         digest.update(b"%d:" % len(value) + value)
-    return digest
-
-
-def blocks_of(
-    prompt: bytes | memoryview,
-    digest: hashlib.blake2b,
-    *,
-    block_bytes: int = BLOCK_BYTES,
-    max_blocks: int = 0,
-) -> list[int]:
-    """As `prompt_blocks`.
-
-    Args:
-        digest: of `seeded`; it is changed.
-    """
-    blocks = min(
-        max_blocks or max(1, _HASHED // block_bytes), max(0, len(prompt) - 1) // block_bytes
-    )  # a chat's closing bracket is no content
+    most = max_blocks or max(1, _HASHED // block_bytes)
     found: list[int] = []
-    for block in range(blocks):
+    for block in range(
+        min(most, (len(prompt) - 1) // block_bytes)
+    ):  # a chat's closing bracket is not content
         digest.update(prompt[block * block_bytes : (block + 1) * block_bytes])
         found.append(_id(digest.digest()))
     return found
@@ -79,28 +57,16 @@ def prompt_key(request: GenerationRequest, key: bytes) -> int:
     A prompt of more than 1 KiB goes by its length and its first and last 512 bytes: all of it would take as long as
     everything else that is done for it.
     """
-    return key_of(request.prompt, request.frame.model_value, key)
-
-
-def key_of(prompt: bytes | memoryview, model: bytes, key: bytes) -> int:
-    """`prompt_key` of a prompt for a model, as both stand in a body."""
+    prompt, model = request.prompt, request.frame.model_value
     digest, size = _keyed(key).copy(), len(prompt)
-    if size > 2 * LONG_END:
-        digest.update(prompt[:LONG_END])
-        digest.update(prompt[-LONG_END:])
+    if size > 2 * _LONG_END:
+        digest.update(prompt[:_LONG_END])
+        digest.update(prompt[-_LONG_END:])
         digest.update(b"%d:%b" % (size, model))
     else:
         digest.update(prompt)
         digest.update(model)
     return _id(digest.digest()) or 1
-
-
-def keyed_state(key: bytes) -> NDArray[np.uint64]:
-    """Where `prompt_blocks_kernel.key_of` begins: uint64[8], what the key alone comes to."""
-    about = bytes((8, len(key), 1, 1)) + bytes(44) + _PERSON.ljust(16, b"\0")
-    state = initial() ^ np.frombuffer(about, np.uint64)
-    compress(state, np.frombuffer(key.ljust(128, b"\0"), np.uint64), 0, 128, False)
-    return state
 
 
 @lru_cache(maxsize=8)

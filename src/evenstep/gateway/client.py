@@ -14,13 +14,11 @@ from http import HTTPStatus
 
 from evenstep.engines import refusals
 from evenstep.engines.refusals import Refusal
-from evenstep.engines.requests import GenerationRequest
-from evenstep.gateway.alike import Alike
 from evenstep.gateway.asking import Asking
 from evenstep.gateway.deadline import NEVER, Deadline
 from evenstep.gateway.framing import Chunked, framed
 from evenstep.gateway.head import CHUNKED, HeadError, end_of_head
-from evenstep.gateway.service import Job, Lent, Received, Service
+from evenstep.gateway.service import Job, Received, Service
 
 _log = logging.getLogger("evenstep.gateway")
 JSON = b"application/json"
@@ -43,25 +41,18 @@ class Client(asyncio.Protocol):
         job: what takes time; None while nothing does.
         is_framed: the answer that has begun goes out in HTTP chunks.
         paused: the client reads more slowly than we write: whoever sends has to stop reading until `Job.client_resumed`.
-        last_head: of the request that is served, or was last.
-        alike: by what to know the next request; None while there is nothing to go by.
-        is_alike: the request that is served, or was last, was known by that, and by no other connection's.
-        lent: who reads and writes instead of it; None = nobody.
     """
 
     __slots__ = (
         "_asking", "_body_since_s", "_chunked", "_chunks", "_deadline", "_got", "_is_head", "_keep_alive", "_length",
-        "_name", "_pieces", "_prefix", "_rest", "_searched", "_service", "_state", "_unsent", "alike", "is_alike",
-        "is_framed", "job", "last_head", "lent", "paused", "transport",
+        "_name", "_pieces", "_prefix", "_rest", "_searched", "_service", "_state", "_unsent", "is_framed", "job",
+        "paused", "transport",
     )  # fmt: skip
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # until it is connected, as the next ones
         self.job: Job | None = None
-        self.last_head = b""
-        self.alike: Alike | None = None
-        self.lent: Lent | None = None
         self._state = _IN_HEAD
         self._rest = bytearray()
         self._searched = 0
@@ -70,7 +61,7 @@ class Client(asyncio.Protocol):
         self._length, self._got, self._body_since_s = 0, 0, 0.0
         self._chunked: Chunked | None = None
         self._chunks = self._keep_alive = True
-        self._is_head = self.is_framed = self.is_alike = self.paused = False
+        self._is_head = self.is_framed = self.paused = False
         self._prefix, self._name, self._unsent = b"", "", 0
         self._deadline: Deadline = None  # type: ignore[assignment]
 
@@ -90,7 +81,6 @@ class Client(asyncio.Protocol):
         self._deadline.set(time.monotonic() + (_LINGER_S if service.is_draining else service.limits.idle_s))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end_lent()
         self._service.clients.discard(self)
         self._deadline.end()
         self._gone()
@@ -113,12 +103,6 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._state == _IN_HEAD:
-            alike = self.alike or self._service.alike
-            if alike is not None and not self._rest and alike.heads is self._service.heads:
-                found = alike.split(data)
-                if found is not None:
-                    self._serve_alike(alike, *found)
-                    return
             if not self._rest and data[:1] != b"\r":  # the common case: a head, whole, and nothing before it
                 end = data.find(b"\r\n\r\n") + 4
                 if 4 <= end <= self._service.limits.head_bytes:
@@ -172,7 +156,7 @@ class Client(asyncio.Protocol):
             self._refuse(error)
             return
         found = asking.head
-        self._asking, self._length, self.last_head = asking, length, head
+        self._asking, self._length = asking, length
         self._keep_alive, self._chunks, self._is_head = found.keep_alive, found.chunks, found.method == "HEAD"
         self._name = asking.name or service.new_name()
         if length > limits.body_bytes:
@@ -224,26 +208,7 @@ class Client(asyncio.Protocol):
             total_s = min(total_s, floor_s)
         self._deadline.set(total_s)
 
-    def _serve_alike(self, alike: Alike, body: bytes, prompt: bytes) -> None:
-        """A whole request like the last one, of this connection or of another."""
-        asking, service = alike.asking, self._service
-        self._begins(asking, service.new_name())
-        self.is_alike, self.alike = alike is self.alike, alike
-        try:
-            request = GenerationRequest(alike.frame, body, prompt, session=asking.session)
-            service.serve_alike(request, asking, self._name, self)
-        except Exception:
-            self.fail()
-
-    def _begins(self, asking: Asking, name: str) -> None:
-        """A request that is known by the last one is served; others may have come between."""
-        head = asking.head
-        self._keep_alive, self._chunks, self._is_head = head.keep_alive, head.chunks, False
-        self._name, self._state, self.is_alike = name, _BUSY, True
-        self._deadline.at = NEVER
-
     def _serve(self, body: bytes) -> None:
-        self.is_alike = False
         self._state = _BUSY
         self._deadline.at = NEVER
         try:
@@ -252,10 +217,6 @@ class Client(asyncio.Protocol):
             self.fail()
 
     def _late(self) -> None:
-        until_s = self.lent.heard_s + self._service.limits.idle_s if self.lent is not None else 0.0
-        if until_s > time.monotonic():
-            self._deadline.set(until_s)
-            return
         unsent = self.transport.get_write_buffer_size()
         if unsent and unsent < self._unsent:  # it reads, slowly
             self._unsent = unsent
@@ -281,7 +242,7 @@ class Client(asyncio.Protocol):
     @property
     def is_busy(self) -> bool:
         """Whether a request is being served."""
-        return self._state == _BUSY or (self.lent is not None and self.lent.is_busy)
+        return self._state == _BUSY
 
     def fail(self) -> None:
         """A bug of ours, the exception at hand, costs this request, and says so."""
@@ -357,55 +318,22 @@ class Client(asyncio.Protocol):
         if self._state != _CLOSED:
             self.transport.write(data)
 
-    def socket(self, between: bool = False) -> int:
-        """File descriptor that pieces can be written to; -1 = none, for now or for good: see `forward`.
-
-        Args:
-            between: while nothing is served, and not while something is.
-        """
-        transport, state = self.transport, _IN_HEAD if between else _BUSY
-        is_taken = self._state != state or self._prefix or transport.get_write_buffer_size()
+    def socket(self) -> int:
+        """File descriptor that pieces of an answer can be written to, as `forward` does; -1 where that is not possible."""
+        transport = self.transport
+        is_taken = self._state != _BUSY or self._prefix or transport.get_write_buffer_size()
         if is_taken or transport.is_closing():
-            return -1
-        if between and (self._rest or self.lent is not None):
             return -1
         found = transport.get_extra_info("socket")
         return -1 if found is None or transport.get_extra_info("sslcontext") is not None else found.fileno()
 
-    def lend(self, to: Lent) -> None:
-        """Somebody else reads and writes, until it is `returned`."""
-        self.lent = to
-        self.transport.pause_reading()
-
-    def returned(self, heard_s: float, name: str = "") -> None:
-        """It reads and writes again.
-
-        Args:
-            heard_s: when something came last.
-            name: of the request that is served; empty = none is.
-        """
-        self.lent = None
-        if self._state == _CLOSED:
-            return
-        if name and self.alike is not None:
-            self._begins(self.alike.asking, name)
-        else:
-            self._deadline.set(heard_s + self._service.limits.idle_s)
-        self.transport.resume_reading()
-
-    def _end_lent(self) -> None:
-        if self.lent is not None:
-            self.lent.end()
-
     def abort(self) -> None:
         """Close without a word: the answer cannot be ended as it should, or nobody reads it."""
-        self._end_lent()
         self._gone()
         self.transport.abort()
 
     def close_if_idle(self) -> None:
         """Close a connection that serves nothing, as the gateway stops."""
-        self._end_lent()
         if self._state == _IN_HEAD and not self._rest:
             self.transport.close()
 
@@ -434,9 +362,6 @@ class Client(asyncio.Protocol):
             return
         self._state, self._name = _IN_HEAD, ""
         self._deadline.set(now_s + self._service.limits.idle_s)
-        lane = self._service.lane
-        if self.is_alike and lane is not None and self.alike is not None and not self.alike.frame.stream:
-            asyncio.get_running_loop().call_soon(lane.take, self)
         if self._rest:
             asyncio.get_running_loop().call_soon(self._next)
 

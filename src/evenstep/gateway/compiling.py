@@ -17,7 +17,6 @@ from evenstep.dispatch.delivering import warm as warm_delivering
 from evenstep.dispatch.warming import warm
 from evenstep.engines.quick import warm as warm_quick
 from evenstep.errors import PolicyError
-from evenstep.gateway.lane import warm as warm_lane
 from evenstep.gateway.relay import warm as warm_relay
 from evenstep.gateway.shedding import shed_compiler
 from evenstep.gateway.starting import COMPILE, is_compiled
@@ -96,6 +95,5 @@ def warm_all(policy: str, predictor: str) -> None:
     """
     warm_quick()
     warm_relay()
-    warm_lane()
     warm_delivering()
     warm(policy, predictor)

@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 import time
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from evenstep.gateway.config import Engines
@@ -18,14 +17,6 @@ from evenstep.gateway.heads import Heads
 def _read_head(head: bytes) -> tuple[ResponseHead, int, bool]:
     found = read_response_head(head)
     return found, found.length, found.status == 200
-
-
-class Keeper(Protocol):
-    """Who has use for connections that have nothing to do."""
-
-    def keep(self, connection: EngineConnection, endpoint: Endpoint) -> bool:
-        """Whether it takes one."""
-        ...
 
 
 #: Bytes the system may keep of what an engine sent, and of what a client has not taken; by itself it keeps megabytes of each
@@ -46,7 +37,6 @@ class Endpoint:
         authority: what Host says.
         base: path in front of every target.
         heads: what heads of its answers say.
-        keeper: takes connections that have nothing to do; None = nobody does.
         continues_chats: no engine here has answered from the start so far where a chat was to go on.
     """
 
@@ -65,7 +55,6 @@ class Endpoint:
         self.heads = Heads(_read_head)
         self.connections: set[EngineConnection] = set()
         self._idle: list[EngineConnection] = []
-        self.keeper: Keeper | None = None
         self.continues_chats = True
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -123,9 +112,6 @@ class Endpoint:
 
     def keep(self, connection: EngineConnection, now_s: float) -> None:
         """A connection has nothing to do."""
-        if self.keeper is not None and self.keeper.keep(connection, self):
-            connection.deadline.set(now_s + self.settings.idle_s)
-            return
         if len(self._idle) >= self.settings.connections:
             connection.close()
             return

@@ -115,11 +115,6 @@ class EngineConnection(asyncio.Protocol):
         self.deadline = Deadline(endpoint.loop, self._late)
 
     @property
-    def endpoint(self) -> Endpoint:
-        """Whose it is."""
-        return self._endpoint
-
-    @property
     def is_between(self) -> bool:
         """Whether what comes next begins an HTTP chunk of a body."""
         return self._state == _IN_BODY and self._chunked is not None and self._chunked.is_between
@@ -183,28 +178,8 @@ class EngineConnection(asyncio.Protocol):
         """
         self._lent = None
         if self._state != _CLOSED:
-            if self._state == _IDLE:
-                self._idle_s = heard_s
             self.deadline.set(heard_s + self._silence_s)
             self._transport.resume_reading()
-
-    def carries(
-        self, leg: Leg, data: tuple[bytes, bytes], rest: bytes, sent_s: float, until_s: float
-    ) -> None:
-        """Somebody else sent a request here, all but `rest`: go on with it.
-
-        Args:
-            leg, data: as in `send`.
-            sent_s: when. until_s: how long it waits for a sign of life.
-        """
-        if self._state == _CLOSED:
-            return
-        self._leg, leg.connection, self._data = leg, self, data
-        self._state, self._heard, self._interim = _WAITING, False, 0
-        self._is_old, self._sent_s = sent_s - self._idle_s > _STALE_S, sent_s
-        self.deadline.set(until_s)
-        if rest:
-            self._transport.write(rest)
 
     def goes_on(self, data: bytes) -> None:
         """Somebody else read this, and could not take it: it begins with no usual chunk of a body."""

@@ -25,7 +25,6 @@ from evenstep.gateway.asking import Asking
 from evenstep.gateway.attached import Attached
 from evenstep.gateway.client import Client
 from evenstep.gateway.ended import Outcome, Story
-from evenstep.gateway.engine import EngineConnection
 from evenstep.gateway.legs import Collecting, Prefill, Stream, Whole
 from evenstep.gateway.served import ServedModel
 
@@ -110,17 +109,6 @@ class Exchange:
         else:
             leg = self._leg = Whole(self, command.leg, attached, command.row)
             self._send(leg, attached, body, settings.answer_s)
-
-    def carries(
-        self, command: SendDecode, attached: Attached, connection: EngineConnection, taken: int, sent_s: float
-    ) -> None:
-        """The request itself was sent by somebody else, so many bytes of it, -1 = all: go on with it."""
-        self._write_body(attached)
-        leg = self._leg = Whole(self, command.leg, attached, command.row)
-        body = self._body
-        data = attached.generation_head(self.request.chat, self.name, len(body), self.asking.carried), body
-        rest = b"" if taken < 0 else b"".join(data)[taken:]
-        connection.carries(leg, data, rest, sent_s, sent_s + attached.endpoint.settings.answer_s)
 
     def resume(self, command: Continue, attached: Attached) -> None:
         """Go on after what the client has."""

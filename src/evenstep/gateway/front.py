@@ -17,9 +17,8 @@ from evenstep.dispatch.events import Arrived
 from evenstep.engines import refusals
 from evenstep.engines.prompt_blocks import name_key, prompt_blocks, prompt_key
 from evenstep.engines.refusals import Refusal
-from evenstep.engines.requests import GenerationRequest, Kind, kind_of, read_request
+from evenstep.engines.requests import Kind, kind_of, read_request
 from evenstep.errors import InputError
-from evenstep.gateway.alike import Alike, alike_of
 from evenstep.gateway.asking import Asking, asking_of
 from evenstep.gateway.callers import Callers
 from evenstep.gateway.client import Client
@@ -27,7 +26,6 @@ from evenstep.gateway.ended import Sink, Story
 from evenstep.gateway.exchange import Exchange
 from evenstep.gateway.head import read_request_head
 from evenstep.gateway.heads import Heads
-from evenstep.gateway.lane import Lane, lane_on
 from evenstep.gateway.models import page
 from evenstep.gateway.passing import Passing
 from evenstep.gateway.pools import Pools
@@ -60,11 +58,9 @@ class Front:
         heads: what clients' heads say, under this config.
         clients: open connections.
         codes: answers by status.
-        alike: by what to know requests like the last one that was read in full; None while there was none.
         passing: requests under way that are no generations.
         sinks: take each request that is over and has no class.
         class_sinks: take each that has one.
-        lane: takes requests in their usual course, with `limits.fast_path`; None = nobody does.
 
     Raises:
         InputError: a key that cannot be read.
@@ -74,7 +70,6 @@ class Front:
         self.pools = pools
         self.clients: set[Client] = set()
         self.codes: Counter[int] = Counter()
-        self.alike: Alike | None = None
         self.passing: set[Passing] = set()
         self.is_draining = False
         self.why_not_ready = "starting"
@@ -83,7 +78,6 @@ class Front:
         self._salt = salt
         self._front = secrets.token_hex(6)
         self._numbers = itertools.count(1)
-        self.lane: Lane | None = None
         self.go_by(config, Callers(config))
 
     def go_by(self, config: GatewayConfig, callers: Callers) -> None:
@@ -91,19 +85,10 @@ class Front:
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(config.session_headers)
         self.heads = Heads(self._read_head)  # what follows from a head may be something else now
-        if self.lane is not None and self.limits.fast_path:
-            self.lane.release()
-        elif self.lane is not None:
-            self.lane.close()
-            self.lane = None
-        elif self.limits.fast_path:
-            self.lane = lane_on(self.pools.loop, self, self._salt)
 
     def listen_to(self, sinks: tuple[Sink, ...], class_sinks: tuple[Sink, ...]) -> None:
         """Tell these of each request that is over, from the next one on."""
         self.sinks, self.class_sinks = sinks, class_sinks
-        if self.lane is not None:
-            self.lane.release()
 
     # --- what connections ask ------------------------------------------------------------------------------------
 
@@ -142,17 +127,11 @@ class Front:
         except InputError as error:
             self._turn_away(received, client, refusals.bad_request(error))
             return
-        client.alike = alike_of(client.last_head, request, asking, self.heads, self.limits)
-        self.alike = client.alike or self.alike
-        self.serve_alike(request, asking, received.name, client)
-
-    def serve_alike(self, request: GenerationRequest, asking: Asking, name: str, client: Client) -> None:
-        """Answer a request for tokens, as time goes on."""
-        caller, frame = asking.caller, request.frame
+        caller, frame, name = asking.caller, request.frame, received.name
         assert caller is not None
         pool = self.pools.pool_of(frame.model)
         if pool is None:
-            self._turn_away(Received(asking, request.body, name), client, self._unknown(frame.model))
+            self._turn_away(received, client, self._unknown(frame.model))
             return
         now_s = time.monotonic()
         exchange = Exchange(pool, client, request, name, asking)

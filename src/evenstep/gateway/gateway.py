@@ -208,6 +208,4 @@ class Gateway:
         """Close everything at once."""
         for client in list(self.front.clients):
             client.abort()
-        if self.front.lane is not None:
-            self.front.lane.close()
         self.pools.close()

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 _FIRST, _SECOND = b"\r\nContent-Length: ", b"\r\ncontent-length: "
 _WIDTH = len(_FIRST)
-DIGITS = 18  #: of a length at most, as in `head`
+_DIGITS = 18  #: of a length at most, as in `head`
 _MOST = 512
 _LONGEST = 2048  # bytes of a head that is remembered
 
@@ -33,13 +33,6 @@ class Heads(Generic[T]):
         self._whole: dict[bytes, tuple[T, int]] = {}
         self._last: tuple[bytes, bytes, T] | None = None
 
-    @property
-    def last(self) -> tuple[bytes, bytes, T] | None:
-        """The last head that was read, before and behind the digits of its length, and what it says; None = there was none,
-        or one that says its length otherwise.
-        """
-        return self._last
-
     def split(self, data: bytes) -> tuple[T, int, int] | None:
         """What the head at the start of these bytes says, the length of what follows it and where that begins.
 
@@ -49,7 +42,7 @@ class Heads(Generic[T]):
             return None
         before, after, found = self._last
         start = len(before)
-        stop = data.find(b"\r", start, start + DIGITS + 1)
+        stop = data.find(b"\r", start, start + _DIGITS + 1)
         digits = data[start:stop]
         if data.startswith(after, stop) and data.startswith(before) and digits.isdigit():
             return found, int(digits), stop + len(after)
@@ -57,7 +50,7 @@ class Heads(Generic[T]):
 
     def read(self, head: bytes) -> tuple[T, int]:
         """What a head says, and the length of what follows it."""
-        place = length_at(head)
+        place = _length_at(head)
         if place is not None:
             at, stop = place
             key = head[:at] + head[stop:]
@@ -79,7 +72,7 @@ class Heads(Generic[T]):
         return made, length
 
 
-def length_at(head: bytes) -> tuple[int, int] | None:
+def _length_at(head: bytes) -> tuple[int, int] | None:
     """Where the digits of its length begin and end; None where it has none, or says it in another way."""
     at = head.rfind(_FIRST)  # it comes late, as a rule
     if at < 0:
@@ -89,7 +82,7 @@ def length_at(head: bytes) -> tuple[int, int] | None:
     at += _WIDTH
     stop = head.find(b"\r\n", at)
     digits = head[at:stop]
-    return (at, stop) if digits.isdigit() and len(digits) <= DIGITS else None
+    return (at, stop) if digits.isdigit() and len(digits) <= _DIGITS else None
 
 
 def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:

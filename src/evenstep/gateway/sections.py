@@ -102,8 +102,6 @@ class Limits:
         buffer_bytes: most that is kept of an answer for a client that reads slowly.
         stalled_s: longest time in which such a client takes nothing at all.
         drain_s: longest wait for running requests when the gateway stops.
-        fast_path: whether requests like the last one of their connection go from socket to socket in compiled code; off
-            unless asked for. It needs Linux and numba.
     """
 
     head_bytes: int = 64 * 1024
@@ -116,7 +114,8 @@ class Limits:
     buffer_bytes: int = _MIB
     stalled_s: float = 300.0
     drain_s: float = 60.0
-    fast_path: bool = False
+
+    RETIRED: ClassVar[dict[str, str]] = {"fast_path": "The fast path is gone. Remove this setting."}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from array import array
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +34,10 @@ from evenstep.request import I8
 
 if TYPE_CHECKING:
     from evenstep.gateway.exchange import Exchange
-    from evenstep.gateway.lane import Lane
-    from evenstep.gateway.passage import Passage
 
 _log = logging.getLogger("evenstep.gateway")
 _ASK_AGAIN_S = 1.0
-SMALL = 256  #: tokens that every engine can hold
+_SMALL = 256  # tokens that every engine can hold
 
 
 class ServedModel:
@@ -61,8 +58,6 @@ class ServedModel:
 
     Attributes:
         attached: workers by name.
-        lane: takes requests in their usual course; None = nobody does, so far.
-        numbers: one number, that of the last request.
         sizes: bytes per token of prompts.
 
     Raises:
@@ -87,9 +82,8 @@ class ServedModel:
         self.sizes = PromptSizes(prior=1.0) if tokenizer else PromptSizes()
         self.log = log
         self._loop, self._probe, self._removed, self._denied = loop, probe, removed, denied
-        self._exchanges: dict[int, Exchange | Passage] = {}
-        self.numbers = array("q", [0])
-        self.lane: Lane | None = None
+        self._exchanges: dict[int, Exchange] = {}
+        self._number = 0  # of the last request
         self.relay = relay
         self._events: deque[ev.Event] = deque()
         self._ended: list[ev.Finished] = []  # to be told before these
@@ -168,57 +162,10 @@ class ServedModel:
                 if exchange is None:
                     raise
                 exchange.client.fail()
-        if self.lane is not None:
-            self.lane.flush()
-
-    def passes(self, number: int, passage: Passage) -> None:
-        """A request of the lane is about to be told of."""
-        self._exchanges[number] = passage
-
-    def passed(self, number: int) -> None:
-        """A request of the lane was answered, and told of."""
-        self._exchanges.pop(number, None)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether `turn` can tell of requests and answers now."""
-        return not (self._events or self._ended or self._is_telling) and self.dispatcher.has_room
-
-    def turn(
-        self,
-        now_s: float,
-        ended: tuple[I8, list[int]],
-        came: tuple[I8, list[int], list[str]],
-        passages: Iterable[Passage],
-    ) -> tuple[list[int], list[int]]:
-        """Answers came whole, then requests, and all is carried out but for sending what `Dispatcher.passed` sends.
-
-        Args:
-            now_s, ended, came: as in `Dispatcher.turn`. passages: the requests that came.
-
-        Returns:
-            Rows of those that came, none where events have to tell of them; and where each goes, as `Dispatcher.passed`.
-        """
-        exchanges = self._exchanges
-        for number in ended[1]:
-            del exchanges[number]
-        exchanges.update(zip(came[1], passages, strict=True))
-        rows, commands = self.dispatcher.turn(now_s, ended, came)
-        passed = self.dispatcher.passed
-        if commands:
-            self._carry_out(commands)
-        return rows, passed
-
-    def goes_on(self, exchange: Exchange, number: int) -> None:
-        """A request of the lane goes on as any other."""
-        exchange.number = number
-        if number in self._exchanges:  # it is not about to be refused
-            self._exchanges[number] = exchange
-        exchange.client.job = exchange
 
     def number(self, exchange: Exchange) -> int:
         """The number of a request that is about to be told of."""
-        self.numbers[0] = exchange.number = number = self.numbers[0] + 1
+        self._number = exchange.number = number = self._number + 1
         self._exchanges[number] = exchange
         exchange.client.job = exchange
         return number
@@ -298,16 +245,8 @@ class ServedModel:
         if request.prompt_tokens >= 0:
             return max(1, request.prompt_tokens)
         exchange.size = self._tokenizer.count(request) if self._tokenizer else len(request.prompt)
-        return self.bounded(self.sizes.estimate(request.model, exchange.size))
-
-    @property
-    def counts_prompts(self) -> bool:
-        """Whether prompts are counted and not estimated."""
-        return self._tokenizer is not None
-
-    def bounded(self, estimate: int) -> int:
-        """A guess at the tokens of a prompt that does not say that no engine can hold it."""
-        if estimate > SMALL:
+        estimate = self.sizes.estimate(request.model, exchange.size)
+        if estimate > _SMALL:
             estimate = max(1, int(min(estimate, self.dispatcher.most[0] or estimate)))
         return estimate
 

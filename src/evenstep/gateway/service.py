@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from evenstep.engines.requests import GenerationRequest
-from evenstep.gateway.alike import Alike
 from evenstep.gateway.asking import Asking
 from evenstep.gateway.config import Limits
 from evenstep.gateway.heads import Heads
@@ -36,30 +34,6 @@ class Job(Protocol):
         ...
 
 
-class Lent(Protocol):
-    """Who reads and writes for a connection instead of it."""
-
-    @property
-    def heard_s(self) -> float:
-        """Monotonic seconds at which something came last."""
-        ...
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a request is being served."""
-        ...
-
-    def end(self) -> None:
-        """Return it, at once."""
-        ...
-
-
-class Taker(Protocol):
-    """Who has use for clients' connections that have nothing to do."""
-
-    def take(self, client: Client) -> None: ...
-
-
 class Service(Protocol):
     """Who answers; sets `Client.job` where the answer takes time."""
 
@@ -67,16 +41,8 @@ class Service(Protocol):
     heads: Heads[Asking]
     clients: set[Client]
     is_draining: bool
-    alike: Alike | None  #: by what to know a request of a connection that has nothing to go by
-
-    @property
-    def lane(self) -> Taker | None:
-        """Takes connections whose requests are alike; None = nobody does."""
-        ...
 
     def serve(self, request: Received, client: Client) -> None: ...
-
-    def serve_alike(self, request: GenerationRequest, asking: Asking, name: str, client: Client) -> None: ...
 
     def new_name(self) -> str: ...
 
