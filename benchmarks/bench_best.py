@@ -16,12 +16,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import subprocess
 import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from best_workloads import DEVELOP, HELD_OUT, Workload
 from evenstep import Cluster, Trace, read_trace, simulate
@@ -154,8 +157,18 @@ def memory(seeds: int, rows: int = 500) -> None:
     )
 
 
+#: Replicates that `judged` averages: the rows as they are, then in shuffled orders.
+REPLICATES = 4
+
+
+def replicates(whole: Trace) -> list[Trace]:
+    """The trace, and its rows in orders drawn with the key (7, replicate)."""
+    orders = [np.random.default_rng([7, number]).permutation(len(whole)) for number in range(1, REPLICATES)]
+    return [whole, *(Trace(whole.prompt_tokens[o], whole.output_tokens[o], name=whole.name) for o in orders)]
+
+
 def judged(workloads: tuple[Workload, ...]) -> None:
-    """Idle share of `best` beside that of the others under the same bound on age, workload by workload."""
+    """Mean idle share of `best` and of the others under the same bound on age, workload by workload."""
     others = (
         "bf-io",
         "bf-io:tie_weight=1",
@@ -163,27 +176,30 @@ def judged(workloads: tuple[Workload, ...]) -> None:
         "br-0",
         "least-load",
     )
-    level = 0
+    level, logs = 0, list[float]()
     for limit in (18, 0):
         print(
             f"\nbound on age: {limit or 'none'} mean waits\nworkload                       best %  other %  other"
         )
         for workload in workloads:
-            trace, cluster = workload.trace(), workload.cluster()
-            asked = [OURS, *others]
-            found = {
-                one: simulated(trace, one if one == "least-load" else aged(one, limit), cluster)["idle_share"]
-                for one in asked
-            }
+            traces, cluster = replicates(workload.trace()), workload.cluster()
+            found = dict.fromkeys((OURS, *others), 0.0)
+            for one in found:
+                policy = one if one == "least-load" else aged(one, limit)
+                found[one] = (
+                    sum(simulated(trace, policy, cluster)["idle_share"] for trace in traces) / REPLICATES
+                )
             ours = found.pop(OURS)
             name = min(found, key=found.__getitem__)
             is_level = ours <= 1.02 * found[name]
             level += is_level
+            logs.append(math.log(ours / found[name]))
             print(
                 f"{workload.name:30} {100 * ours:6.2f}  {100 * found[name]:6.2f}  {name}{'' if is_level else '  BEHIND'}",
                 flush=True,
             )
     print(f"\n{level} of {2 * len(workloads)} level (2 %) or ahead")
+    print(f"geometric mean of best's idle share over the best other's: {math.exp(sum(logs) / len(logs)):.3f}")
 
 
 def develop(seeds: int) -> None:

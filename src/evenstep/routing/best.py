@@ -28,7 +28,6 @@ from evenstep.routing.best_moment import (
     OWED,
     SENT,
     has_no_barrier,
-    is_flood,
     moment_of,
     tries,
 )
@@ -51,8 +50,8 @@ class Best:
         correction: mean requests that are expected to leave before a worker counts as corrected.
         steer: mean requests by which the level falls when the pool's requests are half as large as those that arrive.
         starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first.
-        moves: candidate moves each search may try, for every request that is admitted, where few are; more where many
-            are admitted at once (see `best_moment.tries`).
+        moves: candidate moves that each search may try for each admitted request; more where many requests are
+            admitted at once (see `best_moment.tries`).
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others
             (what the mean is while few have waited: `best_moment.whole_wait_s`), and before that a worker makes room
@@ -78,11 +77,11 @@ class Best:
 
     horizon: int = 34
     discount: float = 0.88
-    pull: float = 1.5
+    pull: float = 1.0
     correction: float = 1.0
     steer: float = 0.5
-    starts: int = 1
-    moves: int = 7
+    starts: int = 3
+    moves: int = 15
     window: int = 0
     age_limit: float = 18.0
     ageing: float = 0.02
@@ -116,7 +115,7 @@ class Best:
         if moment.count == 0:
             return RoutingDecision(np.full(moment.waiting, HOLD, np.int64), memory)
         is_in_order = has_no_barrier(moment) or is_bound(moment)
-        starts = 0 if is_in_order else 3 if is_flood(moment) else self.starts
+        starts = 0 if is_in_order else self.starts
         worker = decide(moment, starts, tries(self.moves, moment.count), 1)
         pay(self.class_weights, view, moment, worker, memory[OWED:])
         note_sent(memory[SENT:LEAVING], moment, worker, MOST_SEEN)

@@ -259,13 +259,13 @@ def reached(first, considered, waiting_f):
 
 @borrowing
 def draw(
-    pull, request, offset, hit, usual, reach, share, is_choice, workers_i, workers_f, ahead, steps,
+    reward, pull, request, offset, hit, usual, reach, share, is_choice, workers_i, workers_f, ahead, steps,
     about, places, tokens, groups,
 ):  # fmt: skip
-    """Targets and pulls of the open workers; what is admitted is worth nothing by itself."""
+    """Targets and pulls of the open workers, and what an admitted token is worth by itself."""
     G, astray = workers_i.shape[1], 0.0
     for q in range(groups.shape[1]):
-        groups[REWARD, q] = 0.0
+        groups[REWARD, q] = reward
     for g in range(G):
         free = max(workers_i[FREE_SLOTS, g], 0)
         load = ahead[g, 0] + (workers_f[QUEUED_LOAD, g] + workers_i[QUEUED, g] * steps[GROWTH, 0])
@@ -374,8 +374,8 @@ def route_into(
     is_flood = U >= MANY and W <= CHOICE * U
     pull = parameters[PULLED] * EASED if is_flood else parameters[PULLED]
     draw(
-        pull, request, offset, hit, usual, reach, U / free, W > CHOICE * U, workers_i, workers_f, ahead, steps,
-        about, places, tokens, groups,
+        1.0 if is_flood else 0.0, pull, request, offset, hit, usual, reach, U / free, W > CHOICE * U,
+        workers_i, workers_f, ahead, steps, about, places, tokens, groups,
     )  # fmt: skip
     set_memory(
         parameters[RECOMPUTE], memory[ARRIVED] - W - running, request, limit_s, now_s, first, W, memory[SENT:LEAVING],
@@ -396,7 +396,7 @@ def route_into(
     )  # fmt: skip
     quota = scratch_i[a : a + 2 * kinds].reshape(2, kinds)
     moves = int(parameters[MOVES]) * U * (BUSY if U >= MANY else 1)
-    starts = 0 if Q == G or is_bound(U, usual, places, tokens) else 3 if is_flood else int(parameters[STARTS])
+    starts = 0 if Q == G or is_bound(U, usual, places, tokens) else int(parameters[STARTS])
     solve(
         starts, moves, 1, forced, ends_known or kinds > 1 or hit > 0.0,
         steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,

@@ -54,9 +54,9 @@ OVERDUE = 16
 #: Workers that stray further than so many times what a choice among the waiting requests can mend are no longer led to their
 #: level: in a step or two it is out of reach, and what is sent there to mend it stays when it is no longer low.
 REACH = 0.25
-#: Where that many slots are filled and hardly more requests wait (`CHOICE`), who is admitted is nearly settled, and where is
-#: the question: a search from all starting orders, mostly of the envelope. Targets, times EASED, tell apart plans that leave
-#: it as it is.
+#: Where that many slots are filled and hardly more requests wait (`CHOICE`), the choice of requests is nearly settled and
+#: the choice of workers is the question. The search then minimises BF-IO's imbalance: an admitted token is worth one.
+#: Targets, times EASED, tell apart plans of equal imbalance.
 EASED = 0.03
 #: A pool is worth steering when it has more than so many requests for every slot.
 CHOICE = 2
@@ -109,7 +109,7 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
         stays=np.where(known < len(steps), known, np.inf),
         forced=overdue(view, moment.count, limit_s, max(1, free // OVERDUE)),
         worth=ages_worth(policy, view, moment, usual_s, unit * request) + due,
-        reward=0.0, speed=speed, target=target, pull=hold * pull * weight / request,
+        reward=1.0 if is_flood(moment) else 0.0, speed=speed, target=target, pull=hold * pull * weight / request,
         kv_free=memory_left(policy, view, moment, memory[SENT:OWED], gone, request, limit_s), kind=kind, quota=quota,
         bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),
     ), memory  # fmt: skip
