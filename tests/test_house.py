@@ -1,4 +1,7 @@
-"""The house: every module has its test, every name its line in the docs, every room its place."""
+"""The house: its shape, a line in the docs for every name, a place for every room.
+
+Every module must also be run by a test. `make test-full` measures that (`tests/executed.py`); it takes the whole suite.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.executed import never_run
+from tests.house import CEILINGS, House, circles
 
 from evenstep import names
 
@@ -27,19 +32,43 @@ PAGES = {
 }
 
 
-def homes(module: Path) -> list[Path]:
-    """Where a module's tests may be: its own file, or that of the plain module it is a part, kernel or reference of."""
-    stem = module.stem.lstrip("_")
-    stems = [stem]
-    if stem != module.stem or stem.endswith(("_kernel", "_reference")):
-        words = stem.split("_")[:-1]
-        stems += ["_".join(words[:n]) for n in range(len(words), 0, -1)]
-    return [ROOT / "tests" / module.parent / f"test_{name}.py" for name in stems]
+@pytest.fixture(scope="module")
+def offenders() -> dict[str, list[str]]:
+    return House().offenders()
 
 
-def test_every_module_has_a_test_file():
-    missing = [str(module) for module in MODULES if not any(path.exists() for path in homes(module))]
-    assert not missing, f"without a test file: {missing}"
+@pytest.mark.parametrize(("figure", "most"), CEILINGS.items())
+def test_no_figure_of_the_house_rises(offenders, figure, most):
+    found = offenders[figure]
+    assert len(found) <= most, f"{figure}: {len(found)}, at most {most}: {found}"
+
+
+def test_circles_are_found_of_any_length():
+    edges = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": {"d"}, "f": {"a"}}
+    assert sorted(circles(edges)) == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_a_wide_or_long_function_and_a_tall_class_are_counted(tmp_path):
+    names = ", ".join(f"a{n}" for n in range(9))
+    lines = "\n".join("    x = 1" for _ in range(60))
+    (tmp_path / "one.py").write_text(
+        f"class A:\n  def few(self, {names[:-4]}): ...\nclass B(A): ...\nclass C(B): ...\nclass D(C): ...\n"
+        f"def wide({names}): ...\ndef long():\n{lines}\n"
+    )
+    found = House(tmp_path).offenders()
+    assert [len(found[name]) for name in CEILINGS if name.startswith(("functions", "classes"))] == [1, 1, 1]
+
+
+def test_a_module_is_run_when_a_function_of_it_starts_or_a_module_that_ran_imports_it(tmp_path):
+    (tmp_path / "ran.py").write_text(
+        "from house.words import A\nfrom house.ran_kernel import go\ndef f(): ...\n"
+    )
+    (tmp_path / "words.py").write_text("A = 1\n")
+    (tmp_path / "ran_kernel.py").write_text("def go(): ...\n")
+    (tmp_path / "other.py").write_text("from house.alone import B\ndef g(): ...\n")
+    (tmp_path / "alone.py").write_text("B = 1\n")
+    root = tmp_path.rename(tmp_path.with_name("house"))
+    assert never_run(House(root), [str(root / "ran.py")]) == ["alone.py", "other.py"]
 
 
 def test_every_module_says_what_it_is():
