@@ -120,7 +120,7 @@ def cut_of(dispatcher: Dispatcher):  # type: ignore[no-untyped-def]
     policy = dispatcher.deciding.door.policy
     if not isinstance(policy, BR0 | BRH):
         return lambda now_s, waiting: {}
-    from evenstep.experiments.papers.stages_kernel import decide_until
+    from evenstep.experiments.papers.balance_route.stages_kernel import decide_until
 
     door = dispatcher.deciding.door
     horizon = getattr(policy, "horizon", 0)

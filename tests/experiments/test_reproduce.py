@@ -60,7 +60,7 @@ def test_tables_are_joined_row_after_row():
 def test_a_file_of_the_users_is_an_experiment_too(tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(
-        "from evenstep.experiments.papers.bfio_adversarial import experiment as other\n"
+        "from evenstep.experiments.papers.bf_io.bfio_adversarial import experiment as other\n"
         "from evenstep.experiments.reproduce import Experiment\n"
         "experiment = Experiment('mine', 'nowhere', other.run, most_traces=0)\n"
     )

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenstep.experiments.papers.br_overhead import captured, stage_call
-from evenstep.experiments.papers.stages_kernel import STAGE_ONE, STAGE_TWO, decide_until, project_all
+from evenstep.experiments.papers.balance_route.br_overhead import captured, stage_call
+from evenstep.experiments.papers.balance_route.stages_kernel import (
+    STAGE_ONE,
+    STAGE_TWO,
+    decide_until,
+    project_all,
+)
 from evenstep.experiments.reproduce import Setting
 from evenstep.routing.view import HOLD
 

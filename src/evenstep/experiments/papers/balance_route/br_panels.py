@@ -1,0 +1,149 @@
+"""BalanceRoute Figs. 3, 6, 8 and 10-13: KV load of each worker over one segment, for every method, size and sweep point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenstep.experiments.papers.balance_route import _balance_route as br
+from evenstep.experiments.papers.balance_route import br_sweep, br_table1, br_table2
+from evenstep.experiments.reproduce import Experiment, Setting, clearly, mean, values
+from evenstep.measure.comparison import paired_difference
+from evenstep.measure.records import Run
+from evenstep.report.figures import worker_lines
+from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+
+#: Samples of every worker in a panel, and kept of a run.
+SEGMENT, SAMPLES = 300, 3000
+
+Runs = Mapping[str, Sequence[Run]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gallery:
+    """One line of panels.
+
+    Args:
+        title: the paper's figure and what it shows.
+        kind: workload.
+        workers: G.
+        methods: label to spec.
+        paper: the paper's mean spread by label, tokens.
+    """
+
+    title: str
+    kind: str
+    workers: int
+    methods: Mapping[str, str]
+    paper: Mapping[str, float]
+
+
+def galleries(setting: Setting) -> list[_Gallery]:
+    """The paper's galleries in order, or two small ones when quick."""
+    if setting.quick:
+        few = {m: br.METHODS[m] for m in (br.JSQ, br.BR0, br.ORACLE)}
+        return [_Gallery("Fig. 10", br.HEAVY, 4, few, {}), _sweep(4, br_sweep.CROSS[:2], "Fig. 12")]
+    one = br_table1.PAPER
+    found = [
+        _Gallery("Figs. 3, 6", br.HEAVY, 8, br.METHODS, {m: v[0] for m, v in one[br.HEAVY].items()}),
+        _Gallery("Fig. 8", br.NEAR_CAP, 8, br.METHODS, {m: v[0] for m, v in one[br.NEAR_CAP].items()}),
+    ]
+    for g, figure in ((4, "Fig. 10"), (16, "Fig. 11")):
+        paper = {m: v[0] for m, v in br_table2.PAPER[g].items()}
+        found.append(_Gallery(figure, br.HEAVY, g, br_table2.METHODS, paper))
+    return [*found, *[_sweep(g, br_sweep.CROSS, f"Fig. {n}") for g, n in ((8, 12), (16, 13))]]
+
+
+def _sweep(g: int, cross: Sequence[tuple[int, float]], figure: str) -> _Gallery:
+    methods = {f"beta {b}, gamma {y:g}": br_sweep.spec(b, y, "single") for b, y in cross}
+    paper = {f"beta {b}, gamma {y:g}": v[0] for (b, y), v in br_sweep.PAPER.get(g, {}).items()}
+    return _Gallery(figure, br.HEAVY, g, methods, paper)
+
+
+def run(setting: Setting) -> Findings:
+    drawn: list[tuple[_Gallery, Runs]] = []
+    stands_in: list[str] = []
+    for gallery in galleries(setting):
+        runs, told = br.run_on(setting, gallery.kind, gallery.workers, gallery.methods, samples=SAMPLES)
+        drawn.append((gallery, runs))
+        stands_in.append(told)
+    across = max(len(g.methods) for g, _ in drawn)
+    return Findings(
+        rows=[
+            Row(f"{g.title}, {g.kind}, G = {g.workers}: {m}", "mean spread", "tokens", g.paper.get(m), mean(own, br.SPREAD))
+            for g, runs in drawn for m, own in runs.items()
+        ],
+        claims=[claim for g, runs in drawn for claim in _claims(g, runs)],
+        constants=[
+            *br.constants(setting, sorted({g.workers for g, _ in drawn})),
+            Constant("segment", f"{SEGMENT} samples from the middle of the first replicate", "its length is lost "
+                "from the text"),
+            Constant("sweep", "single-reward reading of eq. 2", "the flatter of the two (br-sweep)"),
+        ],
+        remark=(
+            "spreads scale with batch limit and prompt lengths, which are lost from the paper's text: the order of "
+            "the panels is to be compared, not their scale, and its sweep at 16 workers stems from a deployment "
+            "with relatively fewer prefill nodes"
+        ),
+        stands_in="; ".join(dict.fromkeys(stands_in)),
+        data=_data(drawn),
+        draw=lambda figure: _draw(figure, drawn, across),
+        size=(2.1 * across, 1.9 * len(drawn) + 0.7),
+    )  # fmt: skip
+
+
+def _claims(gallery: _Gallery, runs: Runs) -> list[Claim]:
+    if br.ORACLE not in runs:
+        return []
+    claims: list[Claim] = []
+    for one, other in ((br.BR0, br.JSQ), (br.ORACLE, br.BR0)):
+        apart = paired_difference(values(runs[one], br.SPREAD), values(runs[other], br.SPREAD))
+        says = f"{gallery.title}, {gallery.kind}, G = {gallery.workers}: {one} keeps workers closer together than {other}"
+        claims.append(Claim(says, clearly(apart, -1), f"difference {with_interval(apart)} tokens"))
+    return claims
+
+
+def _segment(run: Run) -> tuple[Any, Any]:
+    """Time and loads of the samples drawn."""
+    table = run.workers
+    assert table is not None
+    first = max(0, (table.step.size - SEGMENT) // 2)
+    return table.start_s[first : first + SEGMENT], table.load[first : first + SEGMENT]
+
+
+def _data(drawn: Sequence[tuple[_Gallery, Runs]]) -> dict[str, Any]:
+    parts: dict[str, list[Any]] = {"panel": [], "time_s": [], "worker": [], "load_tokens": []}
+    for gallery, runs in drawn:
+        for method, own in runs.items():
+            time_s, load = _segment(own[0])
+            samples, workers = load.shape
+            parts["panel"] += [f"{gallery.title}, G = {workers}: {method}"] * (samples * workers)
+            parts["time_s"].append(np.repeat(time_s, workers))
+            parts["worker"].append(np.tile(np.arange(workers), samples))
+            parts["load_tokens"].append(load.reshape(-1))
+    return {name: part if name == "panel" else np.concatenate(part) for name, part in parts.items()}
+
+
+def _draw(figure: Any, drawn: Sequence[tuple[_Gallery, Runs]], across: int) -> None:
+    grid = figure.subplots(len(drawn), across, squeeze=False)
+    for line, (gallery, runs) in zip(grid, drawn, strict=True):
+        top = max(float(_segment(own[0])[1].max()) for own in runs.values()) / 1e3
+        for axes in line[len(runs) :]:
+            axes.set_axis_off()
+        for axes, (method, own) in zip(line, runs.items(), strict=False):
+            time_s, load = _segment(own[0])
+            worker_lines(axes, time_s - time_s[0], load)
+            axes.set_ylim(0, 1.05 * top)
+            axes.set_title(f"{method}\n{mean(own, br.SPREAD).value / 1e3:,.1f}k", fontsize=7)
+            axes.tick_params(labelsize=6)
+        line[0].set_ylabel(f"{gallery.title}\n{gallery.kind}, G = {gallery.workers}\n10^3 tokens", fontsize=7)
+    for axes in grid[-1][: len(drawn[-1][1])]:
+        axes.set_xlabel("s", fontsize=7)
+
+
+experiment = Experiment(
+    "KV load of each worker over one segment, mean spread above it", "BalanceRoute Figs. 3, 6, 8, 10-13", run
+)

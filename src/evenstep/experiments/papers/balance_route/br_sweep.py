@@ -1,0 +1,179 @@
+"""BalanceRoute Tables 6 and 7: BR-H over penalty beta and discount gamma, a cross at 8 and at 16 workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evenstep.experiments.papers.balance_route import _balance_route as br
+from evenstep.experiments.reproduce import (
+    Experiment,
+    Setting,
+    clearly,
+    joined,
+    long_table,
+    mean,
+    rows_of,
+    values,
+)
+from evenstep.measure.comparison import Interval, mean_interval, paired_difference
+from evenstep.measure.records import Run
+from evenstep.report.figures import COLOURS, band_line
+from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+
+#: (beta, gamma), in the order of the paper's tables.
+CROSS = ((1, 0.9), (24, 0.9), (48, 0.9), (96, 0.9), (48, 0.5), (48, 0.7), (48, 1.0))
+#: Spread (tokens), TPOT p95 (ms) and throughput (tok/s) of Tables 6 and 7.
+PAPER: dict[int, dict[tuple[int, float], tuple[float, float, float]]] = {
+    8: {
+        (1, 0.9): (32_304, 78.120, 986.41), (24, 0.9): (24_706, 77.933, 1_022.67),
+        (48, 0.9): (25_608, 77.517, 1_042.61), (96, 0.9): (31_862, 79.460, 945.41),
+        (48, 0.5): (28_327, 78.040, 1_024.04), (48, 0.7): (26_599, 77.611, 1_020.78),
+        (48, 1.0): (29_318, 77.310, 1_026.77),
+    },
+    16: {
+        (1, 0.9): (104_229, 71.583, 1_256.30), (24, 0.9): (117_879, 72.198, 1_248.51),
+        (48, 0.9): (118_396, 72.610, 1_255.77), (96, 0.9): (112_771, 72.260, 1_256.17),
+        (48, 0.5): (116_074, 72.227, 1_247.32), (48, 0.7): (109_763, 71.114, 1_256.53),
+        (48, 1.0): (127_207, 73.167, 1_243.79),
+    },
+}  # fmt: skip
+READINGS = ("marginal", "single")
+_FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share")
+
+Runs = Mapping[str, Sequence[Run]]
+
+
+def run(setting: Setting) -> Findings:
+    sizes: Sequence[int] = setting.pick(tuple(PAPER), (4,))
+    cross: Sequence[tuple[int, float]] = setting.pick(CROSS, CROSS[:3])
+    runs: dict[tuple[int, str], Runs] = {}
+    stands_in = ""
+    for g in sizes:
+        for reading in READINGS:
+            methods = {br.JSQ: br.BASELINES[br.JSQ]} | {_name(b, y): spec(b, y, reading) for b, y in cross}
+            runs[g, reading], stands_in = br.run_on(setting, br.HEAVY, g, methods)
+    flat = {key: _flatness(of, cross) for key, of in runs.items()}
+    return Findings(
+        rows=[
+            *[row for (g, reading), of in runs.items() for row in _rows(g, reading, of)],
+            *[Row(f"G = {g}, {reading} reading", "largest spread of the cross over its "
+                                                 "least", "times", _paper_flatness(g), flat[g, reading])
+              for g, reading in runs],
+        ],
+        claims=[claim for (g, reading), of in runs.items() for claim in _claims(g, reading, of, cross, flat[g, reading])],
+        constants=[
+            *[c for c in br.constants(setting, sizes, (br.HEAVY,)) if c.name != "beta, gamma"],
+            Constant("beta, gamma", ", ".join(f"({b}, {y})" for b, y in cross), "the paper's cross"),
+            Constant("reading of eq. 2", "marginal and single reward",
+                     "the formula is lost from the text; marginal rewards each step, single rewards a token once"),
+        ],
+        remark=_remark(runs, cross),
+        stands_in=stands_in,
+        data=joined([long_table(of, _FIELDS, workers=g, reading=reading) for (g, reading), of in runs.items()]),
+        draw=lambda figure: _draw(figure, runs, cross),
+        size=(11, 3.4 * len(sizes) + 0.8),
+    )  # fmt: skip
+
+
+def spec(beta: int, gamma: float, reading: str) -> str:
+    """BR-H oracle at one point of the cross."""
+    return br.br_h(options=f",penalty={beta},discount={gamma},score={reading}")
+
+
+def _name(beta: int, gamma: float) -> str:
+    return f"beta {beta}, gamma {gamma:g}"
+
+
+def _rows(g: int, reading: str, runs: Runs) -> list[Row]:
+    paper = {_name(*point): number for point, number in PAPER.get(g, {}).items()}
+    columns = (
+        (br.SPREAD, "spread", "tokens", 1.0),
+        (br.TPOT, "TPOT p95", "ms", 1e3),
+        (br.RATE, "throughput", "tok/s", 1.0),
+    )
+    return [
+        row
+        for place, (field, said, unit, factor) in enumerate(columns)
+        for row in rows_of(
+            runs, field, f"G = {g}, {reading}: {said}", unit, factor, {m: v[place] for m, v in paper.items()}
+        )
+    ]
+
+
+def _flatness(runs: Runs, cross: Sequence[tuple[int, float]]) -> Interval:
+    """Largest spread of the cross over its least, replicate by replicate."""
+    spreads = [values(runs[_name(*point)], br.SPREAD) for point in cross]
+    return mean_interval([max(own) / min(own) for own in zip(*spreads, strict=True)])
+
+
+def _paper_flatness(g: int) -> float | None:
+    spreads = [v[0] for v in PAPER.get(g, {}).values()]
+    return round(max(spreads) / min(spreads), 2) if spreads else None
+
+
+def _claims(
+    g: int, reading: str, runs: Runs, cross: Sequence[tuple[int, float]], flat: Interval
+) -> list[Claim]:
+    """Flat means: no point of the cross is further from the others than the paper's are, with half as much to spare."""
+    where = f"G = {g}, {reading} reading"
+    allowed = 1.5 * (_paper_flatness(g) or 1.3)
+    if flat.low is None or flat.high is None or flat.low < allowed < flat.high:
+        holds = None
+    else:
+        holds = flat.high <= allowed
+    worst = max((_name(*p) for p in cross), key=lambda m: mean(runs[m], br.SPREAD).value)
+    apart = paired_difference(values(runs[worst], br.SPREAD), values(runs[br.JSQ], br.SPREAD))
+    return [
+        Claim(f"{where}: spreads differ little over the cross (here: at most {allowed:.2f} times)", holds,
+              f"{with_interval(flat)} times, most at {worst}"),
+        Claim(f"{where}: every point is below JSQ", clearly(apart, -1),
+              f"{worst}: {with_interval(apart)} tokens from JSQ's {with_interval(mean(runs[br.JSQ], br.SPREAD))}"),
+    ]  # fmt: skip
+
+
+def _remark(runs: Mapping[tuple[int, str], Runs], cross: Sequence[tuple[int, float]]) -> str:
+    g = min(size for size, _ in runs)
+    low = _name(*cross[0])
+    marginal, single = (mean(runs[g, reading][low], br.SPREAD).value for reading in READINGS)
+    jsq = mean(runs[g, READINGS[0]][br.JSQ], br.SPREAD).value
+    return (
+        f"at beta = 1 and G = {g} the two readings of the lost formula part: spread {marginal:,.0f} tokens with the "
+        f"marginal and {single:,.0f} with the single one, where JSQ has {jsq:,.0f}; a flat cross speaks for the "
+        "latter, and the paper's sizes differ in more than G"
+    )
+
+
+def _draw(figure: Any, runs: Mapping[tuple[int, str], Runs], cross: Sequence[tuple[int, float]]) -> None:
+    sizes = sorted({g for g, _ in runs})
+    panels = figure.subplots(len(sizes), 2, squeeze=False, sharey="row")
+    lines = {
+        "beta, at gamma 0.9": [p for p in cross if p[1] == 0.9],
+        "gamma, at beta 48": sorted(p for p in cross if p[0] == 48),
+    }
+    for row, g in zip(panels, sizes, strict=True):
+        for axes, (title, points), place in zip(row, lines.items(), (0, 1), strict=True):
+            x = [float(point[place]) for point in points]
+            for colour, reading in zip(COLOURS, READINGS, strict=False):
+                y = [mean(runs[g, reading][_name(*point)], br.SPREAD, 1e-3) for point in points]
+                band_line(axes, x, y, f"{reading} reading", colour)
+            if g in PAPER:
+                axes.plot(
+                    x,
+                    [PAPER[g][point][0] / 1e3 for point in points],
+                    "D:",
+                    color="#555555",
+                    markersize=4,
+                    label="paper",
+                )
+            jsq = mean(runs[g, READINGS[0]][br.JSQ], br.SPREAD, 1e-3).value
+            axes.axhline(jsq, color="#aaaaaa", ls="--", lw=1, label="JSQ")
+            axes.set_title(f"G = {g}")
+            axes.set_xlabel(title)
+            axes.grid(alpha=0.25, linewidth=0.6)
+        row[0].set_ylabel("spread, 10^3 tokens")
+        row[0].set_ylim(0, None)
+    panels[0, 0].legend(frameon=False, fontsize=8)
+
+
+experiment = Experiment("BR-H over penalty and discount", "BalanceRoute Tables 6 and 7, Fig. 13", run)

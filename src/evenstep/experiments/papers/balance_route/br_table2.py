@@ -1,0 +1,142 @@
+"""BalanceRoute Table 2 (and 4, 5): six methods at 4, 8 and 16 workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evenstep.experiments.papers.balance_route import _balance_route as br
+from evenstep.experiments.reproduce import (
+    Experiment,
+    Setting,
+    clearly,
+    joined,
+    long_table,
+    mean,
+    ratio,
+    rows_of,
+    values,
+)
+from evenstep.measure.comparison import Interval, paired_difference
+from evenstep.measure.records import Run
+from evenstep.report.figures import COLOURS, band_line
+from evenstep.report.findings import Claim, Findings, Row, with_interval
+
+METHODS = {m: br.METHODS[m] for m in (*br.BASELINES, br.BR0, br.ORACLE)}
+PAPER: dict[int, dict[str, tuple[float, float, float]]] = {
+    4: {
+        br.RANDOM: (80_118, 66.30, 364.7), br.ROBIN: (68_108, 65.27, 365.7), br.P2C: (64_012, 65.40, 366.4),
+        br.JSQ: (75_326, 66.45, 365.4), br.BR0: (9_711, 63.19, 407.1), br.ORACLE: (6_576, 62.52, 415.3),
+    },
+    8: {
+        br.RANDOM: (438_225, 85.15, 810.5), br.ROBIN: (254_798, 83.16, 846.7), br.P2C: (262_940, 84.01, 836.3),
+        br.JSQ: (215_110, 83.20, 842.8), br.BR0: (51_927, 79.32, 942.5), br.ORACLE: (23_577, 78.04, 1_028.9),
+    },
+    16: {
+        br.RANDOM: (638_062, 77.80, 923.6), br.ROBIN: (616_089, 77.91, 925.3), br.P2C: (688_283, 77.46, 927.3),
+        br.JSQ: (675_607, 77.40, 926.6), br.BR0: (215_170, 74.92, 1_117.8), br.ORACLE: (117_067, 72.04, 1_247.4),
+    },
+}  # fmt: skip
+_FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share", "full_slot_tokens_per_s")
+
+Runs = Mapping[str, Sequence[Run]]
+
+
+def run(setting: Setting) -> Findings:
+    sizes: Sequence[int] = setting.pick(tuple(PAPER), (4, 8))
+    runs: dict[int, Runs] = {}
+    stands_in = ""
+    for g in sizes:
+        runs[g], stands_in = br.run_on(setting, br.HEAVY, g, METHODS)
+    return Findings(
+        rows=[
+            *[row for g, of in runs.items() for row in _rows(g, of)],
+            *[Row(f"G = {g}", f"throughput of {m} over the best baseline", "%", _paper_gain(g, m), _gain(of, m))
+              for g, of in runs.items() for m in (br.BR0, br.ORACLE)],
+        ],
+        claims=[
+            *[_grows(runs, m) for m in (br.BR0, br.ORACLE)],
+            *[_below(g, of) for g, of in runs.items()],
+        ],
+        constants=br.constants(setting, sizes, (br.HEAVY,)),
+        remark=(
+            "the paper's three sizes differ in more than G (at 16 workers one prefill node serves twice the decode "
+            "workers, and its tables' TPOT falls), ours only in G, so our spreads grow more slowly with it"
+        ),
+        stands_in=stands_in,
+        data=joined([long_table(of, _FIELDS, workers=g) for g, of in runs.items()]),
+        draw=lambda figure: _draw(figure, runs),
+        size=(11, 4.0),
+    )  # fmt: skip
+
+
+def _rows(g: int, runs: Runs) -> list[Row]:
+    columns = (
+        (br.SPREAD, "spread", "tokens", 1.0),
+        (br.TPOT, "TPOT p95", "ms", 1e3),
+        (br.RATE, "throughput", "tok/s", 1.0),
+    )
+    return [
+        row
+        for place, (field, said, unit, factor) in enumerate(columns)
+        for row in rows_of(
+            runs, field, f"G = {g}: {said}", unit, factor, {m: v[place] for m, v in PAPER[g].items()}, br.JSQ
+        )
+    ]
+
+
+def _gain(runs: Runs, method: str) -> Interval:
+    """Throughput over that of the best baseline, per cent, replicate by replicate."""
+    best = max(br.BASELINES, key=lambda m: mean(runs[m], br.RATE).value)
+    found = ratio(values(runs[method], br.RATE), values(runs[best], br.RATE))
+    low, high = (None if end is None else 100 * (end - 1) for end in (found.low, found.high))
+    return Interval(100 * (found.value - 1), low, high)
+
+
+def _paper_gain(g: int, method: str) -> float:
+    best = max(PAPER[g][m][2] for m in br.BASELINES)
+    return round(100 * (PAPER[g][method][2] / best - 1), 1)
+
+
+def _grows(runs: Mapping[int, Runs], method: str) -> Claim:
+    """The gain at the most workers less that at the fewest; replicates of different sizes are independent."""
+    few, many = (_gain(runs[g], method) for g in (min(runs), max(runs)))
+    if few.low is None or few.high is None or many.low is None or many.high is None:
+        holds = None
+    else:
+        holds = True if many.low > few.high else False if many.high < few.low else None
+    seen = ", ".join(f"{with_interval(_gain(of, method))} % at G = {g}" for g, of in runs.items())
+    return Claim(f"the gain in throughput of {method} over the best baseline grows with G", holds, seen)
+
+
+def _below(g: int, runs: Runs) -> Claim:
+    best = min(br.BASELINES, key=lambda m: mean(runs[m], br.SPREAD).value)
+    apart = paired_difference(values(runs[br.ORACLE], br.SPREAD), values(runs[best], br.SPREAD))
+    ours, theirs = (with_interval(mean(runs[m], br.SPREAD)) for m in (br.ORACLE, best))
+    seen = f"{ours} against {theirs} tokens of {best}"
+    return Claim(f"G = {g}: BR-H oracle's spread is below every baseline's", clearly(apart, -1), seen)
+
+
+def _draw(figure: Any, runs: Mapping[int, Runs]) -> None:
+    spreads, gains = figure.subplots(1, 2)
+    x = list(runs)
+    for colour, method in zip(COLOURS, METHODS, strict=False):
+        band_line(spreads, x, [mean(of[method], br.SPREAD, 1e-3) for of in runs.values()], method, colour)
+        spreads.plot(x, [PAPER[g][method][0] / 1e3 for g in x], ls=":", color=colour, lw=1)
+    for colour, method in zip(COLOURS[4:], (br.BR0, br.ORACLE), strict=False):
+        band_line(gains, x, [_gain(of, method) for of in runs.values()], method, colour)
+        gains.plot(x, [_paper_gain(g, method) for g in x], ls=":", color=colour, lw=1)
+    spreads.set_yscale("log")
+    spreads.set_ylim(top=6 * max(PAPER[g][m][0] / 1e3 for g in x for m in METHODS))
+    spreads.set_ylabel("spread, 10^3 tokens")
+    gains.set_ylabel("throughput over the best baseline, %")
+    gains.set_ylim(bottom=0)
+    for axes in (spreads, gains):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(x, [str(g) for g in x])
+        axes.set_xlabel("workers G (dotted: paper)")
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.legend(frameon=False, fontsize=8, ncols=2, loc="upper left")
+
+
+experiment = Experiment("six methods at 4, 8 and 16 workers", "BalanceRoute Tables 2, 4 and 5", run)

@@ -1,0 +1,154 @@
+"""BalanceRoute Table 3: accuracy of the two predictors, stage 1 and stage 2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant, near_cap
+from evenstep.experiments.papers.balance_route import _balance_route as br
+from evenstep.experiments.reproduce import Experiment, Setting, clearly, workload
+from evenstep.measure.comparison import mean_interval, paired_difference
+from evenstep.predict.evaluation import evaluate
+from evenstep.report.figures import COLOURS, band_line
+from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+from evenstep.request import Trace
+from evenstep.workload.replicate import replicate
+
+PREDICTORS = {"survival": "survival", "memorised": "memorised"}
+HORIZONS = (20, 40, 80)
+#: Stage-1 AUC and stage-2 MAE of Table 3.
+PAPER = {
+    (br.NEAR_CAP, "survival"): (0.993, 5.4), (br.NEAR_CAP, "memorised"): (0.995, 5.4),
+    (br.HEAVY, "survival"): (0.700, 20.1), (br.HEAVY, "memorised"): (0.974, 2.9),
+}  # fmt: skip
+REFRESH, GATE = 16, 0.5
+
+Scores = dict[str, list[float]]
+
+
+def run(setting: Setting) -> Findings:
+    count = setting.pick(6_000, 500)
+    horizons: Sequence[int] = setting.pick(HORIZONS, (40,))
+    found: dict[tuple[str, str, int], Scores] = {}
+    stands_in: list[str] = []
+    for kind in br.kinds(setting):
+        default = near_cap(count) if kind == br.NEAR_CAP else heavy(count, recurring=True)
+        source, told = workload(setting, default, br.MISSING[kind], br.fleet(8), STEP_TIME)
+        stands_in.append(told)
+        for number in range(setting.replicates):
+            trace = replicate(source, number, setting.seed)
+            for predictor in PREDICTORS:
+                for horizon, scores in _judged(trace, predictor, horizons).items():
+                    for name, value in scores.items():
+                        found.setdefault((kind, predictor, horizon), {}).setdefault(name, []).append(value)
+    return Findings(
+        rows=[row for key, scores in found.items() for row in _rows(key, scores)],
+        claims=[claim for kind in br.kinds(setting) for claim in _claims(kind, found)],
+        constants=[
+            Constant("H", ", ".join(map(str, horizons)), "lost from the text, and AUC and MAE hang on it: each "
+                                                         "row has the paper's number"),
+            Constant("parts", "the first half of the requests is learned, the second asked "
+                              "about", "time-disjoint; the paper's split is not given"),
+            Constant("ages asked", f"0, {REFRESH}, {2 * REFRESH}, ... of each request", "its tau; every refresh "
+                "counts alike"),
+            Constant("gate", GATE, "the paper's theta"),
+            Constant("requests", count, "not given; a trace file's own rows where one is given"),
+            heavy_constant(recurring=True),
+        ],
+        remark=(
+            "AUC and MAE hang on H, on how often prompts return and on how far outputs of one prompt spread (here "
+            "300 prompts, ±3 tokens), none of which the paper's text still gives; without prompt keys, as near the "
+            "cap, memorised goes by prompt length or falls back"
+        ),
+        stands_in="; ".join(dict.fromkeys(stands_in)),
+        data=_data(found),
+        draw=lambda figure: _draw(figure, found, horizons),
+        size=(9, 3.9),
+    )  # fmt: skip
+
+
+def _judged(trace: Trace, predictor: str, horizons: Sequence[int]) -> dict[int, dict[str, float]]:
+    """Scores by horizon of a predictor that learned the first half; nan where a score has no value."""
+    found = evaluate(trace, [predictor], horizons)
+    return {
+        score.horizon: {
+            "auc": _number(score.auc),
+            "brier": score.brier,
+            "mae": _number(score.mae),
+            "accepted": score.gate_share,
+        }
+        for score in found.scores
+    }
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _rows(key: tuple[str, str, int], scores: Scores) -> list[Row]:
+    kind, predictor, horizon = key
+    paper = PAPER.get((kind, predictor), (None, None))
+    case = f"{kind}, {predictor}, H = {horizon}"
+    shown = (("auc", "stage-1 AUC", "", paper[0], 1.0), ("mae", "stage-2 MAE", "tokens", paper[1], 1.0),
+             ("brier", "stage-1 Brier score", "", None, 1.0), ("accepted", "refreshes above the "
+                 "gate", "%", None, 100.0))  # fmt: skip
+    return [
+        Row(case, said, unit, number, mean_interval([f * v for v in scores[n]]))
+        for n, said, unit, number, f in shown
+    ]
+
+
+def _claims(kind: str, found: dict[tuple[str, str, int], Scores]) -> list[Claim]:
+    claims: list[Claim] = []
+    for horizon in sorted({h for k, _, h in found if k == kind}):
+        one, other = (found[kind, p, horizon] for p in ("memorised", "survival"))
+        ranks = paired_difference(one["auc"], other["auc"])
+        errors = paired_difference(one["mae"], other["mae"])
+        claims += [
+            Claim(f"{kind}, H = {horizon}: memorised ranks no worse than "
+                  f"survival", _no_worse(ranks, +1), f"AUC {with_interval(ranks)}"),
+            Claim(f"{kind}, H = {horizon}: memorised errs no more than "
+                  f"survival", _no_worse(errors, -1), f"MAE {with_interval(errors)} tokens"),
+        ]  # fmt: skip
+    return claims
+
+
+def _no_worse(difference: Any, sign: int) -> bool | None:
+    better = clearly(difference, sign)
+    return True if difference.value == 0 else better
+
+
+def _data(found: dict[tuple[str, str, int], Scores]) -> dict[str, list[Any]]:
+    table: dict[str, list[Any]] = {
+        n: [] for n in ("workload", "predictor", "horizon", "replicate", "auc", "brier", "mae", "accepted")
+    }
+    for (kind, predictor, horizon), scores in found.items():
+        for number in range(len(scores["auc"])):
+            row = {"workload": kind, "predictor": predictor, "horizon": horizon, "replicate": number}
+            for name, column in table.items():
+                column.append(row[name] if name in row else scores[name][number])
+    return table
+
+
+def _draw(figure: Any, found: dict[tuple[str, str, int], Scores], horizons: Sequence[int]) -> None:
+    panels = figure.subplots(1, 2)
+    lines = list(dict.fromkeys((kind, predictor) for kind, predictor, _ in found))
+    for axes, name, place, title in zip(
+        panels, ("auc", "mae"), (0, 1), ("stage-1 AUC", "stage-2 MAE, tokens"), strict=True
+    ):
+        for colour, (kind, predictor) in zip(COLOURS, lines, strict=False):
+            y = [mean_interval(found[kind, predictor, h][name]) for h in horizons]
+            band_line(axes, list(horizons), y, f"{kind}, {predictor}", colour)
+            if (kind, predictor) in PAPER:
+                axes.axhline(PAPER[kind, predictor][place], color=colour, ls=":", lw=1)
+        axes.set_title(f"{title} (dotted: paper, its H is lost)")
+        axes.set_xlabel("window H, steps")
+        axes.grid(alpha=0.25, linewidth=0.6)
+    panels[1].set_ylim(bottom=0)
+    panels[1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0.0, 0.93))
+
+
+experiment = Experiment(
+    "accuracy of survival and memorised prediction", "BalanceRoute Table 3, App. C.3", run
+)

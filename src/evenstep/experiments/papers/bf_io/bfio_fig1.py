@@ -1,0 +1,135 @@
+"""BF-IO Fig. 1: loads of 32 workers and the idle share of every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant, step_time_constant
+from evenstep.experiments.papers.bf_io import _bf_io as bf
+from evenstep.experiments.reproduce import Experiment, Setting, run_policies, workload
+from evenstep.measure import metrics
+from evenstep.measure.comparison import mean_interval
+from evenstep.measure.records import Run
+from evenstep.report.figures import COLOURS, worker_lines
+from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+from evenstep.request import F8
+from evenstep.sim.cluster import Cluster
+
+#: Slots tried: the paper does not give them, and idle time hangs on them.
+SLOTS = (10, 36, 72)
+WORKERS, STEPS = 32, 436
+MEAN, MEDIAN = 40.0, 41.0
+POLICIES = {bf.JSQ: "jsq", bf.FCFS: "fcfs"}
+_SAMPLES = 6000
+
+
+def run(setting: Setting) -> Findings:
+    workers = setting.pick(WORKERS, 8)
+    slots = setting.pick(SLOTS, (6, 12))
+    runs: dict[int, Mapping[str, Sequence[Run]]] = {}
+    requests = {b: setting.pick(max(3_200, 7 * workers * b), 8 * workers * b) for b in slots}
+    stands_in = ""
+    for b in slots:
+        cluster = Cluster(workers=workers, slots=b, pool=4 * workers)
+        missing = "the paper's industrial trace, which it does not name"
+        source, stands_in = workload(setting, heavy(requests[b]), missing, cluster, STEP_TIME)
+        runs[b] = run_policies(setting, source, POLICIES, cluster, STEP_TIME, records=True, samples=_SAMPLES)
+    rows = [row for b, of in runs.items() for policy, own in of.items() for row in _rows(policy, b, own)]
+    return Findings(
+        rows=rows,
+        claims=[_claim(rows)],
+        constants=[
+            Constant("G", workers, "Fig. 1"),
+            Constant("B", ", ".join(map(str, slots)), "not given, and it decides: the relative spread of a sum "
+                                                      "falls like 1/sqrt(B)"),
+            Constant("policy", "JSQ and FCFS", "the paper says neither; JSQ is what engines do by default"),
+            Constant("pool", 4 * workers, "not given; saturated arrivals"),
+            Constant("requests", ", ".join(f"{requests[b]} at B = {b}" for b in slots), "not given; replaced by "
+                "a trace file's own rows"),
+            heavy_constant(), step_time_constant(),
+            Constant("window drawn", f"{STEPS} steps from the middle of the run", "Fig. 1 shows 436 steps in 3 minutes"),
+        ],
+        remark=_remark(rows, slots),
+        stands_in=stands_in,
+        data=_data(runs[slots[0]][bf.JSQ][0]),
+        draw=lambda figure: _draw(figure, runs[slots[0]][bf.JSQ][0], slots[0]),
+        size=(9, 5.6),
+    )  # fmt: skip
+
+
+def _idle(run: Run) -> F8:
+    """Idle share of each step of the steady window, of local time without the fixed part, per cent."""
+    steps, conditions = run.steps, run.conditions
+    assert steps is not None
+    _, first, last = metrics.steady_window(metrics.full(steps, conditions.slots_total))
+    size = metrics.of_group(conditions.group_sizes, steps.group)
+    return 100 * metrics.idle_share(steps.envelope, steps.load_sum, size)[first : last + 1]
+
+
+def _rows(policy: str, slots: int, runs: Sequence[Run]) -> list[Row]:
+    idle = [_idle(run) for run in runs]
+    case = f"{policy}, B = {slots}"
+    return [
+        Row(case, "idle share, mean over steps", "%", MEAN, mean_interval([float(x.mean()) for x in idle])),
+        Row(case, "idle share, median over steps", "%", MEDIAN, mean_interval([float(np.median(x)) for x in idle])),
+    ]  # fmt: skip
+
+
+def _claim(rows: Sequence[Row]) -> Claim:
+    means = [row for row in rows if row.paper == MEAN]
+    above = [row.ours.low is not None and row.ours.low >= MEAN for row in means]
+    seen = "; ".join(f"{row.case}: {with_interval(row.ours)} %" for row in means)
+    return Claim("two fifths of the workers' time are lost at the barrier", any(above), seen)
+
+
+def _remark(rows: Sequence[Row], slots: Sequence[int]) -> str:
+    few, many = (next(r for r in rows if r.case.endswith(f"B = {b}")) for b in (slots[0], slots[-1]))
+    return (
+        "the paper names neither batch size nor policy, and both decide: with JSQ the mean idle share is "
+        f"{few.ours.value:.0f} % at B = {slots[0]} and {many.ours.value:.0f} % at B = {slots[-1]} on the same "
+        "workload"
+    )
+
+
+def _segment(run: Run) -> tuple[Any, F8]:
+    """Steps and loads of the window drawn."""
+    table = run.workers
+    assert table is not None
+    middle = table.step.size // 2
+    rows = slice(max(0, middle - STEPS // 2 // table.stride), middle + STEPS // 2 // table.stride)
+    return table.step[rows] - table.step[rows][0], table.load[rows]
+
+
+def _data(run: Run) -> dict[str, Any]:
+    step, load = _segment(run)
+    samples, workers = load.shape
+    idle = 100 * (1 - load.mean(axis=1) / load.max(axis=1))
+    return {
+        "step": np.repeat(step, workers), "worker": np.tile(np.arange(workers), samples),
+        "load_tokens": load.reshape(-1), "idle_percent": np.repeat(idle, workers),
+    }  # fmt: skip
+
+
+def _draw(figure: Any, run: Run, slots: int) -> None:
+    step, load = _segment(run)
+    above, below = figure.subplots(2, 1, sharex=True)
+    worker_lines(above, step.astype(np.float64), load, points=STEPS)
+    above.set_ylabel("10^3 KV tokens a worker")
+    above.set_ylim(bottom=0)
+    above.set_title(f"{load.shape[1]} workers, B = {slots}, JSQ")
+    idle = 100 * (1 - load.mean(axis=1) / load.max(axis=1))
+    below.bar(step, idle, width=run.workers.stride if run.workers else 1, color=COLOURS[4])
+    below.axhline(
+        float(idle.mean()), color="#222222", lw=1, ls="--", label=f"mean of this window {idle.mean():.1f} %"
+    )
+    below.axhline(MEAN, color=COLOURS[1], lw=1, ls=":", label=f"paper {MEAN:g} %")
+    below.set_ylabel("idle share, %")
+    below.set_xlabel("step")
+    below.set_ylim(0, 100)
+    below.legend(frameon=False, ncols=2, loc="upper right")
+
+
+experiment = Experiment("loads of 32 workers and the idle share of every step", "BF-IO Fig. 1", run)

@@ -1,0 +1,139 @@
+"""BF-IO Fig. 7: mean power of a worker over time, FCFS against BF-IO(20)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evenstep.cost.power import Power
+from evenstep.experiments.papers.bf_io import _bf_io as bf
+from evenstep.experiments.reproduce import (
+    Experiment,
+    Setting,
+    clearly,
+    rows_of,
+    run_policies,
+    values,
+    workload,
+)
+from evenstep.measure import metrics
+from evenstep.measure.comparison import mean_interval, paired_difference
+from evenstep.measure.records import Run, StepTable
+from evenstep.report.figures import COLOURS
+from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+from evenstep.request import F8
+
+PAPER = {bf.FCFS: ("330", "380"), bf.BF20: ("395", "400")}
+#: Joules of a step under each accounting, and what tables call it.
+ACCOUNTINGS = {"energy_busy_idle_j": "busy and idle apart", "energy_step_average_j": "step average"}
+#: Stretches that a run is cut into, and the share of them outside the range reported, at each end.
+STRETCHES, TAIL = 200, 0.05
+
+Runs = Mapping[str, Sequence[Run]]
+
+
+def run(setting: Setting) -> Findings:
+    requests = setting.pick(18_000, 1_200)
+    cluster = bf.fleet() if not setting.quick else bf.fleet(workers=4, slots=24, pool=32)
+    source, stands_in = workload(setting, bf.burst(requests), bf.MISSING, cluster, bf.STEP_TIME)
+    policies = {p: bf.POLICIES[p] for p in (bf.FCFS, bf.BF20)}
+    runs = run_policies(setting, source, policies, cluster, bf.STEP_TIME, records=True)
+    series = {
+        (p, name): [_watts(run, name) for run in own] for p, own in runs.items() for name in ACCOUNTINGS
+    }
+    first = {key: own[0] for key, own in series.items()}
+    return Findings(
+        rows=[
+            *[row for (p, name), own in series.items() for row in _range(p, name, [watts for _, watts in own])],
+            *rows_of(runs, "power_busy_idle_w", "mean power of the whole run, busy and idle apart", "W"),
+        ],
+        claims=[_claim(runs), _flat(first)],
+        constants=[*bf.constants(cluster, requests), *_power_constants()],
+        remark=(
+            f"a worker above {_saturation():,.0f} tokens/s, as here at full size, is past the saturation of eq. 11, "
+            "so that its power only falls while it waits, and the step average of eq. D45 hides that wait; the "
+            "paper does not say which it drew"
+        ),
+        stands_in=stands_in,
+        data={
+            "case": [p for (p, _), (x, _) in first.items() for _ in x],
+            "accounting": [ACCOUNTINGS[n] for (_, n), (x, _) in first.items() for _ in x],
+            "time_s": np.concatenate([x for x, _ in first.values()]),
+            "watts": np.concatenate([y for _, y in first.values()]),
+        },
+        draw=lambda figure: _draw(figure, first),
+        size=(9.5, 3.8),
+    )  # fmt: skip
+
+
+def _saturation() -> float:
+    """Tokens a second of one worker at which the power curve is flat."""
+    power = Power()
+    return power.mfu_sat / power.mfu_per_tokens_per_s
+
+
+def _power_constants() -> list[Constant]:
+    power = Power()
+    return [
+        Constant("N_params", f"{power.model_params:g}", "the paper does not name the model it serves"),
+        Constant("peak FLOP/s", f"{power.peak_flops:g}", "an A100, as in App. D"),
+        Constant("stretches", STRETCHES, "points of a line; each is the mean power of its steps"),
+        Constant("range", f"{100 * TAIL:g} % to {100 - 100 * TAIL:g} % of the stretches with full slots",
+                 "the paper reads a range off its picture"),
+    ]  # fmt: skip
+
+
+def _watts(run: Run, name: str) -> tuple[F8, F8]:
+    """Time and mean watts a worker of each stretch of the steady window."""
+    steps = run.steps
+    assert steps is not None
+    _, first, last = metrics.steady_window(metrics.full(steps, run.conditions.slots_total))
+    edges = np.unique(np.linspace(first, last + 1, STRETCHES + 1).astype(np.int64))[:-1]
+    return steps.start_s[edges], _sums(steps, getattr(steps, name), edges, last) / (
+        run.conditions.workers * _sums(steps, steps.duration_s, edges, last)
+    )
+
+
+def _sums(steps: StepTable, column: F8, edges: Any, last: int) -> F8:
+    return np.add.reduceat(column[: last + 1], edges)
+
+
+def _range(policy: str, name: str, watts: Sequence[F8]) -> list[Row]:
+    low, high = (mean_interval([float(np.quantile(w, q)) for w in watts]) for q in (TAIL, 1 - TAIL))
+    said = ACCOUNTINGS[name]
+    return [
+        Row(policy, f"lower end of the range, {said}", "W", PAPER[policy][0], low),
+        Row(policy, f"upper end of the range, {said}", "W", PAPER[policy][1], high),
+    ]  # fmt: skip
+
+
+def _claim(runs: Runs) -> Claim:
+    apart = paired_difference(
+        values(runs[bf.BF20], "power_busy_idle_w"), values(runs[bf.FCFS], "power_busy_idle_w")
+    )
+    says = "BF-IO(20) draws more power than FCFS (busy and idle apart) and needs less energy (bfio-table1)"
+    return Claim(says, clearly(apart, +1), f"difference {with_interval(apart)} W")
+
+
+def _flat(series: Mapping[tuple[str, str], tuple[F8, F8]]) -> Claim:
+    low = float(series[bf.FCFS, "energy_step_average_j"][1].min())
+    says = "FCFS draws less than 400 W under the step average, as eqs. 11 and D45 print it"
+    return Claim(says, low < 399.5, f"its lowest stretch draws {low:.1f} W")
+
+
+def _draw(figure: Any, series: Mapping[tuple[str, str], tuple[F8, F8]]) -> None:
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, (name, title) in zip(panels, ACCOUNTINGS.items(), strict=True):
+        for colour, policy in zip(COLOURS, PAPER, strict=False):
+            x, y = series[policy, name]
+            axes.plot(x, y, color=colour, lw=1.0, label=policy)
+        axes.set_title(title)
+        axes.set_xlabel("time, s")
+        axes.grid(alpha=0.25, linewidth=0.6)
+    panels[0].set_ylabel("mean power of a worker, W")
+    panels[0].legend(frameon=False, loc="lower right")
+
+
+experiment = Experiment("power over time", "BF-IO Fig. 7", run)

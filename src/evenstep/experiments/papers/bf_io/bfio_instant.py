@@ -1,0 +1,126 @@
+"""BF-IO sec. 7.3, an open question: what is left of the gain when requests are bound to per-worker queues at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evenstep.experiments.papers.bf_io import _bf_io as bf
+from evenstep.experiments.reproduce import (
+    Experiment,
+    Setting,
+    joined,
+    long_table,
+    mean,
+    ratio,
+    run_policies,
+    values,
+    workload,
+)
+from evenstep.measure.comparison import Interval, mean_interval, paired_difference
+from evenstep.measure.records import Run
+from evenstep.report.figures import COLOURS, band_line
+from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+from evenstep.sim.cluster import Cluster
+
+#: Queue depth in slots a worker; None = the pool of the paper, as a reference.
+DEPTHS = (None, 0.0, 0.25, 1.0, 2.0, 4.0)
+POLICIES = {p: bf.POLICIES[p] for p in (bf.FCFS, bf.BF0, bf.BF20)}
+_FIELD = "imbalance_envelope_tokens"
+_FIELDS = (_FIELD, "idle_share", "full_slot_tokens_per_s")
+
+Found = Mapping[float | None, Mapping[str, Sequence[Run]]]
+
+
+def run(setting: Setting) -> Findings:
+    depths: Sequence[float | None] = setting.pick(DEPTHS, (None, 0.0, 2.0))
+    workers, slots = setting.pick((16, 72), (4, 12))
+    requests = setting.pick(16_000, 800)
+    found: dict[float | None, Mapping[str, Sequence[Run]]] = {}
+    stands_in = ""
+    for depth in depths:
+        cluster = _cluster(workers, slots, depth)
+        source, stands_in = workload(setting, bf.burst(requests), bf.MISSING, cluster, bf.STEP_TIME)
+        found[depth] = run_policies(setting, source, POLICIES, cluster, bf.STEP_TIME)
+    return Findings(
+        rows=[row for depth, runs in found.items() for row in _rows(depth, runs)],
+        claims=[_claim(found, policy) for policy in (bf.BF0, bf.BF20)],
+        constants=[
+            *bf.constants(_cluster(workers, slots, None), requests),
+            Constant("queue depth", ", ".join(_name(d) for d in depths), "the paper asks the question and gives no numbers"),
+            Constant("instant dispatch", "one decision a request, oldest first; it waits in the worker's queue for a slot",
+                     "'bind requests immediately to per-worker queues'; nothing is moved afterwards"),
+        ],
+        remark=(
+            "the paper leaves this open; instant dispatch takes away which request is admitted, and a queue makes "
+            "the loads seen at binding stale at the start: the gain of BF-IO(0) over FCFS is "
+            f"{_gain(found[None], bf.BF0).value:.1f} times with the pool and "
+            f"{_gain(found[depths[-1]], bf.BF0).value:.1f} times with the deepest queues"
+        ),
+        stands_in=stands_in,
+        data=joined([long_table(runs, _FIELDS, depth=_name(d)) for d, runs in found.items()]),
+        draw=lambda figure: _draw(figure, found),
+        size=(9.5, 3.9),
+    )  # fmt: skip
+
+
+def _cluster(workers: int, slots: int, depth: float | None) -> Cluster:
+    pool = max(32, workers * 8)
+    if depth is None:
+        return Cluster(workers=workers, slots=slots, pool=pool)
+    return Cluster(
+        workers=workers, slots=slots, pool=pool, dispatch="instant", queue_depth=round(depth * slots)
+    )
+
+
+def _name(depth: float | None) -> str:
+    return "pool" if depth is None else f"{depth:g} B"
+
+
+def _gain(runs: Mapping[str, Sequence[Run]], policy: str) -> Interval:
+    """Imbalance of FCFS over that of a policy."""
+    return ratio(values(runs[bf.FCFS], _FIELD), values(runs[policy], _FIELD))
+
+
+def _rows(depth: float | None, runs: Mapping[str, Sequence[Run]]) -> list[Row]:
+    base = values(runs[bf.FCFS], _FIELD, 1e-4)
+    rows: list[Row] = []
+    for policy, own in runs.items():
+        ours = values(own, _FIELD, 1e-4)
+        apart = None if policy == bf.FCFS else paired_difference(ours, base)
+        case = f"{policy}, {_name(depth)}"
+        versus = bf.FCFS if apart else ""
+        rows.append(Row(case, "average imbalance", "10^4 tokens", None, mean_interval(ours), apart, versus))
+        if policy != bf.FCFS:
+            rows.append(Row(case, "imbalance of FCFS over it", "times", None, _gain(runs, policy)))
+    return rows
+
+
+def _claim(found: Found, policy: str) -> Claim:
+    last = list(found)[-1]
+    first, end = _gain(found[None], policy), _gain(found[last], policy)
+    holds = None if None in (first.low, end.high) else bool((end.high or 0.0) < (first.low or 0.0))
+    seen = f"{with_interval(first)} times with the pool, {with_interval(end)} at a depth of {_name(last)}"
+    return Claim(f"the gain of {policy} over FCFS weakens as requests are bound early", holds, seen)
+
+
+def _draw(figure: Any, found: Found) -> None:
+    loads, gains = figure.subplots(1, 2)
+    x = list(range(len(found)))
+    for colour, policy in zip(COLOURS, POLICIES, strict=False):
+        band_line(loads, x, [mean(runs[policy], _FIELD, 1e-4) for runs in found.values()], policy, colour)
+        if policy != bf.FCFS:
+            band_line(gains, x, [_gain(runs, policy) for runs in found.values()], policy, colour)
+    for axes in (loads, gains):
+        axes.set_xticks(x, [_name(depth) for depth in found])
+        axes.set_xlabel("per-worker queue depth")
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.legend(frameon=False)
+    loads.set_ylabel("average imbalance, 10^4 tokens")
+    gains.set_ylabel("imbalance of FCFS over it")
+
+
+experiment = Experiment(
+    "gain against the depth of per-worker queues", "BF-IO sec. 7.3 (an open question)", run
+)

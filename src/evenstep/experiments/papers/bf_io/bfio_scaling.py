@@ -1,0 +1,148 @@
+"""BF-IO Theorems 1 and 2: the improvement ratio against batch size B and workers G."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evenstep.experiments.papers.bf_io import _bf_io as bf
+from evenstep.experiments.reproduce import (
+    Experiment,
+    Setting,
+    joined,
+    long_table,
+    ratio,
+    run_policies,
+    values,
+    workload,
+)
+from evenstep.measure.comparison import Interval, mean_interval
+from evenstep.measure.records import Run
+from evenstep.report.figures import COLOURS, band_line
+from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
+
+SLOTS = (9, 18, 36, 72, 144)
+WORKERS = (4, 8, 16, 32, 64)
+POLICIES = {bf.FCFS: bf.POLICIES[bf.FCFS], bf.BF0: bf.POLICIES[bf.BF0]}
+#: Requests in the pool for each worker, where the pool grows with them.
+POOL = 8
+_FIELD = "imbalance_envelope_tokens"
+
+Runs = Mapping[str, Sequence[Run]]
+Line = Mapping[int, Runs]
+
+
+def run(setting: Setting) -> Findings:
+    g, b = setting.pick((16, 72), (4, 9))
+    turns = setting.pick(9, 8)
+    fixed = POOL * g
+    sweeps: dict[str, list[tuple[int, int, int, int]]] = {  # x, workers, slots, pool
+        "B": [(x, g, x, fixed) for x in setting.pick(SLOTS, (6, 12))],
+        "G, pool grows": [(x, x, b, POOL * x) for x in setting.pick(WORKERS, (2, 4))],
+        "G, pool fixed": [(x, x, b, fixed) for x in setting.pick(WORKERS, (2, 4))],
+    }
+    lines: dict[str, Line] = {}
+    stands_in = ""
+    for sweep, points in sweeps.items():
+        line: dict[int, Runs] = {}
+        for x, workers, slots, pool in points:
+            cluster = bf.fleet(workers, slots, pool)
+            drawn = bf.burst(turns * workers * slots)
+            source, stands_in = workload(setting, drawn, bf.MISSING, cluster, bf.STEP_TIME)
+            line[x] = run_policies(setting, source, POLICIES, cluster, bf.STEP_TIME)
+        lines[sweep] = line
+    shared = bf.constants(bf.fleet(g, b, fixed), turns * g * b)
+    slopes = {sweep: _exponent(line, sweep) for sweep, line in lines.items()}
+    return Findings(
+        rows=[
+            *[Row(f"{sweep}: {x}", "imbalance of FCFS over BF-IO(0)", "times", None, _gain(runs))
+              for sweep, line in lines.items() for x, runs in line.items()],
+            *[Row(sweep, "exponent of the gain in B" if sweep == "B" else "exponent of the gain in log G", "", 0.5,
+                  _exponent(line, sweep)) for sweep, line in lines.items()],
+        ],
+        claims=[_claim(sweep, line) for sweep, line in lines.items()],
+        constants=[
+            *[c for c in shared if c.name not in ("requests", "R (pool)", "JSQ ties", "prediction")],
+            Constant("requests", f"{turns} G B", "so that every point turns its slots over as often"),
+            Constant("pool", f"{fixed}, or {POOL} G where it grows", "the theorems assume a pool that always "
+                "fills every free slot"),
+            Constant("outputs", "those of the workload", "Theorem 2 assumes geometric ones, Theorem 1 equal ones"),
+        ],
+        remark=(
+            "the theorems bound the ratio from below, in order of growth and over adversarial arrivals; one fixed "
+            f"workload may grow faster or slower: like B to the {slopes['B'].value:.2f}, and like log G to the "
+            f"{slopes['G, pool grows'].value:.2f} (pool grows) or {slopes['G, pool fixed'].value:.2f} (pool fixed)"
+        ),
+        stands_in=stands_in,
+        data=joined([long_table(r, (_FIELD, "idle_share", "overloaded_steps", "steps"), sweep=s, x=x)
+                     for s, line in lines.items() for x, r in line.items()]),
+        draw=lambda figure: _draw(figure, lines),
+        size=(10.5, 3.8),
+    )  # fmt: skip
+
+
+def _gain(runs: Runs) -> Interval:
+    return ratio(values(runs[bf.FCFS], _FIELD), values(runs[bf.BF0], _FIELD))
+
+
+def _scale(sweep: str, x: int) -> float:
+    """What the theorems take the square root of, as it varies in this sweep."""
+    return float(x) if sweep == "B" else math.log(x)
+
+
+def _exponent(line: Line, sweep: str) -> Interval:
+    """Slope of log gain over log B, or over log log G, replicate by replicate."""
+    kept = [x for x in line if _scale(sweep, x) > 0]
+    logs = np.log([_scale(sweep, x) for x in kept])
+    gains = [
+        [
+            a / b
+            for a, b in zip(values(line[x][bf.FCFS], _FIELD), values(line[x][bf.BF0], _FIELD), strict=True)
+        ]
+        for x in kept
+    ]
+    replicates = len(gains[0])
+    return mean_interval(
+        [float(np.polyfit(logs, np.log([g[r] for g in gains]), 1)[0]) for r in range(replicates)]
+    )
+
+
+def _claim(sweep: str, line: Line) -> Claim:
+    slope = _exponent(line, sweep)
+    if slope.low is None or slope.high is None or slope.low <= 0 < slope.high:
+        holds = None
+    else:
+        holds = slope.low > 0
+    says = (
+        "the gain of BF-IO(0) over FCFS grows with B"
+        if sweep == "B"
+        else f"it grows with G ({sweep.partition(', ')[2]})"
+    )
+    return Claim(
+        f"{says} (paper: at least like the square root of B log G)", holds, f"exponent {with_interval(slope)}"
+    )
+
+
+def _draw(figure: Any, lines: Mapping[str, Line]) -> None:
+    panels = figure.subplots(1, len(lines), sharey=True)
+    for axes, colour, (sweep, line) in zip(panels, COLOURS, lines.items(), strict=False):
+        x = list(line)
+        gains = [_gain(runs) for runs in line.values()]
+        band_line(axes, x, gains, "ours", colour)
+        middle = len(x) // 2
+        shape = [gains[middle].value * math.sqrt(_scale(sweep, v) / _scale(sweep, x[middle])) for v in x]
+        axes.plot(x, shape, ls=":", color="#777777", label="sqrt(B)" if sweep == "B" else "sqrt(log G)")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(x, [str(v) for v in x])
+        axes.set_title(sweep)
+        axes.set_xlabel("slots a worker B" if sweep == "B" else "workers G")
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.legend(frameon=False, loc="lower right")
+    panels[0].set_ylabel("imbalance of FCFS over BF-IO(0)")
+
+
+experiment = Experiment("improvement ratio against B and G", "BF-IO Theorems 1 and 2", run)

@@ -1,0 +1,102 @@
+"""Throughput-optimal Figs. 2 and 5: the exact batches of a small instance under four engines' policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep import names
+from evenstep.experiments.papers.throughput._throughput import schedule
+from evenstep.experiments.reproduce import Experiment, Setting
+from evenstep.measure.comparison import mean_interval
+from evenstep.report.figures import COLOURS
+from evenstep.report.findings import Claim, Constant, Findings, Row
+from evenstep.request import Trace
+
+#: Fig. 5: batches the paper draws; ``Dp`` is D's prefill token.
+FIG5 = {
+    "vanilla-vllm": "{DpEp}{ABCD}{ABCE}{BC}{B}",
+    "faster-transformer": "{ABC}{ABC}{BC}{B}{DpEp}{DE}",
+    "sarathi": "{ABCDp}{ABCD}{BCEp}{BE}",
+    "orca": "{ABDpEp}{ABCD}{BCE}{BC}",
+}
+#: Fig. 2: tokens of each batch.
+FIG2 = (6, 4, 2)
+LETTERS = "ABCDE"
+_SOON = 0.5  # seconds: while the first batch runs
+
+
+def run(setting: Setting) -> Findings:
+    found = {name: fig5(name) for name in FIG5}
+    loads = fig2()
+    rows = [
+        Row(name, "batches of Fig. 5", "", batches.count("{"), mean_interval([found[name].count("{")]))
+        for name, batches in FIG5.items()
+    ]
+    rows += [
+        Row("sarathi", f"tokens of batch {k + 1} of Fig. 2", "tokens", FIG2[k], mean_interval([load]))
+        for k, load in enumerate(loads)
+    ]
+    claims = [
+        Claim(f"{name} runs {batches}", found[name] == batches, found[name]) for name, batches in FIG5.items()
+    ]
+    claims.append(Claim("Fig. 2: token loads 6, 4 and 2", tuple(loads) == FIG2, ", ".join(map(str, loads))))
+    return Findings(
+        rows=rows, claims=claims, constants=_constants(),
+        remark="every batch is as drawn; members stand here by letter, in the paper by phase",
+        stands_in="nothing: the instances are the paper's",
+        data={"policy": list(found), "batches": list(found.values()), "paper": list(FIG5.values())},
+        draw=lambda figure: _draw(figure, found), size=(7.5, 3.2), intervals="The schedules are exact: no intervals.",
+    )  # fmt: skip
+
+
+def _constants() -> list[Constant]:
+    return [
+        Constant("Fig. 5", "b = 4; decode tokens A 2, B 4, C 3, D 1, E 1; one prefill token each", "the paper's"),
+        Constant("before", "A, B and C have been prefilled; D and E arrive before the first batch shown",
+                 "the batch that prefills A, B and C is not counted"),
+        Constant("Fig. 2", "b = 6; request 1 decodes 2 tokens; prompts of 3 and 4, decode tokens 2 and 1",
+                 "the paper draws loads 6, 4 and 2 and gives no lengths; these are the smallest that have them"),
+        Constant("first token", "by the first decode", "the paper's count of tokens"),
+    ]  # fmt: skip
+
+
+def fig5(policy: str) -> str:
+    """The batches of Fig. 5 under a policy, members in order of their letters."""
+    output = np.array([2, 4, 3, 1, 1])
+    arrival = np.array([0.0, 0.0, 0.0, _SOON, _SOON])
+    trace = Trace(np.ones(5, np.int64), output, arrival_s=arrival, name="Fig. 5", synthetic=True)
+    batches = schedule(names.build("scheduling", {"name": policy}), trace, token_budget=4)[1:]
+    return "".join("{" + "".join(_letter(k, *batch[k]) for k in sorted(batch)) + "}" for batch in batches)
+
+
+def _letter(request: int, tokens: int, decodes: bool) -> str:
+    return LETTERS[request] + ("" if decodes else "p")
+
+
+def fig2() -> list[int]:
+    """Token loads of Fig. 2 under Sarathi."""
+    trace = Trace(
+        np.array([1, 3, 4]), np.array([2, 2, 1]), arrival_s=np.array([0.0, _SOON, _SOON]), name="Fig. 2", synthetic=True
+    )  # fmt: skip
+    batches = schedule(names.build("scheduling", {"name": "sarathi"}), trace, token_budget=6)[1:]
+    return [sum(tokens for tokens, _ in batch.values()) for batch in batches]
+
+
+def _draw(figure: Any, found: dict[str, str]) -> None:
+    axes = figure.add_subplot(1, 1, 1)
+    for line, (_name, batches) in enumerate(found.items()):
+        for place, members in enumerate(batches.strip("{}").split("}{")):
+            mixed = "p" in members and len(members.replace("p", "")) > members.count("p")
+            colour = COLOURS[2 if mixed else 1 if "p" in members else 0]
+            axes.barh(line, 0.9, left=place, color=colour, alpha=0.5)
+            axes.text(place + 0.45, line, members, ha="center", va="center", fontsize=8)
+    axes.set_yticks(range(len(found)), list(found))
+    axes.invert_yaxis()
+    axes.set_xlabel("batch (decodes, prefills, both by colour)")
+
+
+experiment = Experiment(
+    "exact schedules of small instances", "Throughput-optimal Figs. 2, 5", run, most_traces=0
+)

@@ -1,0 +1,31 @@
+"""BF-IO's adversarial instances at their reduced size."""
+
+from __future__ import annotations
+
+import pytest
+from tests.experiments.papers.quick import ours, quick
+
+from evenstep.errors import InputError
+from evenstep.experiments.papers.bf_io.bfio_adversarial import EACH, SHORT, instance
+from evenstep.experiments.reproduce import Setting, reproduce
+
+
+def test_round_robin_and_jsq_with_known_ties_lose_a_factor_near_g():
+    found = quick("bfio-adversarial")
+    work = "step work over that of an even deal"
+    for g in (2, 4, 8):
+        assert 0.9 * g < ours(found, f"round robin, G = {g}", work) <= g
+        assert 0.9 * g < ours(found, f"JSQ, ties to the lowest index, G = {g}", work) <= g
+    assert ours(found, "JSQ, ties by chance, G = 8", work) < 4
+
+
+def test_an_instance_has_one_long_request_a_wave():
+    for against in ("round-robin", "jsq"):
+        trace = instance(against, 4)
+        assert int((trace.output_tokens > SHORT).sum()) == 4 * EACH
+        assert len(set(trace.arrival_s.tolist())) == 4 * EACH
+
+
+def test_it_takes_no_trace():
+    with pytest.raises(InputError, match="makes its own instance"):
+        reproduce("bfio-adversarial", Setting(quick=True, traces=("x.csv",)))

@@ -1,0 +1,25 @@
+"""BF-IO Fig. 5 at its reduced size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.experiments.papers.quick import quick
+
+from evenstep.experiments.papers.bf_io.bfio_fig5 import _gap
+from evenstep.workload.laws import Geometric
+from evenstep.workload.reading import samples
+
+
+@pytest.mark.slow
+def test_every_bundled_sample_gets_a_fit_and_an_interval():
+    found = quick("bfio-fig5")
+    gaps = [r for r in found.findings.rows if r.quantity.startswith("largest gap")]
+    assert [r.case for r in gaps] == [f"sample:{name}" for name in samples()]
+    assert all(r.ours.low <= r.ours.high for r in gaps)
+
+
+def test_the_gap_is_small_on_geometric_lengths_and_large_on_equal_ones():
+    u = (np.arange(20_000) + 0.5) / 20_000
+    assert _gap(Geometric(mean=200.0).quantile(u)) < 0.01
+    assert _gap(np.full(100, 50, np.int64)) > 0.3

@@ -1,0 +1,16 @@
+"""BF-IO Fig. 7 at its reduced size."""
+
+from __future__ import annotations
+
+from tests.experiments.papers.quick import quick
+
+from evenstep.experiments.papers.bf_io import _bf_io as bf
+from evenstep.experiments.papers.bf_io.bfio_fig7 import ACCOUNTINGS
+
+
+def test_power_lies_between_idle_and_full_under_both_accountings():
+    found = quick("bfio-fig7")
+    assert set(found.findings.data["accounting"]) == set(ACCOUNTINGS.values())
+    watts = found.findings.data["watts"]
+    assert watts.min() >= 100 and watts.max() <= 400.001
+    assert {row.case for row in found.findings.rows} == {bf.FCFS, bf.BF20}

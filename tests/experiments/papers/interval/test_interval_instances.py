@@ -1,0 +1,20 @@
+"""Interval scheduling's instances at their reduced size."""
+
+import pytest
+from tests.experiments.papers.quick import quick
+
+from evenstep.experiments.papers.interval.interval_instances import lower_bound
+
+
+def test_the_paper_s_example_holds_and_the_quotient_of_its_lower_bound_does_not():
+    found = {claim.says: claim.holds for claim in quick("interval-instances").findings.claims}
+    assert all(holds for says, holds in found.items() if says.startswith("Example 8.2"))
+    assert not any(holds for says, holds in found.items() if "A_max is at least" in says)
+
+
+def test_hindsight_takes_as_long_as_the_proof_computes():
+    alpha, a, b, short, long = 0.25, 3, 6, 4, 16
+    _, best = lower_bound(alpha, a / b, b, 0)
+    assert best == pytest.approx(
+        long * short * a * (a + 1) / 2 + b * short * a * short + long * short * b * (b + 1) / 2
+    )
