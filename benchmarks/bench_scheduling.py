@@ -31,8 +31,8 @@ import sys
 
 import numpy as np
 
-from evenstep.experiments.engine_compare import built, traces_of
-from evenstep.experiments.engine_settings import EngineSettings
+from evenstep.experiments.compare.engine_compare import built, traces_of
+from evenstep.experiments.compare.engine_settings import EngineSettings
 from evenstep.sim.engine import simulate_engine
 
 EVENSTEP = (sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())")

@@ -14,12 +14,13 @@ from evenstep.cli.main import parser_of
 from evenstep.config import meaning, schema
 from evenstep.dispatch.fallback import Reason
 from evenstep.emulator.settings import EmulatorSettings
-from evenstep.experiments import leaderboard_file, sweep_file
-from evenstep.experiments.engine_settings import EngineSettings
-from evenstep.experiments.leaderboard_page import page
-from evenstep.experiments.leaderboard_picture import picture
-from evenstep.experiments.leaderboard_table import read_table
+from evenstep.experiments.compare.engine_settings import EngineSettings
+from evenstep.experiments.leaderboard import file as leaderboard_file
+from evenstep.experiments.leaderboard.page import page
+from evenstep.experiments.leaderboard.picture import picture
+from evenstep.experiments.leaderboard.table import read_table
 from evenstep.experiments.settings import CompareSettings, SimulateSettings
+from evenstep.experiments.sweep import file as sweep_file
 from evenstep.gateway.config import GatewayConfig
 from evenstep.gateway.ended import Ended
 from evenstep.gateway.logs import logged_of

@@ -18,7 +18,7 @@ _HOMES = {
     "RoutingView": "evenstep.routing.view",
     "Run": "evenstep.measure.records",
     "Trace": "evenstep.request",
-    "compare": "evenstep.experiments.compare",
+    "compare": "evenstep.experiments.compare.compare",
     "read_trace": "evenstep.workload.reading",
     "simulate": "evenstep.sim.cluster",
     "trace_of_columns": "evenstep.workload.columns",  # what `Trace.from_columns` calls
@@ -41,7 +41,7 @@ __all__ = [
 if TYPE_CHECKING:
     from evenstep.cost.linear import Linear
     from evenstep.errors import EvenstepError, InputError
-    from evenstep.experiments.compare import compare
+    from evenstep.experiments.compare.compare import compare
     from evenstep.measure.records import Run
     from evenstep.request import Trace
     from evenstep.routing.view import HOLD, RoutingDecision, RoutingView

@@ -13,7 +13,7 @@ import pytest
 from tests.dispatch.recorded_run import record
 
 from evenstep.cli.main import main, parser_of
-from evenstep.experiments import compare as comparing
+from evenstep.experiments.compare import compare as comparing
 
 SMALL = ["--workers", "4", "--slots", "8", "--pool", "32", "--limit", "300"]
 FIELDS = {

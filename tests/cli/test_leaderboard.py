@@ -6,7 +6,7 @@ import pytest
 from tests.experiments.leaderboards import BOARD, FEW, table
 
 from evenstep.cli.main import main
-from evenstep.experiments.leaderboard_table import read_table, write_table
+from evenstep.experiments.leaderboard.table import read_table, write_table
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from evenstep.experiments.leaderboard_table import METRICS, Cell, Origin, Table, WorkloadLine
+from evenstep.experiments.leaderboard.table import METRICS, Cell, Origin, Table, WorkloadLine
 
 BOARD = """version: 1
 seeds: 2

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evenstep.experiments.compare import compare
-from evenstep.experiments.leaderboard_file import read_board
+from evenstep.experiments.compare.compare import compare
+from evenstep.experiments.leaderboard.file import read_board
 
 BOARD = Path(__file__).parents[2] / "examples" / "leaderboard.yaml"
 SEEDS = 3

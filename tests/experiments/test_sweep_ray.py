@@ -9,13 +9,13 @@ import sys
 import threading
 
 import pytest
+from tests.experiments.sweep.test_runs import deadly
 from tests.experiments.sweeps import tiny
-from tests.experiments.test_sweep_runs import deadly
 
 from evenstep.errors import InputError
 from evenstep.experiments import sweep_ray
 from evenstep.experiments.progress import Silent
-from evenstep.experiments.sweep import sweep
+from evenstep.experiments.sweep.sweeping import sweep
 from evenstep.experiments.sweep_ray import OnRay
 from evenstep.measure.swept import write_swept
 
@@ -156,7 +156,7 @@ def test_an_address_of_the_environment_is_named_as_such(unjoinable, listening, m
 
 
 def test_a_dead_cluster_is_known_before_anything_is_compiled_or_run(unjoinable, listening, monkeypatch):
-    monkeypatch.setattr("evenstep.experiments.sweep_runs.Warming", None)
+    monkeypatch.setattr("evenstep.experiments.sweep.runs.Warming", None)
     with pytest.raises(InputError, match="--ray-address"):
         sweep(tiny(), executor="ray", ray_address=listening)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.experiments.sweeps import tiny
 
 from evenstep.errors import PolicyError
-from evenstep.experiments.sweep import Sweep
-from evenstep.experiments.sweep_task import Workloads, carry_out
+from evenstep.experiments.sweep.sweeping import Sweep
+from evenstep.experiments.sweep.task import Workloads, carry_out
 from evenstep.experiments.sweep_workers import Here, Processes
 
 DEADLY = """

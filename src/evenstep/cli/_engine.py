@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from evenstep.errors import InputError
 
 if TYPE_CHECKING:
-    from evenstep.experiments.engine_compare import EngineOutcome
+    from evenstep.experiments.compare.engine_compare import EngineOutcome
     from evenstep.measure.engine_comparison import EngineComparison
 
 #: What argparse and the command itself put beside the settings.
@@ -32,7 +32,7 @@ _BESIDE = {
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that only one engine has; the others are those of a fleet."""
     from evenstep.config import meaning
-    from evenstep.experiments.engine_settings import EngineSettings
+    from evenstep.experiments.compare.engine_settings import EngineSettings
 
     said = meaning(EngineSettings)
     group = parser.add_argument_group(
@@ -51,8 +51,8 @@ def compare(args: argparse.Namespace) -> int:
     """Run it; arguments as `evenstep compare` parses them."""
     from evenstep.cli import _outputs as outputs
     from evenstep.cli._flags import settled
-    from evenstep.experiments.engine_compare import run_engine_comparison
-    from evenstep.experiments.engine_settings import EngineSettings, check
+    from evenstep.experiments.compare.engine_compare import run_engine_comparison
+    from evenstep.experiments.compare.engine_settings import EngineSettings, check
     from evenstep.experiments.progress import Bar
     from evenstep.report.engine_table import table_lines
 

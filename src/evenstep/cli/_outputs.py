@@ -15,7 +15,7 @@ from evenstep.errors import InputError
 
 if TYPE_CHECKING:
     from evenstep.config import Settled
-    from evenstep.experiments.compare import Outcome
+    from evenstep.experiments.compare.compare import Outcome
     from evenstep.experiments.contenders import Contender
     from evenstep.measure.comparison import Comparison, Interval, PolicyResult
     from evenstep.measure.records import Run
@@ -159,7 +159,7 @@ def _interval(found: Interval | None, factor: float, decimals: int) -> str:
 
 def versions() -> dict[str, str]:
     """Versions of what the figures depend on."""
-    from evenstep.experiments.compared import versions
+    from evenstep.experiments.compare.compared import versions
 
     return versions()
 

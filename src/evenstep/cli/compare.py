@@ -12,9 +12,9 @@ from evenstep.cli._flags import add_flags, settled
 
 if TYPE_CHECKING:
     from evenstep.config import Layer, Settled
-    from evenstep.experiments.compare import Outcome
+    from evenstep.experiments.compare.compare import Outcome
+    from evenstep.experiments.compare.observed import FromLog
     from evenstep.experiments.jobs import Plan
-    from evenstep.experiments.observed import FromLog
     from evenstep.experiments.settings import CompareSettings
     from evenstep.measure.comparison import Comparison
 
@@ -95,7 +95,7 @@ def _names_an_engine(config: str | None) -> bool:
 def _log_of(args: argparse.Namespace) -> FromLog | None:
     """What the workload says of its fleet, where it is a decision log."""
     from evenstep.config import read_yaml
-    from evenstep.experiments.observed import from_log, is_log
+    from evenstep.experiments.compare.observed import from_log, is_log
 
     values = {} if args.config is None else read_yaml(args.config).values
     source = getattr(args, "source", None) or str(values.get("source", ""))
@@ -129,9 +129,9 @@ def _compare(
 ) -> int:
     from evenstep.cli import _outputs as outputs
     from evenstep.errors import InputError
-    from evenstep.experiments.compare import run_comparison
+    from evenstep.experiments.compare.compare import run_comparison
+    from evenstep.experiments.compare.observed import row_of, with_observed
     from evenstep.experiments.contenders import contenders
-    from evenstep.experiments.observed import row_of, with_observed
     from evenstep.experiments.progress import Bar
     from evenstep.report.tables import columns_of
 
@@ -194,8 +194,8 @@ def _report(comparison: Comparison, outcome: Outcome, path: Path) -> list[str]:
 
 def _plan(args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings) -> Plan:
     """What the runs share, from settings and the flags of what is to be written."""
-    from evenstep.experiments.compare import opened
-    from evenstep.experiments.compared import SAMPLES
+    from evenstep.experiments.compare.compare import opened
+    from evenstep.experiments.compare.compared import SAMPLES
     from evenstep.experiments.jobs import Plan
     from evenstep.experiments.settings import check_fits
 

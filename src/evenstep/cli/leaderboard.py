@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
 
 if TYPE_CHECKING:
-    from evenstep.experiments.leaderboard import Board
-    from evenstep.experiments.leaderboard_table import Table
+    from evenstep.experiments.leaderboard.board import Board
+    from evenstep.experiments.leaderboard.table import Table
 
 
 class Leaderboard:
@@ -80,10 +80,10 @@ command = Leaderboard()
 def _leaderboard(args: argparse.Namespace) -> int:
     from evenstep.cli import _outputs as outputs
     from evenstep.errors import InputError
-    from evenstep.experiments.leaderboard import Board
-    from evenstep.experiments.leaderboard_table import read_table
+    from evenstep.experiments.leaderboard.board import Board
+    from evenstep.experiments.leaderboard.table import read_table
     from evenstep.experiments.progress import Bar
-    from evenstep.experiments.sweep_runs import Interrupted
+    from evenstep.experiments.sweep.runs import Interrupted
 
     if args.processes is not None and args.processes < 1:
         raise InputError("evenstep leaderboard", "--processes", args.processes, "an integer >= 1")
@@ -120,11 +120,11 @@ def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
     from datetime import date
 
     from evenstep.cli import _outputs as outputs
-    from evenstep.experiments.leaderboard_origin import commit_of
-    from evenstep.experiments.leaderboard_page import page, text_lines
-    from evenstep.experiments.leaderboard_picture import picture
-    from evenstep.experiments.leaderboard_table import Origin, write_table
-    from evenstep.experiments.sweep_runs import Places
+    from evenstep.experiments.leaderboard.origin import commit_of
+    from evenstep.experiments.leaderboard.page import page, text_lines
+    from evenstep.experiments.leaderboard.picture import picture
+    from evenstep.experiments.leaderboard.table import Origin, write_table
+    from evenstep.experiments.sweep.runs import Places
     from evenstep.measure.output_file import replacing
 
     commit = commit_of(Path(args.source).parent)
@@ -148,8 +148,8 @@ def _made(args: argparse.Namespace, board: Board, out: Path) -> int:
 
 
 def _check(args: argparse.Namespace, board: Board, stored: Table) -> int:
-    from evenstep.experiments.leaderboard_check import PARTS, changed, flips, part_of
-    from evenstep.experiments.sweep_runs import Places
+    from evenstep.experiments.leaderboard.check import PARTS, changed, flips, part_of
+    from evenstep.experiments.sweep.runs import Places
 
     part = _part(args, stored, PARTS)
     chosen = part_of(board.cells, part)
@@ -180,7 +180,7 @@ def _part(args: argparse.Namespace, stored: Table, parts: int) -> int:
     from datetime import date
 
     from evenstep.errors import InputError
-    from evenstep.experiments.leaderboard_origin import day_of
+    from evenstep.experiments.leaderboard.origin import day_of
 
     if args.part is not None:
         if not 0 <= args.part < parts:

@@ -116,7 +116,7 @@ def _prepared(
 ) -> Callable[[int], Run]:
     """The run as a function of the samples to keep: it is the same one however often it is made."""
     from evenstep.cli import _outputs as outputs
-    from evenstep.experiments.compare import opened
+    from evenstep.experiments.compare.compare import opened
     from evenstep.experiments.contenders import contenders
     from evenstep.experiments.progress import Bar, compile_notice
     from evenstep.experiments.settings import check_fits

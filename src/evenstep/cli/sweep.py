@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from evenstep.cli.main import FINE, INTERRUPTED
 
 if TYPE_CHECKING:
-    from evenstep.experiments.sweep import Sweep
+    from evenstep.experiments.sweep.sweeping import Sweep
     from evenstep.measure.swept import Swept
 
 
@@ -102,8 +102,8 @@ def _sweep(args: argparse.Namespace) -> int:
     from evenstep.cli import _outputs as outputs
     from evenstep.errors import InputError
     from evenstep.experiments.progress import Bar
-    from evenstep.experiments.sweep import Sweep
-    from evenstep.experiments.sweep_runs import Interrupted, Places
+    from evenstep.experiments.sweep.runs import Interrupted, Places
+    from evenstep.experiments.sweep.sweeping import Sweep
 
     if args.processes is not None and args.processes < 1:
         raise InputError("evenstep sweep", "--processes", args.processes, "an integer >= 1")

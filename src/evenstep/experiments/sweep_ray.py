@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from evenstep.errors import InputError
-from evenstep.experiments.sweep_task import Ended, SourceKey, Task, Workloads, attempt
+from evenstep.experiments.sweep.task import Ended, SourceKey, Task, Workloads, attempt
 from evenstep.workload.yaml_file import Workload
 
 #: Seconds a cluster has to answer; Ray would try for minutes.

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol, cast
 
 from evenstep.errors import EvenstepError
-from evenstep.experiments.sweep_task import Ended, SourceKey, Task, Workloads, attempt, carry_out
+from evenstep.experiments.sweep.task import Ended, SourceKey, Task, Workloads, attempt, carry_out
 from evenstep.workload.yaml_file import Workload
 
 

@@ -1,0 +1,295 @@
+"""Comparing policies: the same requests, the same dice, paired differences against a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from evenstep.cost.linear import Linear
+from evenstep.cost.view import StepTime
+from evenstep.errors import InputError, nearest
+from evenstep.experiments.compare.compared import Compared
+from evenstep.experiments.contenders import Asked, Contender, contenders
+from evenstep.experiments.jobs import Plan, cores, replicates, run_all
+from evenstep.experiments.notation import slo_of
+from evenstep.experiments.progress import Progress, Silent, cold_kernels, compile_notice
+from evenstep.experiments.warming import Warming
+from evenstep.measure.metrics import Slo
+from evenstep.measure.records import Run
+from evenstep.names import parse
+from evenstep.request import Trace
+from evenstep.sim.cluster import Cluster
+from evenstep.workload.replicate import Source, rescaled
+
+if TYPE_CHECKING:
+    from evenstep.measure.comparison import Comparison
+    from evenstep.workload.yaml_file import Workload
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """A comparison and the runs it was computed from.
+
+    Args:
+        comparison: figures and paired differences.
+        runs: for each contender in the order asked, its runs by replicate.
+        traces: the replicates.
+    """
+
+    comparison: Comparison
+    runs: list[list[Run]]
+    traces: list[Trace]
+
+
+def compare(
+    source: Trace | str | Path | Any,
+    policies: Asked | Sequence[Asked],
+    *,
+    cluster: Cluster | None = None,
+    step_time: StepTime | None = None,
+    seeds: int | None = None,
+    baseline: str | None = None,
+    seed: int = 0,
+    load: float | None = None,
+    rate: float | None = None,
+    limit: int | None = None,
+    power: Any = None,
+    slo: Slo | str | None = None,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> Compared:
+    """Run every policy on the same replicates of a workload and compare them pair by pair.
+
+    Args:
+        source: a trace, a synthetic workload, or a path (also ``sample:azure-conv``).
+        policies: specs such as ``"bf-io:horizon=20,predictor=oracle"``, mappings, policies, or (policy, predictor);
+            one of them, or a list.
+        cluster: the fleet; 16 workers of 72 slots, saturated, when left out.
+        step_time: what a step costs; `Linear()` when left out.
+        seeds: replicates; 3, or as many as differ, when left out. A recorded trace is rotated, the first one not; a
+            synthetic one is drawn anew.
+        baseline: name of the policy others are compared with; the first when left out.
+        seed: key of replicates and policies' draws.
+        load: rescale arrival times to this share of the fleet's capacity.
+        rate: rescale arrival times to this many requests a second.
+        limit: use only the first rows of a trace, or draw only so many requests.
+        power: power law for the energy metrics.
+        slo: objective for goodput, e.g. ``"ttft=2s,tpot=50ms"``.
+        processes: processes to run in; more than one needs a ``__main__`` guard in a script.
+        progress: told what happens; silent when left out.
+
+    Returns:
+        The comparison: ``print(found)``, ``found["jsq"].mean("idle_time_share")``, ``found.to_arrow()``,
+        ``found.plot()``, ``found.report("report.html")``.
+
+    Raises:
+        InputError: a bad source, policy or number, or fewer replicates that differ than `seeds`.
+        PolicyError: a policy broke its contract.
+    """
+    fleet = cluster if cluster is not None else Cluster()
+    law = step_time if step_time is not None else Linear()
+    plan = Plan(
+        source=opened(source, fleet, law, rate=rate, load=load, limit=limit, seed=seed),
+        cluster=fleet,
+        step_time=law,
+        seeds=3 if seeds is None else seeds,
+        fewer=seeds is None,
+        seed=seed,
+        power=power,
+        slo=slo_of(slo) if isinstance(slo, str) else slo,
+    )
+    asked = contenders(_listed(policies))
+    outcome = run_comparison(plan, asked, baseline=baseline, processes=processes, progress=progress)
+    return Compared.of(outcome.comparison, plan, asked)
+
+
+def _listed(policies: Asked | Sequence[Asked]) -> Sequence[Asked]:
+    """What was asked for as a list, also where it is one policy by itself.
+
+    Raises:
+        InputError: neither.
+    """
+    if isinstance(policies, str | Mapping) or callable(getattr(policies, "route", None)):
+        return [cast("Asked", policies)]
+    if isinstance(policies, Iterable):
+        return [*cast("Iterable[Asked]", policies)]
+    raise InputError("compare", "policies", type(policies).__name__, "a policy, or a list of them")
+
+
+def opened(
+    source: Any,
+    cluster: Cluster,
+    step_time: StepTime,
+    *,
+    rate: float | None = None,
+    load: float | None = None,
+    limit: int | None = None,
+    skip_bad_rows: bool = False,
+    format_name: str | None = None,
+    seed: int = 0,
+) -> Source:
+    """The workload that a path stands for, at a rate or load; what is no path is only rescaled.
+
+    Args:
+        source: a trace, something that draws traces, or a path.
+        cluster, step_time: the fleet, for `load`.
+        rate, load: see `compare`; they win over what a workload file says. A fleet with fewer slots on some workers can
+            do its share of slots of what one with the most on all of them can.
+        limit: first rows of a trace, or requests to draw.
+        skip_bad_rows: leave out rows that cannot be read.
+        format_name: the trace's format and its options, e.g. ``mooncake:ticks=keep``; None = recognise it.
+        seed: key of whatever a reader draws, and of Poisson arrivals.
+
+    Raises:
+        InputError: a file that cannot be read, or a load under a law that is not linear.
+    """
+    asked = workload_of(
+        source,
+        limit=limit,
+        skip_bad_rows=skip_bad_rows,
+        format_name=format_name,
+        seed=seed,
+        prefix_blocks=cluster.prefix_cache_blocks > 0,
+    )
+    return scaled(asked, cluster, step_time, rate=rate, load=load, seed=seed)
+
+
+def workload_of(
+    source: Any,
+    *,
+    limit: int | None = None,
+    skip_bad_rows: bool = False,
+    format_name: str | None = None,
+    seed: int = 0,
+    prefix_blocks: bool = False,
+) -> Workload:
+    """The workload that a path stands for, before it is brought to a rate or load.
+
+    Args:
+        source, limit, skip_bad_rows, format_name, seed: as in `opened`.
+        prefix_blocks: read the block ids of prompts too.
+
+    Raises:
+        InputError: a file that cannot be read.
+    """
+    from evenstep.workload.sources import open_source
+    from evenstep.workload.yaml_file import Workload
+
+    if isinstance(source, str | Path):
+        options: dict[str, Any] = {**parse(format_name)} if format_name is not None else {}
+        name = options.pop("name", None)
+        # blocks are most of a file: they are read where somebody looks at them
+        options |= {"prefix_blocks": prefix_blocks}
+        return open_source(source, name, skip_bad_rows=skip_bad_rows, limit=limit, seed=seed, **options)
+    if limit is not None and not isinstance(source, Trace):
+        raise InputError(
+            "compare", "limit", limit, "none for a workload that is drawn; it has its own number of requests"
+        )
+    return Workload(source.head(limit) if limit is not None else source)
+
+
+def scaled(
+    found: Workload,
+    cluster: Cluster,
+    step_time: StepTime,
+    *,
+    rate: float | None = None,
+    load: float | None = None,
+    seed: int = 0,
+) -> Source:
+    """The workload at a rate or load, or at the one its file asks for; the arguments are those of `opened`.
+
+    Raises:
+        InputError: a load under a law that is not linear.
+    """
+    if rate is None and load is None:
+        rate, load = found.requests_per_s, found.load
+    if load is not None and not isinstance(step_time, Linear):
+        hint = "Give a rate, in requests a second."
+        raise InputError("compare", "load", load, "a linear step-time law to scale to a load", hint)
+    most = max(cluster.slots_of)
+    return rescaled(
+        found.source,
+        requests_per_s=rate,
+        load=load * (sum(cluster.slots_of) / (most * cluster.workers)) if load is not None else None,
+        workers=cluster.workers,
+        slots=most,
+        overhead_s=step_time.overhead_seconds(max(cluster.group_sizes)),
+        per_token_s=step_time.per_token_s if isinstance(step_time, Linear) else 0.0,
+        seed=seed,
+    )
+
+
+def run_comparison(
+    plan: Plan,
+    asked: list[Contender],
+    *,
+    baseline: str | None = None,
+    processes: int | None = 1,
+    progress: Progress | None = None,
+    on_contender: Callable[[Contender, list[Run]], None] | None = None,
+) -> Outcome:
+    """Run all of it.
+
+    Args:
+        plan: what the runs share.
+        asked: the contenders.
+        baseline: name of one of them; None = the first.
+        processes: see `jobs.run_all`.
+        progress: told what happens.
+        on_contender: called when all replicates of a contender have run, in the order asked.
+
+    Raises:
+        InputError, PolicyError: see `compare`.
+    """
+    from evenstep.measure.comparison import compare_runs
+    from evenstep.sim.cluster_host import loop_of
+
+    if plan.seeds < 1:
+        raise InputError("compare", "seeds", plan.seeds, "an integer >= 1")
+    names = [one.name for one in asked]
+    if baseline is not None and baseline not in names:
+        raise InputError(
+            "compare", "baseline", baseline, "one of the policies compared", nearest(baseline, names)
+        )
+    watch = progress if progress is not None else Silent()
+    traces = replicates(plan)
+    told_of_seeds = _fewer(len(traces), plan.seeds)
+    plan = replace(plan, seeds=len(traces))
+    policies = [one.build()[0] for one in asked]
+    loops = [loop_of(policy, plan.cluster, plan.step_time) for policy in policies]
+    notice = compile_notice()
+    if notice:
+        watch.say(notice)
+    beside = cores() - 1 if processes is None else processes - 1
+    warming = Warming(cold_kernels(policies, loops), beside)
+    watch.begin(len(asked) * plan.seeds)
+    found: list[dict[int, Run]] = [{} for _ in asked]
+    told = 0
+    try:
+        for done in run_all(plan, asked, traces, processes, warming.ready):
+            found[done.contender][done.index] = done.run
+            watch.advance(asked[done.contender].name)
+            while told < len(asked) and len(found[told]) == plan.seeds:
+                if on_contender is not None:
+                    watch.hide()
+                    on_contender(asked[told], [found[told][r] for r in range(plan.seeds)])
+                    watch.show()
+                told += 1
+    finally:
+        warming.end()
+        watch.end()
+    runs = [[by_index[r] for r in range(plan.seeds)] for by_index in found]
+    first = names.index(baseline) if baseline is not None else 0
+    comparison = compare_runs(runs, baseline=first)
+    return Outcome(replace(comparison, notes=(*comparison.notes, *told_of_seeds)), runs, traces)
+
+
+def _fewer(found: int, wanted: int) -> tuple[str, ...]:
+    """A note where the trace has not as many replicates that differ as were wanted."""
+    if found == wanted:
+        return ()
+    many = "1 replicate, so no intervals" if found == 1 else f"{found} replicates"
+    return (f"{many} instead of {wanted}: the trace has no more rotations that differ.",)

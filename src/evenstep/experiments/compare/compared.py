@@ -1,0 +1,140 @@
+"""What `evenstep.compare` answers: a comparison that prints, shows itself in a notebook, and becomes tables and files."""
+
+from __future__ import annotations
+
+import io
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenstep import __version__, compiled
+from evenstep.errors import InputError
+from evenstep.measure.comparison import Comparison
+
+if TYPE_CHECKING:
+    from evenstep.experiments.contenders import Contender
+    from evenstep.experiments.jobs import Plan
+
+#: Samples of every worker's load that a report draws.
+SAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Compared(Comparison):
+    """A comparison with what made it.
+
+    ``print(found)`` shows its table and a notebook shows it as HTML; ``found["jsq"]`` is one policy's result.
+
+    Args:
+        plan: what its runs shared.
+        asked: the policies.
+        others: of the fields, see `Comparison`.
+    """
+
+    plan: Plan | None = None
+    asked: tuple[Contender, ...] = field(default=())
+
+    @classmethod
+    def of(cls, found: Comparison, plan: Plan, asked: Sequence[Contender]) -> Compared:
+        """The comparison, with what made it and by which versions."""
+        values: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(Comparison)}
+        values["versions"] = versions()
+        return cls(**values, plan=plan, asked=tuple(asked))
+
+    def __repr__(self) -> str:
+        names = ", ".join(result.policy for result in self.policies)
+        return f"<comparison of {names} on {self.trace.get('name') or 'a workload'}, {len(self.seeds)} replicates>"
+
+    def __str__(self) -> str:
+        """The table that `evenstep compare` prints."""
+        from evenstep.report.tables import print_comparison
+
+        out = io.StringIO()
+        print_comparison(self, out)
+        return out.getvalue().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        """The tables of the report, for a notebook."""
+        from evenstep.report.html import fragment
+
+        return fragment(self)
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table` with a row a policy and replicate: policy, predictor, oracle, seed, digest, and every metric."""
+        import pyarrow as pa
+
+        rows = [
+            {"policy": p.policy, "predictor": p.predictor, "oracle": p.oracle, "seed": seed, "digest": digest}
+            | {name: value for name, value in summary.items() if isinstance(value, bool | int | float | None)}
+            for p in self.policies
+            for seed, digest, summary in zip(p.seeds, p.digests, p.summaries, strict=True)
+        ]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+    def to_pandas(self) -> Any:
+        """`to_arrow` as a `pandas.DataFrame`.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        if find_spec("pandas") is None:
+            hint = "Install it with pip install pandas, or use to_arrow()."
+            raise InputError("to_pandas", "pandas", "missing", "the package pandas", hint)
+        return self.to_arrow().to_pandas()
+
+    def plot(self, metric: str = "idle_time_share", *, axes: Any = None) -> Any:
+        """A bar a policy with its 95 % interval, each in the colour it has in every report.
+
+        Args:
+            metric: a metric by name, as in `PolicyResult.mean`.
+            axes: matplotlib axes to draw on; None = a picture of its own.
+
+        Returns:
+            The axes, or a `Picture`: a notebook shows it, ``save("idle.svg")`` writes it.
+
+        Raises:
+            InputError: no such metric, or one that is not a number.
+        """
+        from evenstep.report.policy_bars import Picture, draw_bars
+
+        if axes is not None:
+            draw_bars(axes, self, metric)
+            return axes
+        return Picture.of(self, metric)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the HTML report that ``evenstep compare --report`` writes.
+
+        Each policy's first replicate is run once more, with the record tables that the charts show.
+
+        Raises:
+            InputError: a name that does not end in ``.html``, or a file that cannot be written.
+        """
+        from evenstep.experiments.compare.compare import run_comparison
+        from evenstep.report.html import write_report
+
+        path = Path(path)
+        if path.suffix.lower() != ".html":
+            raise InputError("report", "path", str(path), "a name that ends in .html")
+        runs: dict[str, Any] = {}
+        if self.plan is not None:
+            plan = replace(self.plan, seeds=1, fewer=True, records=True, samples=SAMPLES)
+            again = run_comparison(plan, list(self.asked)).runs
+            runs = {one.name: own[0] for one, own in zip(self.asked, again, strict=True)}
+        write_report(self, runs, path)
+        return path
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the figures depend on."""
+    return {
+        "evenstep": __version__,
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "kernels": compiled.mode(),
+    }

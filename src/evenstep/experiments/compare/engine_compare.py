@@ -1,0 +1,189 @@
+"""Comparing scheduling policies inside one engine: the same requests, the same dice, paired differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from evenstep import names
+from evenstep.errors import InputError, nearest
+from evenstep.experiments.compare.compare import workload_of
+from evenstep.experiments.compare.engine_settings import EngineSettings, bounds_of, together
+from evenstep.experiments.compare.gate_doubts import gate_doubts
+from evenstep.experiments.contenders import check_each_once
+from evenstep.experiments.jobs import fingerprint
+from evenstep.experiments.progress import Progress, Silent
+from evenstep.measure.engine_comparison import EngineComparison, compare_engine_runs
+from evenstep.measure.engine_records import EngineRun
+from evenstep.predict.intervals import Quantiles
+from evenstep.request import I8, Trace
+from evenstep.scheduling.best import Best
+from evenstep.scheduling.view import SchedulingPolicy
+from evenstep.sim.engine import simulate_engine
+from evenstep.workload.replicate import rate, replicate, rescaled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngineOutcome:
+    """A comparison and the runs it was computed from: for each policy in the order asked, by replicate."""
+
+    comparison: EngineComparison
+    runs: list[list[EngineRun]]
+    traces: list[Trace]
+
+
+def built(spec: str) -> SchedulingPolicy:
+    """The policy a name and its options stand for.
+
+    Raises:
+        InputError: an unknown name or option, or something that forms no batch.
+    """
+    found: Any = names.build("scheduling", names.parse(spec))
+    if not callable(getattr(found, "form_batch", None)):
+        raise InputError(spec, "policy", type(found).__name__, "an object with a method `form_batch(view)`")
+    return cast("SchedulingPolicy", found)
+
+
+def capacity(trace: Trace, settings: EngineSettings) -> float:
+    """Requests a second the engine serves when all of them wait from the start, under `best:patience=0,paced=false`.
+
+    Measured between a fifth and four fifths of the completions: neither filling up nor draining counts.
+    """
+    engine, law = settings.server(), settings.law()
+    run = simulate_engine(
+        together(trace), Best(patience=0.0, paced=False), engine=engine, batch_time=law, records=False
+    )
+    ends = np.sort(run.requests.finished_s)
+    low, high = ends.size // 5, ends.size * 4 // 5
+    if high <= low or ends[high] <= ends[low]:
+        raise InputError(
+            trace.name or "trace", "rows", len(trace), "some hundred requests to scale to a load"
+        )
+    return float((high - low) / (ends[high] - ends[low]))
+
+
+def traces_of(settings: EngineSettings, fewer: bool) -> list[Trace]:
+    """The replicates at the rate or load asked for, seen to differ.
+
+    Raises:
+        InputError: a file that cannot be read, or two replicates that are the same.
+    """
+    found = workload_of(
+        settings.source, limit=settings.limit, skip_bad_rows=settings.skip_bad_rows,
+        format_name=settings.format_name, seed=settings.seed,
+    )  # fmt: skip
+    a_second = settings.rate if settings.rate is not None else found.requests_per_s
+    if settings.load is not None or (found.load is not None and settings.rate is None):
+        a_second = (settings.load or found.load or 0.0) * capacity(
+            replicate(found.source, 0, settings.seed), settings
+        )
+    source = rescaled(found.source, requests_per_s=a_second, seed=settings.seed)
+    traces: list[Trace] = []
+    seen: set[str] = set()
+    for index in range(settings.seeds):
+        trace = replicate(source, index, settings.seed)
+        if settings.arrivals == "together":
+            trace = together(trace)
+        key = fingerprint(trace)
+        if key in seen and fewer:
+            break
+        if key in seen:
+            hint = "Use one seed (--seeds 1) or a longer trace."
+            raise InputError(trace.name or "trace", "seeds", settings.seeds, "replicates that differ", hint)
+        seen.add(key)
+        traces.append(trace)
+    if settings.arrivals == "timed" and traces[0].arrival_s is None:
+        hint = "Give --rate or --load, or --arrivals together."
+        raise InputError(
+            settings.source, "arrival times", "missing", "times in the trace, a rate or a load", hint
+        )
+    return traces
+
+
+def run_engine_comparison(
+    settings: EngineSettings,
+    *,
+    fewer: bool = False,
+    progress: Progress | None = None,
+    on_policy: Callable[[list[EngineRun]], None] | None = None,
+) -> EngineOutcome:
+    """Run every policy on the same replicates, one after the other, and compare them pair by pair.
+
+    Args:
+        settings: what to run.
+        fewer: make do with the replicates that differ where there are not `seeds` of them.
+        progress: told what happens.
+        on_policy: called with a policy's runs when all its replicates have run.
+
+    Raises:
+        InputError: a bad source, policy or number.
+        PolicyError: a policy broke its contract.
+    """
+    if settings.baseline is not None and settings.baseline not in settings.policies:
+        hint = nearest(settings.baseline, settings.policies)
+        raise InputError("compare", "baseline", settings.baseline, "one of the policies compared", hint)
+    check_each_once(settings.policies)
+    policies = [(spec, built(spec)) for spec in settings.policies]
+    engine, law, slo = settings.server(), settings.law(), settings.objective()
+    traces = traces_of(settings, fewer)
+    watch = progress if progress is not None else Silent()
+    watch.begin(len(policies) * len(traces))
+    runs: list[list[EngineRun]] = []
+    for spec, policy in policies:
+        own: list[EngineRun] = []
+        for index, trace in enumerate(traces):
+            own.append(
+                simulate_engine(
+                    trace, policy, engine=engine, batch_time=law, bounds=bounds_for(policy, settings, trace),
+                    seed=settings.seed + index, name=spec,
+                    until_s=settings.until_s or math.inf,
+                )
+            )  # fmt: skip
+            watch.advance(spec)
+        runs.append(own)
+        if on_policy is not None:
+            watch.hide()
+            on_policy(own)
+            watch.show()
+    watch.end()
+    baseline = settings.policies.index(settings.baseline) if settings.baseline is not None else 0
+    comparison = compare_engine_runs(runs, baseline, slo)
+    comparison.trace["requests_per_s"] = rate(traces[0])
+    if settings.bounds != "trace":
+        conditions = replace(comparison.conditions, bounds=settings.bounds)
+        comparison = replace(comparison, conditions=conditions)
+    notes = (
+        f"{spec}: the thresholds break what the theory asks (WAIT): {'; '.join(doubts)}."
+        for spec, policy in policies
+        if (doubts := gate_doubts(policy, traces[0], engine, law))
+    )
+    beliefs = (
+        note
+        for (spec, policy), own in zip(policies, runs, strict=True)
+        if (note := belief_note(spec, policy, own[0]))
+    )
+    return EngineOutcome(replace(comparison, notes=(*comparison.notes, *notes, *beliefs)), runs, traces)
+
+
+def bounds_for(
+    policy: SchedulingPolicy, settings: EngineSettings, trace: Trace
+) -> tuple[I8, I8] | Quantiles | None:
+    """The bounds asked for; a policy of hindsight needs none, it is shown the truth."""
+    return None if getattr(policy, "believes", "") == "truth" else bounds_of(settings.bounds, trace)
+
+
+def belief_note(spec: str, policy: SchedulingPolicy, run: EngineRun) -> str:
+    """What to know of a policy that plans with output lengths: that it is shown the truth, or that it is shown nothing."""
+    believes = getattr(policy, "believes", "")
+    if believes == "truth":
+        return f"{spec} is shown the true output lengths: a yardstick, no policy to run."
+    if believes == "bounds" and "bounds_not_holding" not in run.totals.counted:
+        return (
+            f"{spec} plans with bounds of the output lengths and nothing is believed of them here;"
+            " give them with --bounds, e.g. --bounds survival:low=0.1,high=0.9."
+        )
+    return ""

@@ -1,0 +1,206 @@
+"""The leaderboard: every policy on every workload of a board, by the same requests and dice, ranked.
+
+Runs are kept and shared as those of a sweep are (`sweep_runs`), so a board that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenstep import names
+from evenstep.errors import InputError, nearest
+from evenstep.experiments.contenders import Contender, contender
+from evenstep.experiments.jobs import Plan
+from evenstep.experiments.leaderboard.file import Workload, read_board
+from evenstep.experiments.leaderboard.table import METRICS, Cell, Origin, Table, WorkloadLine
+from evenstep.experiments.progress import Progress, Silent
+from evenstep.experiments.settings import check_fits
+from evenstep.experiments.sweep.cache import Cache
+from evenstep.experiments.sweep.key import key_of
+from evenstep.experiments.sweep.runs import Places, Runs, at
+from evenstep.experiments.sweep.task import Task, Workloads
+from evenstep.measure.comparison import check_replicates
+from evenstep.routing.view import horizon_of
+from evenstep.sim.cluster_host import loop_of
+
+_LIVE = "predictor=live"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A cell to be filled: a workload, a policy as the board lists it, what that means there, and its replicates."""
+
+    workload: Workload
+    policy: str
+    contender: Contender
+    seeds: int
+
+
+class Board:
+    """A board, seen to be good before the first run.
+
+    Args:
+        path: the BOARD.yaml.
+        workloads, policies: only these; all when empty. A policy's name alone stands for all that is listed of it.
+        cache: folder in which finished runs are kept and looked for; None = none.
+        progress: told what happens.
+
+    Raises:
+        InputError: a bad board, workload or policy.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        workloads: Sequence[str] = (),
+        policies: Sequence[str] = (),
+        cache: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.file, every, document = read_board(path)
+        listed = self._listed()
+        for text, kind in ((list(self.file.policies), "policies"), ([*self.file.slow], "slow")):
+            for one in text:
+                _check_policy(document.where(kind), kind, one)
+        wanted = _chosen("--workload", workloads, {one.name: [one.name] for one in every})
+        self._workloads = [one for one in every if one.name in wanted]
+        by_name: dict[str, list[str]] = {}
+        for text in listed:
+            by_name.setdefault(text.partition(":")[0], []).append(text)
+        self._policies = _chosen("--policy", policies, {**{text: [text] for text in listed}, **by_name})
+        self._cache = Cache(Path(cache) if cache is not None else None)
+        self._read = Workloads()
+        self._watch = progress if progress is not None else Silent()
+        self._plans = {one.name: self._plan(one) for one in self._workloads}
+        self.made = 0
+        self._asked = [
+            _Asked(workload, policy, self._contender(workload, policy), seeds)
+            for workload in self._workloads
+            for policy in self._policies
+            if (seeds := self._seeds(workload, policy))
+        ]
+
+    @property
+    def cells(self) -> list[tuple[str, str]]:
+        """Workload and policy of every cell."""
+        return [(one.workload.name, one.policy) for one in self._asked]
+
+    @property
+    def lines(self) -> tuple[WorkloadLine, ...]:
+        """What a page says of each workload."""
+        return tuple(
+            WorkloadLine(one.name, one.about, one.metric, one.predictor, one.command)
+            for one in self._workloads
+        )
+
+    def run(self, places: Places, only: Sequence[tuple[str, str]] | None = None) -> list[Cell]:
+        """Fill the cells.
+
+        Args:
+            places: where runs are made.
+            only: workload and policy of the cells to fill; all when None.
+
+        Raises:
+            InputError, PolicyError: from the first run that fails, with its place on the board.
+            Interrupted: Ctrl-C; finished runs are in the cache.
+        """
+        chosen = [one for one in self._asked if only is None or (one.workload.name, one.policy) in only]
+        tasks = [[self._task(one, index) for index in range(one.seeds)] for one in chosen]
+        runs = Runs(self._cache, self._read, places, self._watch)
+        try:
+            needed = {task.key: task for row in tasks for task in row if self._cache.get(task.key) is None}
+            runs.make([*needed.values()])
+        finally:
+            self.made += runs.made
+            runs.close()
+        return [
+            _cell(one, [self._found(task) for task in row]) for one, row in zip(chosen, tasks, strict=True)
+        ]
+
+    def table(self, cells: Sequence[Cell], origin: Origin) -> Table:
+        """The leaderboard of these cells."""
+        shown = {one.name for one in self._workloads}
+        picture = [name for name in self.file.picture if name in shown] or [self._workloads[0].name]
+        return Table(self.lines, tuple(cells), tuple(picture), origin)
+
+    def _listed(self) -> list[str]:
+        """Every member of the routing room at its defaults, then what the file adds."""
+        found: list[str] = []
+        for name in names.members("routing"):
+            looks = horizon_of(names.build("routing", {"name": name})) > 0
+            found.append(f"{name}:{_LIVE}" if looks else name)
+        return list(dict.fromkeys([*found, *self.file.policies]))
+
+    def _seeds(self, workload: Workload, policy: str) -> int:
+        """Replicates of a policy on a workload; 0 = left out."""
+        slow = self.file.slow.get(policy) or self.file.slow.get(policy.partition(":")[0])
+        if slow is None:
+            return self.file.seeds
+        return 0 if workload.name in slow.leave_out else slow.seeds
+
+    def _contender(self, workload: Workload, policy: str) -> Contender:
+        text = policy.replace(_LIVE, f"predictor={workload.predictor}")
+        one = contender(text)
+        one.build()
+        return one
+
+    def _plan(self, workload: Workload) -> Plan:
+        """What the runs on a workload share, seen to be possible."""
+        try:
+            plan = self._read.plan(workload.settings)
+            check_fits(workload.settled, plan.source)
+        except InputError as error:
+            raise at(workload.name, error) from None
+        return plan
+
+    def _task(self, asked: _Asked, index: int) -> Task:
+        settings = asked.workload.settings
+        plan = self._plans[asked.workload.name]
+        printed = self._read.print_of(plan, settings, index)
+        loop = loop_of(asked.contender.build()[0], plan.cluster, plan.step_time)
+        key = key_of(plan, asked.contender, printed, index)
+        label = f"{asked.workload.name}, {asked.policy}, replicate {index}"
+        return Task(key, settings, asked.contender, index, label, loop)
+
+    def _found(self, task: Task) -> dict[str, Any]:
+        found = self._cache.get(task.key)
+        assert found is not None
+        return found
+
+
+def _cell(asked: _Asked, runs: list[dict[str, Any]]) -> Cell:
+    check_replicates(f"{asked.workload.name}, {asked.policy}", [run["digest"] for run in runs])
+    return Cell(
+        workload=asked.workload.name,
+        policy=asked.policy,
+        predictor=runs[0]["predictor"],
+        oracle=runs[0]["oracle"],
+        digests=tuple(run["digest"] for run in runs),
+        values={name: tuple(run["summary"].get(name) for run in runs) for name in METRICS},
+    )
+
+
+def _check_policy(where: str, field: str, text: str) -> None:
+    """See that a policy of the file can be built."""
+    try:
+        contender(text.replace(_LIVE, "predictor=survival")).build()
+    except InputError as error:
+        if field == "slow" and error.field == "predictor":
+            return  # the name of one that looks ahead stands for all that is listed of it
+        raise InputError(
+            f"{where}: {error.where}", error.field, error.value, error.expected, error.hint
+        ) from None
+
+
+def _chosen(flag: str, asked: Sequence[str], known: Mapping[str, list[str]]) -> list[str]:
+    """What was asked for, in the order of the board; all when nothing was."""
+    for name in asked:
+        if name not in known:
+            raise InputError("evenstep leaderboard", flag, name, "one on the board", nearest(name, known))
+    every = list(dict.fromkeys(one for found in known.values() for one in found))
+    wanted = [one for name in asked for one in known[name]]
+    return [one for one in every if one in wanted] if asked else every

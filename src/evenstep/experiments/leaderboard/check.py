@@ -1,0 +1,89 @@
+"""Whether a leaderboard still stands: which tenth is run again, and which orders flipped."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from evenstep.experiments.leaderboard.table import Cell, Table
+from evenstep.measure.comparison import Interval
+
+#: Parts a board is cut into; one is run again at a time.
+PARTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Two policies whose order turned over, with disjoint intervals before and after.
+
+    Args:
+        workload, metric: where, and of what.
+        first, second: the policies; the first was the better one.
+        before, after: intervals of first and second.
+    """
+
+    workload: str
+    metric: str
+    first: str
+    second: str
+    before: tuple[Interval | None, Interval | None]
+    after: tuple[Interval | None, Interval | None]
+
+    def __str__(self) -> str:
+        then, now = (" and ".join(_shown(i) for i in pair) for pair in (self.before, self.after))
+        return f"{self.workload}: {self.first} was better than {self.second} ({self.metric} {then}), now worse ({now})"
+
+
+def part_of(cells: Sequence[tuple[str, str]], part: int) -> list[tuple[str, str]]:
+    """A tenth of a board, the same for the same board: about a tenth of every workload's policies.
+
+    Args:
+        cells: workload and policy of every cell.
+        part: 0 to 9; the ten parts have every cell once.
+    """
+
+    def place(cell: tuple[str, str]) -> tuple[str, bytes]:
+        return cell[0], hashlib.sha256("\0".join(cell).encode()).digest()
+
+    chosen = set(sorted(cells, key=place)[part::PARTS])
+    return [cell for cell in cells if cell in chosen]
+
+
+def flips(stored: Table, again: Sequence[Cell]) -> list[Flip]:
+    """Orders that turned over: among the cells run again, and between those and the stored ones.
+
+    Args:
+        stored: the board as it was published.
+        again: cells that were run again; one that is not on the board has no order to keep.
+    """
+    found: list[Flip] = []
+    for line in stored.workloads:
+        before = {cell.policy: cell.interval(line.metric) for cell in stored.of(line.name)}
+        fresh = {c.policy: c.interval(line.metric) for c in again if c.workload == line.name}
+        after = {**before, **fresh}
+        for first, second in permutations(before, 2):
+            if first in fresh or second in fresh:
+                then, now = (before[first], before[second]), (after[first], after[second])
+                if _below(*then) and _below(now[1], now[0]):
+                    found.append(Flip(line.name, line.metric, first, second, then, now))
+    return found
+
+
+def changed(stored: Table, again: Sequence[Cell]) -> list[Cell]:
+    """Cells run again with other decisions than the stored ones: their digests differ."""
+    known = {(cell.workload, cell.policy): cell.digests for cell in stored.cells}
+    return [cell for cell in again if known.get((cell.workload, cell.policy), cell.digests) != cell.digests]
+
+
+def _below(one: Interval | None, other: Interval | None) -> bool:
+    """Whether the first interval lies wholly below the second."""
+    if one is None or other is None or one.high is None or other.low is None:
+        return False
+    return one.high < other.low
+
+
+def _shown(one: Interval | None) -> str:
+    assert one is not None and one.low is not None and one.high is not None
+    return f"[{one.low:.4g}, {one.high:.4g}]"

@@ -1,0 +1,208 @@
+"""A leaderboard as a page of Markdown, and as lines for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evenstep.experiments.leaderboard.file import BELOW
+from evenstep.experiments.leaderboard.ranks import Overall, Standing, alike, overall, standings
+from evenstep.experiments.leaderboard.table import Table, WorkloadLine
+from evenstep.measure.comparison import Interval
+from evenstep.report.numbers import MISSING, short
+
+#: Heading, metric and factor of the columns beside rank, policy and what it is ranked by.
+_LOST = ("time lost at the barrier, %", "idle_time_share", 100.0)
+_LOAD = ("load imbalance, %", "idle_share", 100.0)
+_TPOT = ("TPOT, ms", "tpot_mean_s", 1e3)
+_SATURATED_COLUMNS = (_LOAD, ("full slots, tokens/s", "full_slot_tokens_per_s", 1.0), _TPOT)
+_BELOW_COLUMNS = (_LOST, _LOAD, _TPOT)
+_WAITS = (("mean wait, s", "mean_wait_s", 1.0), ("oldest wait, s", "oldest_wait_s", 1.0))
+#: How what is ranked by reads: heading, factor and decimals.
+_RANKED = {
+    "idle_time_share": ("time lost at the barrier, %", 100.0, 2),
+    "idle_share": ("load imbalance, %", 100.0, 2),
+    "imbalance_envelope_tokens": ("imbalance, KV tokens", 1.0, 0),
+}
+
+
+def page(table: Table, *, data: str, picture: str) -> str:
+    """The whole page.
+
+    Args:
+        table: the leaderboard.
+        data: link to its Parquet file.
+        picture: link to its picture, or empty.
+    """
+    parts = ["# Leaderboard", "", *_intro(table, data), ""]
+    if picture:
+        shown = " and ".join(table.picture)
+        named = {line.name: _RANKED[line.metric][0].partition(",")[0] for line in table.workloads}
+        ranked = " and ".join(dict.fromkeys(named[name] for name in table.picture))
+        alt = f"{ranked[:1].upper()}{ranked[1:]} by policy on {shown}: live policies, and oracles set apart"
+        parts += [f"![{alt}]({picture})", ""]
+    parts += ["## All workloads", "", *_overall_words(table), "", *_overall_table(table), ""]
+    for line in table.workloads:
+        parts += _workload(table, line)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def text_lines(table: Table) -> list[str]:
+    """The ranks over all workloads, for a terminal."""
+    rows = overall(table)
+    wide = max(len("policy"), *(len(one.policy) for one in rows))
+    every = len(table.workloads)
+    lines = [f"{'policy':{wide}}  mean rank  level with the leader"]
+    for one in rows:
+        ran = sum(rank is not None for rank in one.ranks)
+        lines.append(
+            f"{one.policy:{wide}}  {one.mean_rank:9.1f}  on {one.level} of {ran}{'' if ran == every else ' it ran on'}"
+        )
+    return lines
+
+
+def _intro(table: Table, data: str) -> list[str]:
+    made, live = table.origin, [cell for cell in table.cells if not cell.oracle]
+    policies, fewer = dict.fromkeys(cell.policy for cell in live), _fewer(table)
+    versions = ", ".join(f"{name} {value}" for name, value in made.versions.items())
+    oracles = len(table.policies) - len(policies)
+    return [
+        f"{len(policies)} policies that can run live, and {oracles} that are shown true lengths, ranked",
+        f"on {len(table.workloads)} workloads.",
+        *_ranked(table),
+        "Defaults are the constants of a policy's paper and, where a request could starve, a bound on ageing;",
+        "`age_limit=0` is paper mode, without that bound. `predictor=live` is what a router can have: the predictor",
+        "named with the workload. `predictor=oracle` is what none has.",
+        "Everything is simulated; see [what the simulator models](../explanation/what-the-simulator-models.md) and",
+        "[a fair comparison](../explanation/a-fair-comparison.md).",
+        "",
+        f"Made on {made.date} at commit {made.commit or 'unknown'} ({versions}),",
+        f"with seeds 0 to {made.seeds - 1}{fewer}, by",
+        "",
+        "```text",
+        made.command,
+        "```",
+        "",
+        f"Every run is a row of [{data}]({data}); [metrics](metrics.md) says what every figure is.",
+        "Intervals are 95 % t-intervals over replicates; differences are paired, replicate by replicate, and those to the",
+        "leader leave its luck of having come out first uncorrected.",
+        "A tenth of the board is run again on every change, another one each day (`--check`): it fails when two policies",
+        "whose intervals here are disjoint come out in the other order with disjoint intervals.",
+    ]  # fmt: skip
+
+
+def _ranked(table: Table) -> list[str]:
+    """Exactly which policies: those at their defaults, then variants of them."""
+    plain: list[str] = []
+    variants: list[str] = []
+    for policy in table.policies:
+        options = policy.partition(":")[2].split(",")
+        is_plain = all(option.partition("=")[0] in ("", "predictor") for option in options)
+        (plain if is_plain and not policy.endswith("predictor=oracle") else variants).append(f"`{policy}`")
+    return [f"At their defaults: {', '.join(plain)}.", f"Variants: {', '.join(variants) or 'no others'}."]
+
+
+def _fewer(table: Table) -> str:
+    """Who had fewer replicates, or was left out somewhere."""
+    found: list[str] = []
+    for policy in table.policies:
+        cells = [cell for cell in table.cells if cell.policy == policy]
+        missing = [
+            line.name for line in table.workloads if line.name not in {cell.workload for cell in cells}
+        ]
+        words = []
+        if len(cells[0].digests) < table.origin.seeds:
+            words.append(f"the first {len(cells[0].digests)}")
+        if missing:
+            words.append(f"not on {', '.join(missing)}")
+        if words:
+            found.append(f"`{policy}` {', '.join(words)}")
+    return f" (slow ones fewer: {'; '.join(found)})" if found else ""
+
+
+def _overall_words(table: Table) -> list[str]:
+    return [
+        "Ranks among the live policies, and their mean. A mean rank is a summary, no measure: it counts places, not how far",
+        "apart they are, it weighs workloads as this list happens to, and every variant that is added moves the others.",
+        "*level* counts the workloads on which the policy cannot be told from the leader there (paired interval across 0).",
+        "Read the tables below for what matters on a workload like yours. Waits are in no rank: who starves long prompts",
+        "may look even.",
+        *(f"{_listed(group)} decided alike in every run." for group in alike(table)),
+    ]
+
+
+def _listed(policies: Sequence[str]) -> str:
+    *most, last = (f"`{policy}`" for policy in policies)
+    return f"{', '.join(most)} and {last}"
+
+
+def _overall_table(table: Table) -> list[str]:
+    rows = overall(table)
+    heads = [line.name for line in table.workloads]
+    lines = [_row(["policy", "mean rank", "level", *heads]), _row(["---", *["---:"] * (2 + len(heads))])]
+    return lines + [_row(_overall_cells(one)) for one in rows]
+
+
+def _overall_cells(one: Overall) -> list[str]:
+    note = "" if one.complete else " (where it ran)"
+    ranks = [MISSING if rank is None else str(rank) for rank in one.ranks]
+    return [f"`{one.policy}`", f"{one.mean_rank:.1f}{note}", str(one.level), *ranks]
+
+
+def _workload(table: Table, line: WorkloadLine) -> list[str]:
+    heading, factor, places = _RANKED[line.metric]
+    others = _others(table, line)
+    heads = ["rank", "policy", "it knows", heading, "behind the leader", *(name for name, _, _ in others)]
+    lines = [_row(heads), _row(["---:", "---", "---", *["---:"] * (len(heads) - 3)])]
+    for one in standings(table.of(line.name), line.metric):
+        cells = [one.cell.interval(metric) for _, metric, _ in others]
+        figures = [
+            short(None if found is None else size * found.value)
+            for found, (_, _, size) in zip(cells, others, strict=True)
+        ]
+        lines.append(
+            _row(
+                [
+                    MISSING if one.rank is None else str(one.rank),
+                    f"`{one.cell.policy}`",
+                    "true lengths" if one.cell.oracle else one.cell.predictor or MISSING,
+                    _interval(one.value, factor, places),
+                    _behind(one, factor, places),
+                    *figures,
+                ]
+            )
+        )
+    about = f"{line.about[:1].upper()}{line.about[1:]}. " if line.about else ""
+    return [
+        f"## {line.name}", "",
+        f"{about}`predictor=live` is {line.predictor}. Again, for any policy:", "",
+        "```text", f"{line.command} --policy NAME", "```", "", *lines, "",
+    ]  # fmt: skip
+
+
+def _others(table: Table, line: WorkloadLine) -> list[tuple[str, str, float]]:
+    """The columns after what is ranked by: those that some run of the workload has a value in."""
+    columns = (*(_BELOW_COLUMNS if line.metric == BELOW else _SATURATED_COLUMNS), *_WAITS)
+    known = {
+        name for cell in table.of(line.name) for name, values in cell.values.items() if {*values} != {None}
+    }
+    return [one for one in columns if one[1] != line.metric and one[1] in known]
+
+
+def _behind(one: Standing, factor: float, places: int) -> str:
+    if one.behind is None:
+        return MISSING
+    text = _interval(one.behind, factor, places, sign="+")
+    return text if one.behind.is_clear or one.rank is None else f"{text}, level"
+
+
+def _interval(found: Interval | None, factor: float, places: int, sign: str = "") -> str:
+    if found is None:
+        return MISSING
+    text = f"{factor * found.value:{sign},.{places}f}"
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} ± {factor * (found.high - found.low) / 2:,.{places}f}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

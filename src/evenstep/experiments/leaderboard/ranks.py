@@ -1,0 +1,99 @@
+"""Ranks on a leaderboard: by workload, and their mean over workloads. Oracles are shown beside, never ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evenstep.experiments.leaderboard.table import Cell, Table
+from evenstep.measure.comparison import Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a policy stands on one workload.
+
+    Args:
+        cell: its runs.
+        rank: 1 = the best; equal means share a rank; None for an oracle, or without a value.
+        value: mean and interval of what is ranked by; None without a value.
+        behind: paired difference to the best policy that can run live; None for that one itself.
+    """
+
+    cell: Cell
+    rank: int | None
+    value: Interval | None
+    behind: Interval | None
+
+    @property
+    def level(self) -> bool:
+        """Whether it cannot be told from the best live policy, or is it."""
+        return self.rank is not None and (self.behind is None or not self.behind.is_clear)
+
+
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """A policy over all workloads.
+
+    Args:
+        policy: as the board lists it.
+        ranks: its rank on each workload, None where it was not run.
+        mean_rank: over the workloads it ran on.
+        level: workloads on which it cannot be told from the best.
+    """
+
+    policy: str
+    ranks: tuple[int | None, ...]
+    mean_rank: float
+    level: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether it ran on every workload; otherwise its mean rank is over fewer, maybe easier, ones."""
+        return None not in self.ranks
+
+
+def standings(cells: Sequence[Cell], metric: str) -> list[Standing]:
+    """The cells of one workload from best to worst, oracles at their place among the others.
+
+    Args:
+        cells: of one workload.
+        metric: what is ranked by, the less the better.
+    """
+    known = [(found.value, cell) for cell in cells if (found := cell.interval(metric)) is not None]
+    ordered = sorted(known, key=lambda one: one[0])
+    live = [(value, cell) for value, cell in ordered if not cell.oracle]
+    rows: list[Standing] = []
+    for value, cell in ordered:
+        rank = None if cell.oracle else 1 + sum(other < value for other, _ in live)
+        behind = cell.versus(live[0][1], metric) if live and cell is not live[0][1] else None
+        rows.append(Standing(cell, rank, cell.interval(metric), behind))
+    without = [cell for cell in cells if cell.interval(metric) is None]
+    return rows + [Standing(cell, None, None, None) for cell in without]
+
+
+def overall(table: Table) -> list[Overall]:
+    """Live policies by mean rank over the workloads; those that did not run on all of them come last."""
+    by_workload = [
+        {one.cell.policy: one for one in standings(table.of(line.name), line.metric) if one.rank is not None}
+        for line in table.workloads
+    ]
+    found: list[Overall] = []
+    for policy in table.policies:
+        places = [board.get(policy) for board in by_workload]
+        ranks = tuple(place.rank if place is not None else None for place in places)
+        known = [rank for rank in ranks if rank is not None]
+        if known:
+            level = sum(place is not None and place.level for place in places)
+            found.append(Overall(policy, ranks, sum(known) / len(known), level))
+    return sorted(found, key=lambda one: (not one.complete, one.mean_rank))
+
+
+def alike(table: Table) -> list[tuple[str, ...]]:
+    """Policies that made the very same decisions in every run, by their digests; in groups of two and more."""
+    groups: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+    known = {(cell.policy, cell.workload): cell.digests for cell in table.cells}
+    for policy in table.policies:
+        key = tuple(known.get((policy, line.name), ()) for line in table.workloads)
+        groups.setdefault(key, []).append(policy)
+    return [tuple(group) for group in groups.values() if len(group) > 1]

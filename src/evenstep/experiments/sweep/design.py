@@ -1,0 +1,236 @@
+"""The design of a sweep: every point with its settings and contenders, all seen to be good before the first run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast, get_args, get_type_hints
+
+from evenstep import names
+from evenstep.config import Document, Layer, Settled, settle
+from evenstep.errors import InputError, nearest
+from evenstep.experiments.contenders import Contender, contender
+from evenstep.experiments.settings import CompareSettings, checked
+from evenstep.experiments.sweep.file import SweepFile, sampling
+from evenstep.experiments.sweep.points import Axis, axis_of, grid_points, latin_points
+from evenstep.experiments.sweep.until import Until, parse_until
+from evenstep.measure.swept import value_text
+
+#: Room of what an option's prefix names.
+ROOMS = {"policy": "routing", "predictor": "predict"}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a sweep.
+
+    Args:
+        values: of the parameters, in their order.
+        settled: its settings with their origin.
+        settings: the same, seen to be in range, with the arrivals they imply.
+        contenders: its policies, in the order asked.
+        label: what messages call it.
+    """
+
+    values: tuple[Any, ...]
+    settled: Settled[CompareSettings]
+    settings: CompareSettings
+    contenders: tuple[Contender, ...]
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """A sweep, ready to be run.
+
+    Args:
+        parameters: what is swept.
+        points: at least one.
+        policies: as asked.
+        metrics: what is shown.
+        grid: whether the points are a grid.
+        fixed: settings all points share, as the file gives them.
+        until: when replicates are enough, or None.
+        most_seeds: replicates a point may have under `until`.
+    """
+
+    parameters: tuple[str, ...]
+    points: tuple[Point, ...]
+    policies: tuple[str, ...]
+    metrics: tuple[str, ...]
+    grid: bool
+    fixed: Mapping[str, Any]
+    until: Until | None
+    most_seeds: int
+
+
+def design_of(found: SweepFile, document: Document) -> Design:
+    """The design of a sweep file.
+
+    Raises:
+        InputError: naming file, line and field of whatever does not fit, or the point at which settings do not fit
+            together.
+    """
+    known = metric_names()
+    for name in found.metrics:
+        if name not in known:
+            raise InputError(
+                document.where("metrics"), "metrics", name, "a known metric", nearest(name, known)
+            )
+    asked = _policies(found, document)
+    axes = [_axis(name, given, asked, document) for name, given in found.over.items()]
+    cube = sampling(found, document)
+    values = grid_points(axes) if cube is None else latin_points(axes, cube.points, cube.seed)
+    until = parse_until(found.until, known, document.where("until")) if found.until is not None else None
+    shared = {"source": found.source} if found.source else {}
+    layers = [_layer(document, "fixed", name, value) for name, value in found.fixed.items()]
+    layers += [_layer(document, "", name, value) for name, value in shared.items()]
+    points = [_point(tuple(found.over), one, layers, asked, document) for one in values]
+    judged = [name for name in found.metrics if name in SLO_METRICS]
+    if judged and any(point.settings.slo is None for point in points):
+        hint = "Give --slo ttft=2s,tpot=50ms, or fixed.slo."
+        raise InputError(document.where("metrics"), "metrics", judged[0], "an objective beside it", hint)
+    _check_contenders(points, found, document)
+    design = Design(
+        parameters=tuple(found.over),
+        points=tuple(points),
+        policies=tuple(found.policies),
+        metrics=tuple(found.metrics),
+        grid=cube is None,
+        fixed={**shared, **found.fixed},
+        until=until,
+        most_seeds=found.most_seeds,
+    )
+    seeds = design.points[0].settings.seeds
+    if until is not None and not 2 <= seeds <= found.most_seeds:
+        where = document.where("fixed.seeds")
+        raise InputError(where, "fixed.seeds", seeds, f"an integer from 2 to most_seeds, {found.most_seeds}")
+    return design
+
+
+#: Metrics that there are only with an objective.
+SLO_METRICS = ("slo_share", "goodput_requests_per_s", "goodput_tokens_per_s")
+
+
+def metric_names() -> tuple[str, ...]:
+    """Every metric a sweep can show or wait for: the numbers of a summary."""
+    from evenstep.measure.metrics import Slo
+    from evenstep.measure.records import Conditions, Totals
+    from evenstep.measure.tally import Tally
+
+    empty = Tally(Conditions(1, 1, 1, (1,), (0.0,), 0.0, "saturated", 1, 0, ""), slo=Slo())
+    summary = empty.summary(Totals(0, 0, 0, 0, 0.0, 0.0, 0, 0, 0))
+    return tuple(name for name, value in summary.items() if not isinstance(value, bool | dict | list))
+
+
+def _policies(found: SweepFile, document: Document) -> list[Contender]:
+    if not found.policies:
+        raise InputError(document.where("policies"), "policies", "empty", "at least one policy")
+    made: list[Contender] = []
+    for index, name in enumerate(found.policies):
+        where = document.where(f"policies[{index}]")
+        if found.policies.count(name) > 1:
+            raise InputError(where, "policies", name, "each policy once")
+        try:
+            made.append(contender(name))
+            for spec, room in ((_spec(made[-1], room), room) for room in ROOMS.values()):
+                if spec is not None:
+                    names.find(room, str(spec["name"]))
+        except InputError as error:
+            raise _placed(error, where) from None
+    return made
+
+
+def _check_contenders(points: list[Point], found: SweepFile, document: Document) -> None:
+    """Build every policy and predictor with the options of its points, each once, before any run.
+
+    Raises:
+        InputError: with the line of the swept option at fault, or else of the policy.
+    """
+    built: set[str] = set()
+    for point in points:
+        for index, one in enumerate(point.contenders):
+            if repr(one) in built:
+                continue
+            built.add(repr(one))
+            try:
+                one.build()
+            except InputError as error:
+                options = {name.partition(".")[2].replace("-", "_"): name for name in found.over}
+                swept = options.get(error.field)
+                field = f"policies[{index}]" if swept is None else f"over.{swept}"
+                raise _placed(error, document.where(field)) from None
+
+
+def _placed(error: InputError, where: str) -> InputError:
+    """The error with the place in the file; what it was found at becomes part of the field."""
+    whole = next((prefix for prefix, room in ROOMS.items() if room == error.where), None)
+    field = whole or f"{error.field} of {error.where}"
+    return InputError(where, field, error.value, error.expected, error.hint)
+
+
+def _axis(name: str, given: Any, asked: list[Contender], document: Document) -> Axis:
+    where = document.where(f"over.{name}")
+    prefix, dot, option = name.partition(".")
+    if not dot:
+        return axis_of(name, given, where, number=_number(get_type_hints(CompareSettings)[name]))
+    room, key = ROOMS[prefix], option.replace("-", "_")
+    specs = [_spec(one, room) for one in asked]
+    kinds = [names.find(room, str(spec["name"])) for spec in specs if spec is not None]
+    having = [kind for kind in kinds if key in _options(kind)]
+    if not having:
+        every = sorted({known for kind in kinds for known in _options(kind)})
+        none = f"No {prefix} here takes any." if not every else nearest(key, every)
+        raise InputError(where, f"over.{name}", option, f"an option that a {prefix} of this sweep has", none)
+    for one, spec in zip(asked, specs, strict=True):
+        if spec is not None and key in spec:
+            raise InputError(where, f"over.{name}", f"also in {one.name}", "one of the two places")
+    return axis_of(name, given, where, number=_number(get_type_hints(having[0])[key]))
+
+
+def _point(
+    parameters: tuple[str, ...],
+    values: tuple[Any, ...],
+    layers: list[Layer],
+    asked: list[Contender],
+    document: Document,
+) -> Point:
+    given = dict(zip(parameters, values, strict=True))
+    label = ", ".join(f"{name}={value_text(value)}" for name, value in given.items())
+    own = [_layer(document, "over", name, value) for name, value in given.items() if "." not in name]
+    settled = settle(CompareSettings, *layers, *own)
+    settings = checked(settled)
+    made = tuple(_with_options(one, given) for one in asked)
+    return Point(values, settled, settings, made, label)
+
+
+def _with_options(one: Contender, given: Mapping[str, Any]) -> Contender:
+    """The contender with the swept options it has."""
+    for name, value in given.items():
+        prefix, dot, option = name.partition(".")
+        room, key = ROOMS.get(prefix, ""), option.replace("-", "_")
+        spec = _spec(one, room) if dot else None
+        if spec is None or key not in _options(names.find(room, str(spec["name"]))):
+            continue
+        field = "policy" if room == "routing" else "predictor"
+        one = dataclasses.replace(one, **{field: {**spec, key: value}})
+    return one
+
+
+def _spec(one: Contender, room: str) -> Mapping[str, Any] | None:
+    return cast("Mapping[str, Any]", one.policy) if room == "routing" else one.predictor
+
+
+def _options(kind: Any) -> list[str]:
+    return [f.name for f in dataclasses.fields(kind) if f.init] if dataclasses.is_dataclass(kind) else []
+
+
+def _layer(document: Document, section: str, name: str, value: Any) -> Layer:
+    return Layer(document.where(f"{section}.{name}".lstrip(".")), {name: value})
+
+
+def _number(hint: Any) -> type[int] | type[float] | None:
+    """What a range of a field of this type holds; None where it is no number."""
+    options = get_args(hint) or (hint,)
+    return float if float in options else int if int in options else None

@@ -1,0 +1,150 @@
+"""What a run of a sweep depends on, as one SHA-256: two runs share it exactly when nothing that decides them differs.
+
+It is taken over the requests, the fleet, the step-time and power laws, the policy and its predictor with all their
+options, the seed, the sources of evenstep that decide results, and the source of whatever is not evenstep's own.
+A text that names a file stands for the file's content.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import orjson
+
+import evenstep
+from evenstep.experiments.contenders import Contender
+from evenstep.experiments.jobs import Plan
+
+#: Rooms and files of evenstep whose sources decide what a run gives.
+_DECIDING = (
+    "routing/**/*.py",
+    "predict/**/*.py",
+    "cost/**/*.py",
+    "sim/**/*.py",
+    "measure/**/*.py",
+    "compiled.py",
+    "request.py",
+    "streams.py",
+    "streams_kernel.py",
+    "experiments/jobs.py",
+    "experiments/sweep/task.py",
+)
+
+
+def key_of(plan: Plan, asked: Contender, trace: str, index: int) -> str:
+    """The key of one run.
+
+    Args:
+        plan: fleet, laws and seed; its source is known by `trace`.
+        asked: policy and predictor.
+        trace: SHA-256 of the replicate's requests (`jobs.fingerprint`).
+        index: the replicate; with the plan's seed it is the seed of the run.
+    """
+    parts = {
+        "evenstep": evenstep.__version__,
+        "numpy": np.__version__,
+        "code": code_digest(),
+        "trace": trace,
+        "cluster": content(plan.cluster),
+        "step_time": content(plan.step_time),
+        "power": content(plan.power),
+        "slo": content(plan.slo),
+        "contender": _contender(asked),
+        "seed": plan.seed + index,
+    }
+    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+_contenders: dict[str, Any] = {}
+
+
+def _contender(asked: Contender) -> Any:
+    """Policy and predictor as JSON; built once in a process, since a predictor may read a history."""
+    known = repr((asked.policy, asked.predictor))
+    if known not in _contenders:
+        policy, predictor = asked.build()
+        _contenders[known] = [content(policy, asked.policy), content(predictor, asked.predictor)]
+    return _contenders[known]
+
+
+@cache
+def code_digest() -> str:
+    """SHA-256 over evenstep's own sources that decide results."""
+    root = Path(evenstep.__file__).parent
+    return _files_digest(tuple(path for pattern in _DECIDING for path in sorted(root.glob(pattern))), root)
+
+
+def content(value: Any, options: object = None) -> Any:
+    """A value as JSON that differs whenever it would decide differently.
+
+    Args:
+        value: settings, laws, policies, predictors and what they hold.
+        options: what an object that is no dataclass was made from; its own state is not looked at.
+    """
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, str | Path):
+        return _text(str(value))
+    if isinstance(value, np.ndarray):
+        array = cast("np.ndarray[Any, Any]", value)
+        return [str(array.dtype), list(array.shape), hashlib.sha256(array.tobytes()).hexdigest()]
+    if isinstance(value, Mapping):
+        found = cast("Mapping[Any, Any]", value)
+        return {str(key): content(found[key]) for key in sorted(found, key=str)}
+    if isinstance(value, list | tuple):
+        return [content(item) for item in cast("list[Any]", value)]
+    kind: type[Any] = cast("type[Any]", type(value))
+    named = {"class": f"{kind.__module__}.{kind.__qualname__}", "code": _foreign_code(kind)}
+    if dataclasses.is_dataclass(value):
+        fields = [f for f in dataclasses.fields(value) if f.init]
+        return named | {"fields": {f.name: content(getattr(value, f.name)) for f in fields}}
+    return named | {"options": content(options) if isinstance(options, Mapping) else None}
+
+
+def _text(text: str) -> Any:
+    if "." in text or "/" in text:
+        path = Path(text)
+        try:
+            if path.is_file():
+                return {"file": hashlib.sha256(path.read_bytes()).hexdigest()}
+        except OSError:
+            return text
+    return text
+
+
+def _foreign_code(kind: type[Any]) -> str:
+    """SHA-256 over the source of a class that is not evenstep's: its file and kernel, or its whole package."""
+    if kind.__module__.startswith("evenstep."):
+        return ""
+    # two files of one name share a module's name, so the class's own functions are asked first
+    files = {f.__code__.co_filename for f in vars(kind).values() if inspect.isfunction(f)}
+    home = next((f for f in sorted(files) if Path(f).is_file()), None)
+    home = home or getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return _source_digest(Path(home), kind.__module__) if home is not None else ""
+
+
+@cache
+def _source_digest(file: Path, module: str) -> str:
+    if "." in module:
+        top = Path(str(sys.modules[module.partition(".")[0]].__file__)).parent
+        return _files_digest(tuple(sorted(top.rglob("*.py"))), top)
+    kernel = file.with_name(f"{file.stem}_kernel.py")
+    return _files_digest((file, *([kernel] if kernel.exists() else [])), file.parent)
+
+
+def _files_digest(files: tuple[Path, ...], root: Path) -> str:
+    found = hashlib.sha256()
+    for path in files:
+        found.update(f"{path.relative_to(root).as_posix()}\0".encode())
+        found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()

@@ -1,0 +1,176 @@
+"""Making the runs of a sweep that are not there yet: in this process, in several, or on Ray; each is kept at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenstep.errors import InputError, PolicyError
+from evenstep.experiments.jobs import WORTHWHILE_S, cores
+from evenstep.experiments.progress import Progress, cold_kernels, compile_notice
+from evenstep.experiments.sweep.cache import Cache
+from evenstep.experiments.sweep.task import Ended, Task, Workloads
+from evenstep.experiments.sweep_workers import Executor, Here, Processes
+from evenstep.experiments.warming import Warming
+
+#: Times a run is started again when its process was killed.
+RETRIES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where runs are made.
+
+    Args:
+        executor: ``processes`` or ``ray``.
+        processes: how many; None = start in this one, and use all cores if it takes long.
+        ray_address: the Ray cluster; None = one on this machine.
+    """
+
+    executor: str = "processes"
+    processes: int | None = 1
+    ray_address: str | None = None
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while a sweep ran.
+
+    Args:
+        made: runs of this call that are finished and kept.
+        left: runs that were not.
+    """
+
+    def __init__(self, made: int, left: int) -> None:
+        super().__init__(f"{made} runs are kept, {left} are left")
+        self.made, self.left = made, left
+
+
+class Runs:
+    """Carries tasks out and keeps what they find; processes that were started stay for the next tasks until `close`.
+
+    Args:
+        cache: takes every result as soon as it is there.
+        workloads: what was read already.
+        places: where runs are made.
+        watch: told what happens.
+    """
+
+    def __init__(self, cache: Cache, workloads: Workloads, places: Places, watch: Progress) -> None:
+        self.cache, self._workloads, self._places, self._watch = cache, workloads, places, watch
+        self._away: Executor | None = None
+        self._spent, self.made = 0.0, 0
+
+    def make(self, tasks: Sequence[Task]) -> None:
+        """Carry the tasks out.
+
+        Raises:
+            InputError, PolicyError: from the first run that fails, with the point it failed at.
+            Interrupted: Ctrl-C.
+        """
+        if not tasks:
+            return
+        asked = {(task.contender.name, task.loop): task.contender for task in tasks}
+        kinds, policies = list(asked), [one.build()[0] for one in asked.values()]
+        loops = [loop for _, loop in kinds]
+        if (
+            self._places.executor == "ray"
+        ):  # a cluster that does not answer is known before kernels are compiled
+            self._move(len(tasks))
+        notice = compile_notice()
+        if notice:
+            self._watch.say(notice)
+        beside = cores() - 1 if self._allowed(len(tasks)) > 1 else 0
+        warming = Warming(cold_kernels(policies, loops), beside)
+        self._watch.begin(len(tasks))
+        try:
+            if self._places.executor == "ray" or (self._places.processes or 0) > 1:
+                for number in range(len(kinds)):
+                    warming.ready(number)
+                self._move(len(tasks))
+            here = Here(
+                self._workloads, lambda task: warming.ready(kinds.index((task.contender.name, task.loop)))
+            )
+            self._work_off(tasks, here)
+        except KeyboardInterrupt:
+            left = sum(self.cache.get(task.key) is None for task in tasks)
+            raise Interrupted(self.made, left) from None
+        finally:
+            warming.end()
+            self._watch.end()
+
+    def close(self) -> None:
+        """Let the processes go."""
+        if self._away is not None:
+            self._away.close()
+            self._away = None
+
+    def _allowed(self, tasks: int) -> int:
+        return min(self._places.processes if self._places.processes is not None else cores(), tasks)
+
+    def _move(self, tasks: int) -> None:
+        """Start the processes, if they are not there yet."""
+        if self._away is not None:
+            return
+        if self._places.executor == "ray":
+            from evenstep.experiments.sweep_ray import OnRay
+
+            self._away = OnRay(self._workloads.sources, self._places.ray_address)
+        elif self._places.processes is not None or self._allowed(tasks) > 1:
+            self._away = Processes(self._allowed(tasks), self._workloads.sources)
+
+    def _work_off(self, tasks: Sequence[Task], here: Here) -> None:
+        """All tasks: here at first, elsewhere once that was asked for or turns out to be worth it."""
+        waiting, running = deque(tasks), 0
+        lost: dict[str, int] = {}
+        while waiting or running:
+            place = self._away or here
+            while waiting and place.free > 0:
+                place.submit(waiting.popleft())
+                running += 1
+            ended = place.wait()
+            running -= 1
+            if ended.lost:
+                self._note_lost(ended, lost)
+                waiting.appendleft(ended.task)
+                continue
+            self._spent += self._taken(ended)["seconds"]
+            if self._places.processes is None and _worthwhile(self._spent, self.made, len(waiting)):
+                self._move(len(waiting))
+
+    def _note_lost(self, ended: Ended, lost: dict[str, int]) -> None:
+        """Note that a run's process was killed; once is bad luck."""
+        key = ended.task.key
+        lost[key] = lost.get(key, 0) + 1
+        if lost[key] > RETRIES:
+            hint = "If it was memory, ask for fewer --processes. Finished runs are kept."
+            raise InputError(
+                ended.task.label, "process", ended.lost, "one that lives; it was tried twice", hint
+            )
+        self._watch.say(f"{ended.task.label}: its process was {ended.lost}; tried again")
+
+    def _taken(self, ended: Ended) -> dict[str, Any]:
+        """Keep what a task found, or raise what it raised, with the point it happened at."""
+        if ended.error is not None:
+            raise at(ended.task.label, ended.error)
+        assert ended.result is not None
+        self.cache.put(ended.task.key, ended.result)
+        self.made += 1
+        self._watch.advance(ended.task.contender.name)
+        return ended.result
+
+
+def _worthwhile(spent: float, done: int, left: int) -> bool:
+    return spent > WORTHWHILE_S and spent / done * left > WORTHWHILE_S
+
+
+def at(label: str, error: Exception) -> Exception:
+    """The error with the point at which it came up."""
+    if isinstance(error, InputError):
+        if error.where.startswith(label):
+            return error
+        return InputError(f"{label}: {error.where}", error.field, error.value, error.expected, error.hint)
+    if isinstance(error, PolicyError):
+        return PolicyError(f"{label}: {error}")
+    return error

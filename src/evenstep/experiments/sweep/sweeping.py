@@ -1,0 +1,297 @@
+"""Sweeps: policies at every point of a grid or a sample of parameters, resumable, to the same bytes wherever it ran.
+
+A run is a pure function of its task, and its result is kept under the SHA-256 of everything that decides it. So a sweep
+that was stopped goes on where it was, points that share a run share its result, and it does not matter which process
+made it. More than one process needs the usual ``if __name__ == "__main__"`` guard in a script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from evenstep import __version__
+from evenstep.errors import InputError
+from evenstep.experiments.jobs import Plan, cores
+from evenstep.experiments.progress import Progress, Silent
+from evenstep.experiments.settings import check_fits
+from evenstep.experiments.sweep.cache import Cache
+from evenstep.experiments.sweep.design import SLO_METRICS, Design, design_of, metric_names
+from evenstep.experiments.sweep.file import SweepFile, read_sweep
+from evenstep.experiments.sweep.key import key_of
+from evenstep.experiments.sweep.runs import Places, Runs, at
+from evenstep.experiments.sweep.task import Task, Workloads
+from evenstep.experiments.sweep.until import next_count, parse_until
+from evenstep.measure.comparison import mean_interval
+from evenstep.measure.swept import Swept, SweptRun
+from evenstep.sim.cluster_host import loop_of
+
+#: Points whose first runs are timed for a forecast: the first, the middle and the last.
+TIMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a sweep will take.
+
+    Args:
+        points: points of the sweep.
+        runs: runs that differ, with the replicates every point starts with.
+        cached: those that are in the cache already.
+        seconds: what the others will take, or None when none is left.
+        most: runs that differ when every point needs the most replicates; `runs` without ``until``.
+    """
+
+    points: int
+    runs: int
+    cached: int
+    seconds: float | None
+    most: int
+
+
+def sweep(
+    source: str | Path | Mapping[str, Any],
+    *,
+    cache: str | Path | None = None,
+    until: str | None = None,
+    most_seeds: int | None = None,
+    executor: Literal["processes", "ray"] = "processes",
+    processes: int | None = 1,
+    ray_address: str | None = None,
+    progress: Progress | None = None,
+) -> Swept:
+    """Run a sweep.
+
+    Args:
+        source: a SWEEP.yaml, or a mapping with its keys.
+        cache: folder in which finished runs are kept and looked for; None = none.
+        until: add replicates to a point until this holds for all its policies; wins over the file.
+        most_seeds: replicates a point may have under `until`; wins over the file.
+        executor: ``processes`` of this machine, or ``ray``.
+        processes: how many; None = start here, and use all cores if it takes long.
+        ray_address: the Ray cluster; None = one on this machine.
+        progress: told what happens; silent when left out.
+
+    Returns:
+        The sweep, the same wherever and however often interrupted it was run.
+
+    Raises:
+        InputError: a bad sweep file, workload, policy or number; a process that was killed twice over one run.
+        PolicyError: a policy broke its contract.
+        Interrupted: Ctrl-C; finished runs are in the cache.
+    """
+    running = Sweep(source, cache=cache, until=until, most_seeds=most_seeds, progress=progress)
+    return running.run(Places(executor, processes, ray_address))
+
+
+class Sweep:
+    """A sweep with its cache; `sweep` runs one, and a dry run asks for its `forecast`. Arguments as there.
+
+    `made` counts the runs made so far; all others came from the cache.
+    """
+
+    def __init__(
+        self,
+        source: str | Path | Mapping[str, Any],
+        *,
+        cache: str | Path | None = None,
+        until: str | None = None,
+        most_seeds: int | None = None,
+        slo: str | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        found, document = read_sweep(source)
+        if slo is not None:
+            found = _judged(found, slo)
+        if most_seeds is not None:
+            if most_seeds < 2:
+                raise InputError("sweep", "--most-seeds", most_seeds, "an integer >= 2")
+            found = replace(found, most_seeds=most_seeds)
+        if until is not None:
+            parse_until(until, metric_names(), "--until")
+            found = replace(found, until=until)
+        self.design: Design = design_of(found, document)
+        self.cache = Cache(Path(cache) if cache is not None else None)
+        self._workloads = Workloads()
+        self._watch = progress if progress is not None else Silent()
+        self.made = 0
+        self._plans: dict[int, Plan] = {}
+        self._keys: dict[tuple[int, int, int], str] = {}
+        self._indices: dict[int, list[int]] = {}
+        self._loops: dict[int, list[str]] = {}
+        for point in range(len(self.design.points)):
+            self._check(point)
+
+    def run(self, places: Places) -> Swept:
+        """Make every run that the cache has not; see `sweep`."""
+        runs = Runs(self.cache, self._workloads, places, self._watch)
+        try:
+            return self._run(runs)
+        finally:
+            self.made += runs.made
+            runs.close()
+
+    def _run(self, runs: Runs) -> Swept:
+        design = self.design
+        counts = [point.settings.seeds for point in design.points]
+        while True:
+            runs.make(self._tasks(counts))
+            if design.until is None:
+                return self._swept(counts, [True] * len(counts))
+            met = [self._met(point, count) for point, count in enumerate(counts)]
+            more = {p: self._more(p, count) for p, count in enumerate(counts) if not met[p]}
+            if all(counts[p] == count for p, count in more.items()):
+                return self._swept(counts, met)
+            for p, count in more.items():
+                counts[p] = count
+
+    def tasks(self) -> list[Task]:
+        """The runs that the cache has not, with the replicates every point starts with."""
+        return self._tasks([point.settings.seeds for point in self.design.points])
+
+    def forecast(self, processes: int | None = None) -> Forecast:
+        """How much there is to do; up to three points are timed, and their runs are kept like any other."""
+        design = self.design
+        counts = [point.settings.seeds for point in design.points]
+        every = {key for p, count in enumerate(counts) for key in self._keys_of(p, count)}
+        left = len(self.tasks())
+        last = len(counts) - 1
+        chosen = sorted({0, last // 2, last})[:TIMED]
+        timed = self._tasks([1 if p in chosen else 0 for p in range(len(counts))])
+        Runs(self.cache, self._workloads, Places(), self._watch).make(timed)
+        known = [found["seconds"] for key in every if (found := self.cache.get(key)) is not None]
+        most = len(every)
+        if design.until is not None:
+            most = sum(len(design.policies) * design.most_seeds for _ in counts)
+        after = left - len(timed)
+        share = min(processes if processes is not None else cores(), max(after, 1))
+        seconds = sum(known) / len(known) * after / share if after else None
+        return Forecast(len(counts), len(every), len(every) - left, seconds, most)
+
+    def _check(self, point: int) -> None:
+        """See that a point's workload and policies can be had, and that its replicates differ."""
+        found = self.design.points[point]
+        try:
+            plan = self._workloads.plan(found.settings)
+            check_fits(found.settled, plan.source)
+        except InputError as error:
+            raise at(found.label, error) from None
+        self._plans[point] = plan
+        self._loops[point] = [
+            loop_of(one.build()[0], plan.cluster, plan.step_time) for one in found.contenders
+        ]
+        self._indices[point] = self._differing(point, found.settings.seeds)
+        if len(self._indices[point]) < found.settings.seeds:
+            raise InputError(
+                found.settings.source,
+                "seeds",
+                found.settings.seeds,
+                "replicates that differ; two of them are the same requests in the same order",
+                "Use fewer seeds or a longer trace.",
+            )
+
+    def _differing(self, point: int, count: int) -> list[int]:
+        """The first replicates that differ: `count` of them, or as many as there are.
+
+        Without ``until`` all must differ; with it a replicate that is a copy of another is passed over.
+        """
+        settings, plan = self.design.points[point].settings, self._plans[point]
+        seen: dict[str, int] = {}
+        tried = count if self.design.until is None else 4 * count
+        for index in range(tried):
+            if len(seen) < count:
+                seen.setdefault(self._workloads.print_of(plan, settings, index), index)
+        return list(seen.values())
+
+    def _keys_of(self, point: int, count: int) -> list[str]:
+        return [
+            self._key(point, policy, index)
+            for policy in range(len(self.design.policies))
+            for index in self._indices[point][:count]
+        ]
+
+    def _key(self, point: int, policy: int, index: int) -> str:
+        place = point, policy, index
+        if place not in self._keys:
+            found, plan = self.design.points[point], self._plans[point]
+            trace = self._workloads.print_of(plan, found.settings, index)
+            self._keys[place] = key_of(plan, found.contenders[policy], trace, index)
+        return self._keys[place]
+
+    def _tasks(self, counts: list[int]) -> list[Task]:
+        """The runs that are not in the cache, each once, point by point."""
+        found: dict[str, Task] = {}
+        for p, (point, count) in enumerate(zip(self.design.points, counts, strict=True)):
+            for i, contender in enumerate(point.contenders):
+                for index in self._indices[p][:count]:
+                    key = self._key(p, i, index)
+                    if key not in found and self.cache.get(key) is None:
+                        label = f"point {p} ({point.label}), {contender.name}, replicate {index}"
+                        found[key] = Task(key, point.settings, contender, index, label, self._loops[p][i])
+        return list(found.values())
+
+    def _met(self, point: int, count: int) -> bool:
+        until = self.design.until
+        assert until is not None
+
+        def holds(policy: int) -> bool:
+            runs = [self._result(point, policy, index)["summary"] for index in self._indices[point][:count]]
+
+            def interval(metric: str) -> Any:
+                values = [run.get(metric) for run in runs]
+                return None if any(v is None for v in values) else mean_interval([float(v) for v in values])
+
+            return until.holds(interval)
+
+        return all(holds(policy) for policy in range(len(self.design.policies)))
+
+    def _more(self, point: int, count: int) -> int:
+        """Replicates a point has next; as many as now when there are no more."""
+        wanted = next_count(count, self.design.most_seeds)
+        self._indices[point] = self._differing(point, wanted)
+        return len(self._indices[point])
+
+    def _result(self, point: int, policy: int, index: int) -> dict[str, Any]:
+        found = self.cache.get(self._key(point, policy, index))
+        assert found is not None
+        return found
+
+    def _swept(self, counts: list[int], met: list[bool]) -> Swept:
+        design = self.design
+        runs = tuple(
+            tuple(
+                tuple(_run_of(self._result(p, i, index)) for index in self._indices[p][:count])
+                for i in range(len(design.policies))
+            )
+            for p, count in enumerate(counts)
+        )
+        return Swept(
+            parameters=design.parameters,
+            points=tuple(point.values for point in design.points),
+            policies=design.policies,
+            runs=runs,
+            metrics=design.metrics,
+            grid=design.grid,
+            fixed=design.fixed,
+            until=design.until.text if design.until is not None else "",
+            met=tuple(met),
+            versions={"evenstep": __version__},
+        )
+
+
+def _judged(found: SweepFile, slo: str) -> SweepFile:
+    """The sweep with an objective, and the share of requests that meet it among what is shown.
+
+    Raises:
+        InputError: the sweep varies the objective itself.
+    """
+    if "slo" in found.over:
+        raise InputError("evenstep sweep", "--slo", slo, "left out where over.slo varies it")
+    shown = [] if any(name in SLO_METRICS for name in found.metrics) else ["slo_share"]
+    return replace(found, fixed={**found.fixed, "slo": slo}, metrics=[*found.metrics, *shown])
+
+
+def _run_of(found: dict[str, Any]) -> SweptRun:
+    return SweptRun(**{name: value for name, value in found.items() if name != "seconds"})

@@ -1,0 +1,190 @@
+"""One run of a sweep as a task that any process can carry out, and check that it means the same there."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from evenstep.cost.linear import Linear
+from evenstep.errors import EvenstepError, InputError
+from evenstep.experiments.compare.compare import scaled, workload_of
+from evenstep.experiments.contenders import Contender
+from evenstep.experiments.jobs import Plan, fingerprint
+from evenstep.experiments.settings import CompareSettings
+from evenstep.experiments.sweep.key import key_of
+from evenstep.request import Trace
+from evenstep.workload.yaml_file import Workload
+
+#: Path, limit, format, whether bad rows are left out, seed, whether prefix blocks are read: what decides how a workload
+#: is read.
+SourceKey: TypeAlias = "tuple[str, int | None, str | None, bool, int, bool]"
+#: Replicates a process keeps, so that the policies of a point share them.
+KEPT = 8
+
+
+def source_key(settings: CompareSettings) -> SourceKey:
+    """What decides how the workload of these settings is read."""
+    return (
+        settings.source,
+        settings.limit,
+        settings.format_name,
+        settings.skip_bad_rows,
+        settings.seed,
+        settings.prefix_cache_blocks > 0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One run.
+
+    Args:
+        key: SHA-256 of everything that decides it (`sweep_key.key_of`).
+        settings: the point's settings.
+        contender: policy and predictor.
+        index: the replicate.
+        label: what messages call it.
+        loop: module of the compiled loop it takes (`cluster_host.loop_of`).
+    """
+
+    key: str
+    settings: CompareSettings
+    contender: Contender
+    index: int
+    label: str
+    loop: str
+
+
+class Workloads:
+    """Workloads read once, and the plans and replicates made of them.
+
+    Args:
+        sources: workloads that were read already, for instance in another process.
+    """
+
+    def __init__(self, sources: Mapping[SourceKey, Workload] | None = None) -> None:
+        self.sources: dict[SourceKey, Workload] = dict(sources or {})
+        self._traces: OrderedDict[tuple[Any, ...], tuple[Trace, str]] = OrderedDict()
+        self._prints: dict[tuple[Any, ...], str] = {}
+
+    def plan(self, settings: CompareSettings) -> Plan:
+        """Everything the runs of a point share.
+
+        Raises:
+            InputError: a workload that cannot be read or scaled.
+        """
+        cluster, step_time = settings.cluster(), settings.step_time()
+        source = scaled(
+            self._workload(settings),
+            cluster,
+            step_time,
+            rate=settings.rate,
+            load=settings.load,
+            seed=settings.seed,
+        )
+        return Plan(
+            source,
+            cluster,
+            step_time,
+            seeds=settings.seeds,
+            seed=settings.seed,
+            power=settings.power(),
+            slo=settings.objective(),
+        )
+
+    def replicate(self, plan: Plan, settings: CompareSettings, index: int) -> tuple[Trace, str]:
+        """A replicate and its SHA-256."""
+        place = self._place(plan, settings, index)
+        if place not in self._traces:
+            trace = plan.replicate(index)
+            self._prints[place] = fingerprint(trace)
+            self._traces[place] = trace, self._prints[place]
+            if len(self._traces) > KEPT:
+                self._traces.popitem(last=False)
+        self._traces.move_to_end(place)
+        return self._traces[place]
+
+    def print_of(self, plan: Plan, settings: CompareSettings, index: int) -> str:
+        """The SHA-256 of a replicate, also of one that is no longer kept."""
+        place = self._place(plan, settings, index)
+        return self._prints[place] if place in self._prints else self.replicate(plan, settings, index)[1]
+
+    def _workload(self, settings: CompareSettings) -> Workload:
+        key = source_key(settings)
+        if key not in self.sources:
+            self.sources[key] = workload_of(
+                settings.source,
+                limit=settings.limit,
+                skip_bad_rows=settings.skip_bad_rows,
+                format_name=settings.format_name,
+                seed=settings.seed,
+                prefix_blocks=settings.prefix_cache_blocks > 0,
+            )
+        return self.sources[key]
+
+    def _place(self, plan: Plan, settings: CompareSettings, index: int) -> tuple[Any, ...]:
+        """What a replicate depends on: points that only differ in the rest of the fleet share it."""
+        key = source_key(settings)
+        if plan.source is self.sources[key].source:
+            return key, index
+        fleet = plan.cluster.workers, plan.cluster.slots_of, plan.cluster.group_sizes
+        law = repr(plan.step_time) if isinstance(plan.step_time, Linear) else ""  # a load needs a linear one
+        return key, index, settings.rate, settings.load, fleet, law
+
+
+def carry_out(task: Task, workloads: Workloads) -> dict[str, Any]:
+    """Make a run; the answer holds JSON values only.
+
+    Raises:
+        InputError: here the task is another one than where it was asked for: other files, code or versions.
+        PolicyError: the policy broke its contract.
+    """
+    plan = workloads.plan(task.settings)
+    trace, printed = workloads.replicate(plan, task.settings, task.index)
+    if key_of(plan, task.contender, printed, task.index) != task.key:
+        hint = "Use one version of evenstep, NumPy and all files everywhere, and leave them alone while a sweep runs."
+        expected = "the one that was asked for, from the same files and code"
+        raise InputError(task.label, "run", "another one here", expected, hint)
+    started = time.perf_counter()
+    run = plan.run(task.contender, task.index, trace)
+    summary = run.summary
+    return {
+        "replicate": task.index,
+        "seed": run.conditions.seed,
+        "digest": run.digest,
+        "trace": printed,
+        "predictor": run.conditions.predictor,
+        "oracle": run.conditions.oracle,
+        "summary": summary,
+        "seconds": time.perf_counter() - started,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a task ended: with one of the three.
+
+    Args:
+        task: the task.
+        result: what it found.
+        error: what it raised.
+        lost: how its process ended before it did, in words.
+    """
+
+    task: Task
+    result: dict[str, Any] | None = None
+    error: Exception | None = None
+    lost: str = ""
+
+
+def attempt(task: Task, workloads: Workloads) -> Ended:
+    """Carry a task out; what it raises becomes part of the answer, in a form that travels between processes."""
+    try:
+        return Ended(task, carry_out(task, workloads))
+    except (EvenstepError, MemoryError, OSError) as error:
+        return Ended(task, error=error)
+    except Exception as error:
+        return Ended(task, error=RuntimeError(f"{type(error).__name__}: {error}"))

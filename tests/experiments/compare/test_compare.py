@@ -1,0 +1,103 @@
+"""Comparing policies from Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import evenstep
+from evenstep.cost.linear import Linear
+from evenstep.errors import InputError
+from evenstep.experiments.compare.compare import opened, run_comparison
+from evenstep.experiments.contenders import contenders
+from evenstep.experiments.jobs import Plan
+from evenstep.request import Trace
+from evenstep.sim.cluster import Cluster
+
+CLUSTER = Cluster(workers=3, slots=2, pool=8)
+
+
+def trace(rows: int = 60) -> Trace:
+    return Trace(np.arange(5, 5 + rows), np.arange(rows) % 7 + 1, np.arange(rows) * 0.01, name="small")
+
+
+def test_policies_come_back_in_the_order_asked_with_differences_to_the_first():
+    found = evenstep.compare(trace(), ["jsq:ties=lowest", "fcfs", "least-load"], cluster=CLUSTER)
+    assert [p.policy for p in found.policies] == ["jsq:ties=lowest", "fcfs", "least-load"]
+    assert found.policies[0].versus_first is None
+    assert found.policies[1].versus_first["makespan_s"].value == 0.0  # the same rule, with equal slots
+    assert found.policies[0].digest == found.policies[1].digest != found.policies[2].digest
+    assert len(found.seeds) == 3
+
+
+def test_the_first_replicate_is_the_trace_itself():
+    alone = evenstep.simulate(trace(), evenstep_jsq(), cluster=CLUSTER, step_time=Linear())
+    found = evenstep.compare(trace(), ["jsq"], cluster=CLUSTER, seeds=2)
+    assert found.policies[0].digests[0] == alone.digest
+
+
+def evenstep_jsq():
+    from evenstep.routing.jsq import JSQ
+
+    return JSQ()
+
+
+def test_contenders_are_told_in_order_when_they_are_complete():
+    told = []
+    plan = Plan(source=trace(), cluster=CLUSTER, step_time=Linear(), seeds=2)
+    run_comparison(
+        plan, contenders(["jsq", "fcfs"]), on_contender=lambda one, runs: told.append((one.name, len(runs)))
+    )
+    assert told == [("jsq", 2), ("fcfs", 2)]
+
+
+def test_another_baseline_adds_differences_to_it():
+    found = evenstep.compare(trace(), ["jsq", "fcfs"], cluster=CLUSTER, baseline="fcfs", seeds=2)
+    assert found.baseline == 1
+    assert found.policies[0].versus is not None and found.policies[1].versus is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"policies": ["jqs"]}, "Did you mean jsq"),
+        ({"seeds": 0}, "seeds is 0"),
+        ({"baseline": "fcfs"}, "expected one of the policies compared"),
+        ({"load": 0.5, "rate": 3.0}, "not both"),
+        ({"rate": -1.0}, "expected a finite number > 0"),
+    ],
+)
+def test_bad_input_is_one_error(changes, message):
+    asked = {"policies": ["jsq"]} | changes
+    with pytest.raises(InputError, match=message):
+        evenstep.compare(trace(), cluster=CLUSTER, **asked)
+
+
+def test_a_load_stretches_the_arrivals():
+    slow = opened(trace(), CLUSTER, Linear(), load=0.1)
+    fast = opened(trace(), CLUSTER, Linear(), load=0.9)
+    assert isinstance(slow, Trace) and isinstance(fast, Trace)
+    assert slow.arrival_s[-1] == pytest.approx(9 * fast.arrival_s[-1])
+
+
+def test_a_limit_cuts_a_trace_and_is_refused_for_what_is_drawn():
+    cut = opened(trace(), CLUSTER, Linear(), limit=7)
+    assert isinstance(cut, Trace) and len(cut) == 7
+
+    class Drawn:
+        name = "drawn"
+
+        def draw(self, seed, replicate=0):
+            return trace()
+
+    with pytest.raises(InputError, match="limit is 7"):
+        opened(Drawn(), CLUSTER, Linear(), limit=7)
+
+
+def test_a_path_is_read_and_its_format_may_be_named(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("num_prefill_tokens,num_decode_tokens\n5,2\n6,3\n7,4\n")
+    found = opened(str(file), CLUSTER, Linear(), limit=2)
+    assert isinstance(found, Trace) and found.prompt_tokens.tolist() == [5, 6]
+    with pytest.raises(InputError, match="expected a known trace format"):
+        opened(str(file), CLUSTER, Linear(), format_name="azuer")

@@ -1,0 +1,43 @@
+"""Comparing scheduling policies: common requests, loads, and refusals."""
+
+import numpy as np
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.experiments.compare.engine_compare import capacity, run_engine_comparison, traces_of
+from evenstep.experiments.compare.engine_settings import EngineSettings
+from evenstep.workload.replicate import rate
+
+SETTINGS = EngineSettings(source="sample:azure-conv", limit=300, seeds=2, load=0.8, engine="kv-tokens=20000")
+
+
+def test_a_load_is_a_share_of_what_the_engine_serves():
+    traces = traces_of(SETTINGS, fewer=False)
+    assert rate(traces[0]) == pytest.approx(0.8 * capacity(traces[0], SETTINGS), rel=0.05)
+
+
+def test_policies_meet_the_same_requests_and_equal_ones_do_not_differ():
+    from dataclasses import replace
+
+    outcome = run_engine_comparison(replace(SETTINGS, policies=["vllm", "vllm:watermark=0"]))
+    first, second = outcome.comparison.policies
+    assert first.digests == second.digests and len(set(first.digests)) == 2
+    assert second.versus_first is not None
+    assert all(one.value == 0.0 for one in second.versus_first.values())
+
+
+def test_a_trace_without_times_asks_for_a_rate():
+    from dataclasses import replace
+
+    with pytest.raises(InputError, match="arrival times"):
+        traces_of(replace(SETTINGS, source="sample:translation", load=None), fewer=True)
+
+
+def test_a_predictor_that_learns_starts_every_run_knowing_nothing():
+    from dataclasses import replace
+
+    asked = replace(SETTINGS, policies=["vllm", "vllm:watermark=0"], bounds="survival", seeds=1)
+    runs = run_engine_comparison(asked).runs
+    assert runs[0][0].digest == runs[1][0].digest
+    assert runs[0][0].totals.counted == runs[1][0].totals.counted
+    assert np.isfinite(runs[0][0].summary["e2e_mean_s"])

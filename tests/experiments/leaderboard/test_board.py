@@ -1,0 +1,97 @@
+"""Running a leaderboard."""
+
+from __future__ import annotations
+
+import pytest
+from tests.experiments.leaderboards import BOARD
+
+from evenstep import names
+from evenstep.errors import InputError
+from evenstep.experiments.leaderboard.board import Board
+from evenstep.experiments.sweep.runs import Places
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "b.yaml").write_text(BOARD)
+    return tmp_path / "b.yaml"
+
+
+def test_every_policy_of_the_room_is_on_the_board_and_those_that_look_ahead_have_a_predictor(path):
+    listed = [policy for workload, policy in Board(path).cells if workload == "chat"]
+    assert {policy.partition(":")[0] for policy in listed} == set(names.members("routing"))
+    assert "br-h:predictor=live" in listed and "bf-io:horizon=4,predictor=oracle" in listed
+    assert len(listed) == len(set(listed))
+
+
+def test_a_name_alone_stands_for_all_that_is_listed_of_it(path):
+    found = Board(path, workloads=["chat"], policies=["br-0"]).cells
+    assert found == [("chat", "br-0"), ("chat", "br-0:age_limit=0")]
+
+
+def test_slow_policies_are_left_out_where_the_file_says(path):
+    assert [w for w, policy in Board(path).cells if policy == "aco"] == ["chat"]
+
+
+def test_cells_have_what_their_runs_found_and_a_cache_spares_them(path, tmp_path):
+    asked = {"policies": ["jsq", "bf-io:horizon=4,predictor=live"], "cache": tmp_path / "cache"}
+    board = Board(path, **asked)
+    cells = board.run(Places())
+    assert [(c.workload, c.policy, c.predictor) for c in cells] == [
+        ("chat", "bf-io:horizon=4,predictor=live", "survival"), ("chat", "jsq", ""),
+        ("timed", "bf-io:horizon=4,predictor=live", "survival"), ("timed", "jsq", ""),
+    ]  # fmt: skip
+    assert all(len(set(c.digests)) == 2 and 0 < c.interval("idle_time_share").value < 1 for c in cells)
+    assert board.made == 8
+    again = Board(path, **asked)
+    assert again.run(Places()) == cells and again.made == 0
+    assert again.run(Places(), [("timed", "jsq")]) == [cells[3]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"workloads": ["chats"]}, "--workload is 'chats'; expected one on the board. Did you mean chat?"),
+        ({"policies": ["jqs"]}, "--policy is 'jqs'; expected one on the board. Did you mean jsq?"),
+    ],
+)
+def test_an_unknown_name_offers_the_nearest(path, asked, said):
+    with pytest.raises(InputError) as error:
+        Board(path, **asked)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("br-0:age_limit=0", "br-1", "b.yaml line 8: routing: name is 'br-1'; expected a known policy"),
+        ("br-0:age_limit=0", "br-0:age=0", "b.yaml line 8: br-0: option is 'age'; expected a known option"),
+        (
+            "  aco:",
+            "  acco:",
+            "b.yaml line 9: routing: name is 'acco'; expected a known policy. Did you mean aco",
+        ),
+    ],
+)
+def test_a_policy_of_the_file_that_is_none_is_named_with_its_line(path, old, new, said):
+    path.write_text(BOARD.replace(old, new))
+    with pytest.raises(InputError) as error:
+        Board(path)
+    assert said in str(error.value)
+
+
+def test_what_a_workload_lacks_is_said_before_the_first_run(path):
+    lacking = "settings: {workers: 2, slots: 4, arrivals: timed"
+    path.write_text(
+        BOARD.replace("sample:azure-conv, settings: {workers: 2, slots: 4", f"sample:sharegpt, {lacking}", 1)
+    )
+    with pytest.raises(
+        InputError, match="chat: .*arrival times is 'absent'; expected times for timed arrivals"
+    ):
+        Board(path)
+
+
+def test_copies_are_no_replicates(path):
+    path.write_text(BOARD.replace("pool: 8, limit: 60", "pool: 8, limit: 1"))
+    with pytest.raises(InputError, match="chat, jsq: seeds is 2; expected replicates that differ"):
+        Board(path, workloads=["chat"], policies=["jsq"]).run(Places())

@@ -1,0 +1,86 @@
+"""The key of a run: the same for what decides alike, another for whatever may decide otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from evenstep.cost.linear import Linear
+from evenstep.experiments.contenders import contender
+from evenstep.experiments.jobs import Plan
+from evenstep.experiments.sweep import key as sweep_key
+from evenstep.experiments.sweep.key import content, key_of
+from evenstep.request import Trace
+from evenstep.sim.cluster import Cluster
+
+PLAN = Plan(Trace(np.arange(1, 9), np.full(8, 2)), Cluster(workers=2, slots=2), Linear())
+
+
+def key(plan=PLAN, policy="br-0", trace="t", index=0):
+    return key_of(plan, contender(policy), trace, index)
+
+
+def test_the_same_run_has_the_same_key_however_it_was_asked_for():
+    assert key() == key()
+    assert key(policy="br-0:candidates=8") == key(policy={"name": "br-0", "candidates": 8})
+    assert key(replace(PLAN, seed=1), index=2) == key(replace(PLAN, seed=2), index=1)
+
+
+def test_everything_that_may_decide_changes_the_key():
+    keys = {
+        key(),
+        key(policy="jsq"),
+        key(policy="br-0:candidates=3"),
+        key(policy="bf-io:horizon=5,predictor=oracle"),
+        key(trace="u"),
+        key(index=1),
+        key(replace(PLAN, cluster=Cluster(workers=2, slots=3))),
+        key(replace(PLAN, step_time=Linear(overhead_s=1.0))),
+    }
+    assert len(keys) == 8
+
+
+def test_another_version_or_another_source_file_of_ours_changes_the_key(monkeypatch):
+    before = key()
+    monkeypatch.setattr(sweep_key, "code_digest", lambda: "other")
+    assert key() != before
+    monkeypatch.undo()
+    monkeypatch.setattr("evenstep.__version__", "99")
+    assert key() != before
+
+
+def test_a_policy_of_ones_own_is_known_by_its_source_and_its_kernels(tmp_path):
+    def own(folder, body, kernel=""):
+        file = tmp_path / folder / f"{folder}.py"
+        file.parent.mkdir()
+        file.write_text(body)
+        if kernel:
+            file.with_name(f"{folder}_kernel.py").write_text(kernel)
+        return key(policy=str(file))
+
+    body = "class Mine:\n    def route(self, view): ...\npolicy = Mine\n"
+    keys = {
+        own("one", body),
+        own("two", body + "# changed\n"),
+        own("three", body, "x = 1\n"),
+        own("four", body, "x = 2\n"),
+    }
+    assert len(keys) == 4
+
+
+def test_a_text_that_names_a_file_stands_for_its_content(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert content("h100.csv") == "h100.csv"
+    path = tmp_path / "h100.csv"
+    path.write_text("load,seconds\n")
+    first = content("h100.csv")
+    assert first == content(str(path)) != "h100.csv"
+    path.write_text("load,seconds\n0,1\n")
+    assert content("h100.csv") != first
+
+
+def test_values_that_differ_have_contents_that_differ():
+    one = [np.arange(3), np.arange(3.0), (1, 2), 1.0, 1, True, "1", None, {"a": 1}]
+    seen = [repr(content(value)) for value in one]
+    assert len(set(seen)) == len(seen)

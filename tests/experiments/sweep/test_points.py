@@ -1,0 +1,81 @@
+"""Axes, grids and Latin hypercubes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstep.errors import InputError
+from evenstep.experiments.sweep.points import Axis, axis_of, grid_points, latin_points
+
+
+def axis(given, number=float):
+    return axis_of("pool", given, "sweep.yaml line 3", number=number)
+
+
+def test_a_range_holds_both_ends():
+    assert axis({"from": 0, "to": 1, "points": 5}).grid() == (0.0, 0.25, 0.5, 0.75, 1.0)
+    assert axis({"from": 0.1, "to": 0.3, "points": 3}).grid() == (0.1, 0.2, 0.3)
+
+
+def test_a_logarithmic_range_has_equal_ratios_and_whole_numbers_where_it_has_to():
+    found = axis({"from": 32, "to": 512, "points": 5, "scale": "log"}, int).grid()
+    assert found == (32, 64, 128, 256, 512)
+    assert all(type(value) is int for value in found)
+
+
+def test_a_grid_is_every_combination_the_last_parameter_fastest():
+    assert grid_points([Axis("a", (1, 2)), Axis("b", ("x", "y"))]) == [(1, "x"), (1, "y"), (2, "x"), (2, "y")]
+
+
+@given(st.integers(1, 40), st.integers(0, 5))
+def test_a_latin_hypercube_has_one_point_in_each_part_of_each_axis(count, seed):
+    axes = [axis({"from": 0, "to": 1}), axis({"from": 2, "to": 4})]
+    points = latin_points(axes, count, seed)
+    assert points == latin_points(axes, count, seed)
+    for place, (low, width) in enumerate(((0.0, 1.0), (2.0, 2.0))):
+        parts = [min(int((point[place] - low) / width * count + 1e-9), count - 1) for point in points]
+        assert sorted(parts) == list(range(count))
+
+
+def test_listed_values_share_their_axis_of_a_hypercube_evenly():
+    points = latin_points([Axis("a", ("x", "y"))], 10, 3)
+    assert [point[0] for point in points].count("x") == 5
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "over.pool is '[]'; expected at least one value"),
+        ([1, 2, 1], "over.pool is 1; expected each value once"),
+        (8, "over.pool is 8; expected a list of values, or a range"),
+        ({"from": 5, "to": 5, "points": 2}, "over.pool is '5 to 5'; expected a range that is not empty"),
+        ({"from": 6, "to": 5, "points": 2}, "over.pool is '6 to 5'; expected a range that is not empty"),
+        ({"from": 6, "too": 5}, "over.pool.too is 5; expected a known key. Did you mean to?"),
+        ({"from": 6}, "over.pool.to is 'missing'; expected a finite number"),
+        ({"from": "six", "to": 7}, "over.pool.from is 'six'; expected a finite number"),
+        ({"from": 0, "to": 7, "scale": "log"}, "over.pool.from is 0; expected a number above 0"),
+        ({"from": 1, "to": 7, "scale": "lgo"}, "over.pool.scale is 'lgo'; expected one of linear, log"),
+        ({"from": 1, "to": 7, "points": 1}, "over.pool.points is 1; expected an integer >= 2"),
+    ],
+)
+def test_an_axis_that_makes_no_sense_is_refused(given, message):
+    with pytest.raises(InputError, match=re.escape(f"sweep.yaml line 3: {message}")):
+        axis(given, int)
+
+
+def test_a_grid_needs_a_number_of_points_and_whole_numbers_that_differ():
+    with pytest.raises(InputError, match=r"pool.points is 'missing'; expected a number of points for a grid"):
+        axis({"from": 1, "to": 7}).grid()
+    with pytest.raises(
+        InputError, match="pool.points is 10; expected at most 3 for whole numbers from 1 to 3"
+    ):
+        axis({"from": 1, "to": 3, "points": 10}, int).grid()
+
+
+def test_what_is_no_number_has_no_range():
+    with pytest.raises(InputError, match="expected a list of values"):
+        axis({"from": 1, "to": 7}, None)

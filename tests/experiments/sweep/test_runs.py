@@ -1,0 +1,105 @@
+"""Making the runs of a sweep."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from tests.experiments.sweeps import Heard, tiny
+
+from evenstep.errors import InputError, PolicyError
+from evenstep.experiments.sweep import runs as sweep_runs
+from evenstep.experiments.sweep.sweeping import Sweep, sweep
+from evenstep.measure.swept import write_swept
+
+#: A policy that kills its process unless a file is there; with `once` it makes the file first.
+DEADLY = """
+import os, signal
+from pathlib import Path
+from evenstep.routing.jsq import JSQ
+class Deadly:
+    def route(self, view):
+        mark = Path({mark!r})
+        if not mark.exists():
+            {once}
+            os.kill(os.getpid(), signal.SIGKILL)
+        return JSQ().route(view)
+policy = Deadly
+"""
+
+
+def deadly(tmp_path: Path, once: bool) -> str:
+    path = tmp_path / "deadly.py"
+    path.write_text(DEADLY.format(mark=str(tmp_path / "mark"), once="mark.touch()" if once else "pass"))
+    return str(path)
+
+
+def test_processes_give_the_same_bytes_also_when_one_is_killed_and_its_run_tried_again(tmp_path):
+    heard = Heard()
+    asked = tiny(over={"workers": [2]}, policies=["br-0", deadly(tmp_path, once=True)])
+    write_swept(sweep(asked, processes=2, progress=heard), tmp_path / "there")
+    assert any("its process was killed by SIGKILL; tried again" in line for line in heard.lines)
+    write_swept(sweep(asked), tmp_path / "here")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+
+
+def test_a_run_that_kills_its_process_twice_is_named_and_finished_runs_are_kept(tmp_path, monkeypatch):
+    class Dying(sweep_runs.Here):
+        def __init__(self, count, sources):
+            super().__init__(sweep_runs.Workloads(sources))
+
+        def wait(self):
+            if self._task.contender.name != "br-0":
+                return super().wait()
+            task, self._task = self._task, None
+            return sweep_runs.Ended(task, lost="killed by SIGKILL")
+
+    monkeypatch.setattr(sweep_runs, "Processes", Dying)
+    label = "point 0 (workers=2), br-0, replicate 0"
+    heard = Heard()
+    with pytest.raises(
+        InputError, match=re.escape(f"{label}: process is 'killed by SIGKILL'; expected one that lives")
+    ):
+        sweep(tiny(), cache=tmp_path, processes=2, progress=heard)
+    assert heard.lines == [f"{label}: its process was killed by SIGKILL; tried again"]
+    assert len(Sweep(tiny(), cache=tmp_path).tasks()) == 8 - 2
+
+
+def test_a_policy_that_breaks_its_contract_is_named_with_its_point(tmp_path):
+    bad = tmp_path / "bad.py"
+    bad.write_text("class Bad:\n    def route(self, view):\n        return None\npolicy = Bad\n")
+    with pytest.raises(PolicyError, match=r"point 0 \(workers=2\), .*bad.py, replicate 0: "):
+        sweep(tiny(policies=[str(bad)]))
+
+
+def test_long_sweeps_move_to_processes_on_their_own(monkeypatch):
+    started = []
+
+    class Recorded(sweep_runs.Here):
+        def __init__(self, count, sources):
+            started.append(count)
+            super().__init__(sweep_runs.Workloads(sources))
+
+    monkeypatch.setattr(sweep_runs, "WORTHWHILE_S", -1.0)
+    monkeypatch.setattr(sweep_runs, "cores", lambda: 3)
+    monkeypatch.setattr(sweep_runs, "Processes", Recorded)
+    sweep(tiny(), processes=None)
+    assert started == [3]
+
+
+def test_short_sweeps_stay_here(monkeypatch):
+    monkeypatch.setattr(sweep_runs, "Processes", lambda *_: pytest.fail("started processes"))
+    sweep(tiny(), processes=None)
+
+
+def test_a_full_disk_is_one_clear_error(monkeypatch, tmp_path):
+    def full(**_):
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr("tempfile.mkstemp", full)
+    with pytest.raises(
+        InputError, match=r"json: file is .* expected a file that can be written. No space left"
+    ):
+        sweep(tiny(), cache=tmp_path)
