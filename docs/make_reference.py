@@ -28,7 +28,7 @@ from evenstep.gateway.metrics_page import HELP, kind_of
 from evenstep.gateway.openapi import document
 from evenstep.gateway.worker import Worker
 from evenstep.load.settings import LoadSettings
-from evenstep.workload import yaml_schema
+from evenstep.workload.synthetic import yaml_schema
 
 HERE = Path(__file__).parent / "reference"
 HEAD = """# Commands

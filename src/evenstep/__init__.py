@@ -21,7 +21,7 @@ _HOMES = {
     "compare": "evenstep.experiments.compare.compare",
     "read_trace": "evenstep.workload.reading",
     "simulate": "evenstep.sim.cluster",
-    "trace_of_columns": "evenstep.workload.columns",  # what `Trace.from_columns` calls
+    "trace_of_columns": "evenstep.workload.readers.columns",  # what `Trace.from_columns` calls
 }
 __all__ = [
     "HOLD",

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from evenstep import names
 from evenstep.errors import InputError
 from evenstep.request import COLUMNS
-from evenstep.workload import parquet, statistics
+from evenstep.workload import statistics
 from evenstep.workload.checks import check_trace
+from evenstep.workload.readers import parquet
 from evenstep.workload.reading import read_trace
 
 FORMATS = names.members("workload")

@@ -9,7 +9,7 @@ from tests.sim.doors import differences
 
 from evenstep import names
 from evenstep.sim.cluster import Cluster, simulate
-from evenstep.workload import yaml_file
+from evenstep.workload.synthetic import yaml_file
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "workloads"
 

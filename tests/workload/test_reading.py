@@ -52,7 +52,7 @@ def test_a_file_of_no_format_is_one_error(write, content, message):
 
 
 def test_a_file_of_two_formats_asks_for_its_name(write, monkeypatch):
-    from evenstep.workload import vidur
+    from evenstep.workload.readers import vidur
 
     monkeypatch.setattr(vidur, "recognises", lambda head, name: True)
     path = write("x.csv", "prompt,output\n1,2\n")

@@ -10,7 +10,6 @@ from tests.strategies import traces
 
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.workload import arrivals, laws
 from evenstep.workload.checks import check_trace
 from evenstep.workload.replicate import (
     Rescaled,
@@ -22,7 +21,8 @@ from evenstep.workload.replicate import (
     scaled_to_load,
     scaled_to_rate,
 )
-from evenstep.workload.synthetic import Synthetic
+from evenstep.workload.synthetic import arrivals, laws
+from evenstep.workload.synthetic.synthetic import Synthetic
 
 DRAWN = Synthetic(200, laws.Uniform(1, 50), laws.Uniform(1, 50), arrivals.Poisson(2))
 PLAIN = Trace(np.arange(1, 6), np.arange(1, 6), arrival_s=np.array([0.0, 1.0, 3.0, 6.0, 10.0]))

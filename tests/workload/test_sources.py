@@ -4,9 +4,9 @@ import pytest
 
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.workload.servegen import ServeGen
+from evenstep.workload.readers.servegen import ServeGen
 from evenstep.workload.sources import open_source
-from evenstep.workload.synthetic import Synthetic
+from evenstep.workload.synthetic.synthetic import Synthetic
 
 YAML = """version: 1
 synthetic:

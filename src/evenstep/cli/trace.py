@@ -85,7 +85,7 @@ def _inspect(args: argparse.Namespace) -> int:
 
 def _convert(args: argparse.Namespace) -> int:
     from evenstep.errors import InputError
-    from evenstep.workload import parquet
+    from evenstep.workload.readers import parquet
 
     out = Path(args.out)
     if out.suffix != ".parquet":

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from evenstep.errors import InputError
 from evenstep.experiments.sweep.task import Ended, SourceKey, Task, Workloads, attempt
-from evenstep.workload.yaml_file import Workload
+from evenstep.workload.synthetic.yaml_file import Workload
 
 #: Seconds a cluster has to answer; Ray would try for minutes.
 ANSWER_S = 15.0

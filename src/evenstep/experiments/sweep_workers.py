@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 from evenstep.errors import EvenstepError
 from evenstep.experiments.sweep.task import Ended, SourceKey, Task, Workloads, attempt, carry_out
-from evenstep.workload.yaml_file import Workload
+from evenstep.workload.synthetic.yaml_file import Workload
 
 
 class Executor(Protocol):

@@ -104,7 +104,7 @@ def drive(trace: Trace, settings: LoadSettings, watch: Callable[[Progress], None
 def timed(trace: Trace, settings: LoadSettings) -> Trace:
     """The trace with the times its requests are due at in an open loop: Poisson at the rate, or its own by the speed."""
     if settings.rate is not None:
-        from evenstep.workload.arrivals import Poisson
+        from evenstep.workload.synthetic.arrivals import Poisson
 
         times = Poisson(settings.rate).times(len(trace), settings.seed, 0)
         note = f"Poisson arrivals at {settings.rate:g} requests a second, seed {settings.seed}."

@@ -14,7 +14,7 @@ from evenstep import __version__, kernel_cache
 from evenstep.errors import InputError
 from evenstep.measure.output_file import replacing
 from evenstep.request import F8, Trace
-from evenstep.workload.servegen_clients import WINDOW_S, load
+from evenstep.workload.readers.servegen_clients import WINDOW_S, load
 
 _INK, _BAND = "#1f4e79", "#c55a11"
 _BINS = 60

@@ -12,8 +12,9 @@ from evenstep import names
 from evenstep.config import expectation
 from evenstep.errors import InputError, nearest
 from evenstep.request import Trace
-from evenstep.workload import csv_table, files
+from evenstep.workload import files
 from evenstep.workload.checks import check_trace
+from evenstep.workload.readers import csv_table
 
 _COMMON = {"path", "skip_bad_rows", "seed", "limit", "prefix_blocks"}  # given by the caller, not as options
 _SAMPLE = "sample:"

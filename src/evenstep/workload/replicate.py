@@ -126,7 +126,7 @@ def scaled_to_rate(source: Trace, requests_per_s: float, seed: int = 0, replicat
     if not (np.isfinite(requests_per_s) and requests_per_s > 0):
         raise InputError("--rate", "requests_per_s", requests_per_s, "a finite number > 0")
     if source.arrival_s is None:
-        from evenstep.workload.arrivals import Poisson
+        from evenstep.workload.synthetic.arrivals import Poisson
 
         times = Poisson(requests_per_s).times(len(source), seed, replicate)
         note = (

@@ -9,9 +9,9 @@ from typing import Any
 from evenstep.errors import InputError
 from evenstep.request import Trace
 from evenstep.workload import reading
-from evenstep.workload.servegen import ServeGen
-from evenstep.workload.synthetic import Synthetic
-from evenstep.workload.yaml_file import Workload, load
+from evenstep.workload.readers.servegen import ServeGen
+from evenstep.workload.synthetic.synthetic import Synthetic
+from evenstep.workload.synthetic.yaml_file import Workload, load
 
 
 def open_source(

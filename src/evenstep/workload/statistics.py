@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from evenstep.request import COLUMNS, F8, I8, Trace
-from evenstep.workload.blocks import seen_share
+from evenstep.workload.readers.blocks import seen_share
+from evenstep.workload.readers.servegen_clients import WINDOW_S, Client, load
 from evenstep.workload.replicate import rate
-from evenstep.workload.servegen_clients import WINDOW_S, Client, load
 
 #: Window of the second coefficient of variation, seconds.
 CV_WINDOW_S = 300.0
@@ -89,7 +89,8 @@ def digest(trace: Trace) -> str:
 
 def is_generator(path: Path) -> bool:
     """Whether the file holds clients to draw from (ServeGen), not requests."""
-    from evenstep.workload import files, servegen
+    from evenstep.workload import files
+    from evenstep.workload.readers import servegen
 
     return servegen.recognises(files.head(path), path.name)
 

@@ -25,7 +25,7 @@ from evenstep.workload.replicate import Source, rescaled
 
 if TYPE_CHECKING:
     from evenstep.measure.comparison import Comparison
-    from evenstep.workload.yaml_file import Workload
+    from evenstep.workload.synthetic.yaml_file import Workload
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,7 +175,7 @@ def workload_of(
         InputError: a file that cannot be read.
     """
     from evenstep.workload.sources import open_source
-    from evenstep.workload.yaml_file import Workload
+    from evenstep.workload.synthetic.yaml_file import Workload
 
     if isinstance(source, str | Path):
         options: dict[str, Any] = {**parse(format_name)} if format_name is not None else {}

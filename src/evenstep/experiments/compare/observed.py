@@ -76,7 +76,8 @@ class FromLog:
 
 def is_log(source: str) -> bool:
     """Whether a workload is a decision log; what cannot be read is none, and is told by whoever reads it."""
-    from evenstep.workload import decision_log, files
+    from evenstep.workload import files
+    from evenstep.workload.readers import decision_log
 
     path = Path(source)
     try:

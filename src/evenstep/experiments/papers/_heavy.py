@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from evenstep.cost.linear import Linear
 from evenstep.report.findings import Constant
-from evenstep.workload.laws import Bimodal, Capped, Lognormal, Pareto, Uniform
-from evenstep.workload.synthetic import Recurring, Synthetic
+from evenstep.workload.synthetic.laws import Bimodal, Capped, Lognormal, Pareto, Uniform
+from evenstep.workload.synthetic.synthetic import Recurring, Synthetic
 
 #: A large model whose fixed part of a step is long: 60 ms, and 2e-7 s a KV token.
 STEP_TIME = Linear(overhead_s=0.06, per_token_s=2e-7)

@@ -16,7 +16,7 @@ from evenstep.experiments.jobs import Plan, fingerprint
 from evenstep.experiments.settings import CompareSettings
 from evenstep.experiments.sweep.key import key_of
 from evenstep.request import Trace
-from evenstep.workload.yaml_file import Workload
+from evenstep.workload.synthetic.yaml_file import Workload
 
 #: Path, limit, format, whether bad rows are left out, seed, whether prefix blocks are read: what decides how a workload
 #: is read.

@@ -7,8 +7,8 @@ import pytest
 from tests.experiments.papers.quick import quick
 
 from evenstep.experiments.papers.bf_io.bfio_fig5 import _gap
-from evenstep.workload.laws import Geometric
 from evenstep.workload.reading import samples
+from evenstep.workload.synthetic.laws import Geometric
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from __future__ import annotations
 from evenstep.cost.linear import Linear
 from evenstep.report.findings import Constant
 from evenstep.sim.cluster import Cluster
-from evenstep.workload.laws import Gamma, Lognormal
-from evenstep.workload.synthetic import Synthetic
+from evenstep.workload.synthetic.laws import Gamma, Lognormal
+from evenstep.workload.synthetic.synthetic import Synthetic
 
 PAPER = "BF-IO"
 FCFS, JSQ, BF0, BF20 = "FCFS", "JSQ", "BF-IO (H = 0)", "BF-IO (H = 20)"

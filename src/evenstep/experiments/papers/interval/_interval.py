@@ -20,7 +20,7 @@ from evenstep.scheduling.a_min import AMin
 from evenstep.scheduling.h_sf import HindsightShortestFirst
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.sim.engine import Engine, simulate_engine
-from evenstep.workload.laws import Lognormal
+from evenstep.workload.synthetic.laws import Lognormal
 
 #: Requests of a simulation, all present at the start.
 COUNTS = tuple(range(200, 2001, 200))

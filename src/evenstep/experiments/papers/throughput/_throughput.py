@@ -15,7 +15,7 @@ from evenstep.request import I8, Trace
 from evenstep.scheduling.order import QueueOrder, order_of
 from evenstep.scheduling.view import BatchDecision, EngineView, SchedulingPolicy
 from evenstep.sim.engine import Engine, simulate_engine
-from evenstep.workload.arrivals import Poisson
+from evenstep.workload.synthetic.arrivals import Poisson
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from evenstep.report.findings import Claim, Constant, Findings, Row, with_interv
 from evenstep.request import F8, Trace
 from evenstep.scheduling.sarathi import Sarathi
 from evenstep.sim.engine import Engine, simulate_engine
-from evenstep.workload.arrivals import Poisson
 from evenstep.workload.reading import file_of, read_trace
+from evenstep.workload.synthetic.arrivals import Poisson
 
 BUDGETS = (128, 512, 1024)
 #: The default workload: its lengths, not its times.

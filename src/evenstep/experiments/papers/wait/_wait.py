@@ -20,7 +20,7 @@ from evenstep.scheduling.sarathi import Sarathi
 from evenstep.scheduling.view import SchedulingPolicy
 from evenstep.scheduling.vllm import Vllm
 from evenstep.sim.engine import Engine, simulate_engine
-from evenstep.workload.arrivals import Poisson
+from evenstep.workload.synthetic.arrivals import Poisson
 
 LAW = AffineKv()
 FIELDS = {

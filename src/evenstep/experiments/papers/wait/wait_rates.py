@@ -23,7 +23,7 @@ from evenstep.scheduling.wait import Wait
 from evenstep.sim.engine import Engine, simulate_engine
 from evenstep.theory import nested_thresholds, wait_thresholds
 from evenstep.theory.fluid import Types
-from evenstep.workload.arrivals import Poisson
+from evenstep.workload.synthetic.arrivals import Poisson
 
 LAW = AffineKv()
 #: Shares of what the engine can do, one a phase, and seconds of a phase.

@@ -1,0 +1,174 @@
+"""Agentic coding sessions, one a line, sub-agents nested (the format AIPerf calls Weka)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.request import I8, PrefixBlocks, Trace
+from evenstep.workload.readers import agent_lines, blocks, json_table
+from evenstep.workload.readers.agent_lines import Call, Helper
+from evenstep.workload.table import MISSING, Table
+
+_BLOCK_TOKENS = 64
+
+
+def recognises(head: bytes, name: str) -> bool:
+    found = json_table.keys(head)
+    return "requests" in found and bool(found & {"hash_id_scope", "block_size", "models"})
+
+
+def read(
+    path: Path, *, skip_bad_rows: bool = False, limit: int | None = None, prefix_blocks: bool = True
+) -> Trace:
+    """Read agentic sessions: closed loop, no absolute times, blocks local to their session.
+
+    How requests follow each other, sub-agents included, is said in `agent_lines`. Requests with an empty output are
+    dropped, counted, and their session linked anew.
+
+    Args:
+        limit: stop after the session that brings the count to this many requests.
+        prefix_blocks: keep the prompts' block ids (about 15 kB a request).
+
+    Raises:
+        InputError: a bad session or request (file, line, field, value), or a file without requests.
+
+    Source: callanjfox/kv-cache-tester.
+    """
+    found = _Sessions()
+    for number, session in json_table.objects(path):
+        found.add(number, session, prefix_blocks)
+        if limit is not None and len(found.calls) >= limit:
+            break
+    table = found.table(path, skip_bad_rows)
+    prompt = table.whole("in")
+    output = table.whole("out", low=0)
+    table.number("t", low=0.0)
+    table.number("api_time", low=0.0, absent=0.0)
+    table.number("think_time", low=0.0, absent=0.0)
+    found.check_blocks(table)
+    table.require_rows()
+    order, session, after, think = agent_lines.linked(found.calls, found.helpers, ~table.bad)
+    notes = [
+        *table.notes(),
+        "Closed loop: there are no arrival times, requests follow each other in their sessions.",
+    ]
+    if found.helpers:
+        notes.append(agent_lines.NOTE.format(len(found.helpers)))
+    trace = Trace(
+        prompt_tokens=prompt[order], output_tokens=output[order], session=session, after=after, think_s=think,
+        name=path.name, format="agentic", notes=tuple(notes),
+    )  # fmt: skip
+    kept = agent_lines.without_empty(trace, table)
+    return (
+        replace(kept, prefix_blocks=found.blocks(order[trace.output_tokens > 0])) if prefix_blocks else kept
+    )
+
+
+@dataclass(slots=True)
+class _Sessions:
+    """Requests of all sessions as they are found, in the order of the file."""
+
+    calls: list[Call] = field(default_factory=list)
+    helpers: list[Helper] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    raw: list[dict[str, Any]] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    ids: list[I8 | None] = field(default_factory=list)
+    block_tokens: set[int] = field(default_factory=set)
+    sessions: int = 0
+
+    def add(self, line: int, session: dict[str, Any] | str, keep_blocks: bool) -> None:
+        number, self.sessions = self.sessions, self.sessions + 1
+        requests = session.get("requests") if isinstance(session, dict) else None
+        if not isinstance(session, dict) or not isinstance(requests, list):
+            self._request(
+                line,
+                {},
+                session if isinstance(session, str) else "no list `requests`",
+                number,
+                -1,
+                keep_blocks,
+            )
+            return
+        size = session.get("block_size", _BLOCK_TOKENS)
+        self.block_tokens.add(size if isinstance(size, int) and size > 0 else _BLOCK_TOKENS)
+        for request in requests:
+            inner = request.get("requests") if isinstance(request, dict) else None
+            if not isinstance(inner, list):
+                self._request(line, request, "", number, -1, keep_blocks)
+                continue
+            seconds = request.get("duration_ms")
+            self.helpers.append(
+                Helper(
+                    marker_s=_seconds(request.get("t")),
+                    duration_s=_seconds(seconds) / 1e3 if seconds is not None else None,
+                    awaited=request.get("status") != "async_launched",
+                )
+            )
+            for nested in inner:
+                self._request(line, nested, "", number, len(self.helpers) - 1, keep_blocks)
+
+    def _request(
+        self, line: int, request: Any, wrong: str, session: int, helper: int, keep_blocks: bool
+    ) -> None:
+        row = request if isinstance(request, dict) else {}
+        self.lines.append(line)
+        self.wrong.append(wrong or ("" if isinstance(request, dict) else repr(request)[:60]))
+        listed = row.pop("hash_ids", None) or []
+        self.ids.append(_block_ids(listed, keep_blocks))
+        self.raw.append(row)
+        think = row.get("think_time")
+        self.calls.append(
+            Call(
+                session,
+                helper,
+                _seconds(row.get("t")),
+                _seconds(row.get("api_time")),
+                None if think is None else _seconds(think),
+            )
+        )
+
+    def table(self, path: Path, skip: bool) -> Table:
+        columns: dict[str, Any] = {
+            name: [row.get(name, MISSING) for row in self.raw]
+            for name in ("in", "out", "t", "api_time", "think_time")
+        }
+        table = Table(path.name, columns, np.array(self.lines, np.int64), len(self.lines), skip=skip)
+        wrong = np.fromiter((bool(w) for w in self.wrong), np.bool_, len(self.wrong))
+        table.reject("session", wrong, "one JSON object with a list `requests` of objects", shown=self.wrong)
+        table.require_rows()
+        return table
+
+    def check_blocks(self, table: Table) -> None:
+        wrong = np.fromiter((ids is None for ids in self.ids), np.bool_, len(self.ids))
+        table.reject("hash_ids", wrong, "a list of whole numbers", shown=["no such list"] * len(self.ids))
+
+    def blocks(self, rows: I8) -> PrefixBlocks:
+        """Blocks of these requests, in this order; the lists are let go as they are copied."""
+        offsets = np.zeros(rows.size + 1, np.int64)
+        np.cumsum([_length(self.ids[row]) for row in rows], out=offsets[1:])
+        together = np.empty(offsets[-1], np.int64)
+        for place, row in enumerate(rows):
+            own, self.ids[row] = self.ids[row], None
+            together[offsets[place] : offsets[place + 1]] = own
+        return PrefixBlocks(together, offsets, min(self.block_tokens, default=_BLOCK_TOKENS), "session")
+
+
+def _length(ids: I8 | None) -> int:
+    return 0 if ids is None else ids.size
+
+
+def _seconds(value: Any) -> float:
+    """A number as it stands, 0 for anything else; the table says what is wrong with it."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+
+
+def _block_ids(listed: Any, keep: bool) -> I8 | None:
+    """The ids as an array, empty where they are not kept, None where they are no list of whole numbers."""
+    if not keep:
+        return np.zeros(0, np.int64)
+    return blocks.flat([listed]) if isinstance(listed, list) else None

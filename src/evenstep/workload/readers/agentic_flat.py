@@ -1,0 +1,90 @@
+"""Agentic sessions as a flat CSV: `session,agent,t,type,model,in,out,api_time,think_time,...`, one request a row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.request import Trace
+from evenstep.workload.readers import agent_lines, csv_table
+from evenstep.workload.readers.agent_lines import Call, Helper
+from evenstep.workload.table import Table, codes
+
+_FIELDS = ("session", "agent", "t", "in", "out", "api_time", "think_time")
+_MAIN = "main"
+
+
+def recognises(head: bytes, name: str) -> bool:
+    return set(_FIELDS) <= set(csv_table.header(head))
+
+
+def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
+    """Read the flat form of agentic sessions: closed loop, no absolute times, no blocks.
+
+    `t` is relative to the session's start; a sub-agent's first `t` is its marker (see `agent_lines`). Empty
+    `api_time` and `think_time` mean not recorded. Requests with an empty output are dropped, counted, and their
+    session linked anew.
+
+    Raises:
+        InputError: a bad row (file, line, field, value), or a file without rows.
+    """
+    import pyarrow as pa
+
+    text, number = pa.string(), pa.int64()
+    types: dict[str, Any] = dict(
+        zip(_FIELDS, (text, text, pa.float64(), number, number, text, text), strict=True)
+    )
+    return csv_table.parse(path, types, lambda table: _trace(table, path), skip_bad_rows=skip_bad_rows)
+
+
+def _trace(table: Table, path: Path) -> Trace:
+    times = table.number("t", low=0.0)
+    prompt, output = table.whole("in"), table.whole("out", low=0)
+    for field in ("api_time", "think_time"):
+        table.columns[field] = [value or None for value in table.texts(field)]
+    model = table.number("api_time", low=0.0, absent=0.0)
+    think = table.number("think_time", low=0.0, absent=-1.0)
+    table.require_rows()
+    sessions, _ = codes(table.texts("session"))
+    agents = table.texts("agent")
+    calls: list[Call] = []
+    helpers: list[Helper] = []
+    numbers: dict[tuple[int, str], int] = {}
+    for row in range(table.rows):
+        helper = -1
+        key = (int(sessions[row]), agents[row])
+        if agents[row] != _MAIN:
+            if key not in numbers:
+                numbers[key] = len(helpers)
+                helpers.append(Helper(marker_s=float(times[row]), duration_s=None))
+            helper = numbers[key]
+        recorded = float(think[row]) if think[row] >= 0 else None
+        calls.append(Call(int(sessions[row]), helper, float(times[row]), float(model[row]), recorded))
+    sequence = _by_session(calls, helpers)
+    order, session, after, delay = agent_lines.linked(
+        [calls[i] for i in sequence], helpers, ~table.bad[sequence]
+    )
+    rows = np.array(sequence, np.int64)[order]
+    notes = [
+        *table.notes(),
+        "Closed loop: there are no arrival times, requests follow each other in their sessions.",
+    ]
+    if helpers:
+        notes.append(agent_lines.NOTE.format(len(helpers)))
+    trace = Trace(
+        prompt_tokens=prompt[rows], output_tokens=output[rows], session=session, after=after, think_s=delay,
+        name=path.name, format="agentic-flat", notes=tuple(notes),
+    )  # fmt: skip
+    return agent_lines.without_empty(trace, table)
+
+
+def _by_session(calls: list[Call], helpers: list[Helper]) -> list[int]:
+    """Positions by session, in it by time; a sub-agent's requests stand at its marker."""
+
+    def key(position: int) -> tuple[int, float, int]:
+        call = calls[position]
+        return call.session, call.start_s if call.helper < 0 else helpers[call.helper].marker_s, -call.helper
+
+    return sorted(range(len(calls)), key=key)

@@ -1,0 +1,106 @@
+"""Azure LLM inference traces of 2023 and 2024: `TIMESTAMP,ContextTokens,GeneratedTokens`."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.request import I8, Trace
+from evenstep.workload import files
+from evenstep.workload.readers import csv_table
+from evenstep.workload.table import Bool, Table
+
+_FIELDS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?")
+_EXPECTED = "a time such as 2023-11-16 18:15:46.6805900 or 2024-05-12 00:00:00.001163+00:00"
+
+
+def recognises(head: bytes, name: str) -> bool:
+    return set(_FIELDS) <= set(csv_table.header(head))
+
+
+def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
+    """Read an Azure 2023 or 2024 CSV file.
+
+    Times may have a fraction of up to nine digits or none, and a zone or none. Rows have to be in order of time.
+
+    Raises:
+        InputError: a bad row (file, line, field, value), or a file without rows.
+
+    Source: Azure Public Dataset; Splitwise (2023), DynamoLLM (2024).
+    """
+    import pyarrow as pa
+
+    zone = "UTC" if _has_zone(files.head(path)) else None
+    types = {
+        "TIMESTAMP": pa.timestamp("ns", zone),
+        "ContextTokens": pa.int64(),
+        "GeneratedTokens": pa.int64(),
+    }
+    return csv_table.parse(path, types, lambda table: _trace(table, path), skip_bad_rows=skip_bad_rows)
+
+
+def _trace(table: Table, path: Path) -> Trace:
+    nanoseconds = _nanoseconds(table)
+    prompt = table.whole("ContextTokens")
+    output = table.whole("GeneratedTokens")
+    table.ascending("TIMESTAMP", nanoseconds)
+    table.require_rows()
+    rows = table.good
+    kept = nanoseconds[rows]
+    notes = table.notes()
+    if _day(int(kept[0])) == "2023-11-16":
+        notes += (
+            "The rows say 16 November 2023; the published documentation of this trace says 11 November.",
+        )
+    return Trace(
+        prompt_tokens=prompt[rows], output_tokens=output[rows], arrival_s=(kept - kept[0]) / 1e9,
+        name=path.name, format="azure", notes=notes,
+    )  # fmt: skip
+
+
+def _nanoseconds(table: Table) -> I8:
+    column = table.column("TIMESTAMP")
+    if isinstance(column, np.ndarray):
+        table.reject("TIMESTAMP", column < 0, _EXPECTED)
+        return column
+    values: I8 = np.zeros(table.rows, np.int64)
+    wrong: Bool = np.zeros(table.rows, np.bool_)
+    for row, text in enumerate(column):
+        parsed = nanoseconds(text)
+        wrong[row] = parsed is None
+        values[row] = parsed or 0
+    table.reject("TIMESTAMP", wrong, _EXPECTED)
+    return values
+
+
+def nanoseconds(text: Any) -> int | None:
+    """Nanoseconds since 1970, up to 2262, of a time as Azure writes it; without a zone it is taken as UTC."""
+    match = _TIME.fullmatch(str(text).strip())
+    if match is None:
+        return None
+    day, clock, fraction, zone = match.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{clock}{zone or '+00:00'}")
+    except ValueError:
+        return None
+    whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    value = whole * 10**9 + int((fraction or "0").ljust(9, "0"))
+    return value if 0 <= value < 2**63 else None
+
+
+def _day(value: int) -> str:
+    return datetime.fromtimestamp(value // 10**9, tz=UTC).strftime("%Y-%m-%d")
+
+
+def _has_zone(head: bytes) -> bool:
+    """Whether the first row's time carries a zone."""
+    lines = head.split(b"\n", 2)
+    place = csv_table.header(head).index("TIMESTAMP") if "TIMESTAMP" in csv_table.header(head) else 0
+    cells = lines[1].decode("utf-8", "replace").split(",") if len(lines) > 1 else []
+    match = _TIME.fullmatch(cells[place].strip()) if place < len(cells) else None
+    return match is not None and match.group(4) is not None

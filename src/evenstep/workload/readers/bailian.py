@@ -1,0 +1,92 @@
+"""Qwen-Bailian JSONL: `chat_id, parent_chat_id, timestamp` (s), lengths, `type, turn, hash_ids` of 16 tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from evenstep.request import I8, Trace
+from evenstep.workload.readers import blocks, json_table, links
+from evenstep.workload.table import Table, codes
+
+_FIELDS = (
+    "chat_id",
+    "parent_chat_id",
+    "timestamp",
+    "input_length",
+    "output_length",
+    "type",
+    "turn",
+    "hash_ids",
+)
+_NEEDED = _FIELDS[:5]
+
+
+def recognises(head: bytes, name: str) -> bool:
+    return {"chat_id", "parent_chat_id", "input_length"} <= json_table.keys(head)
+
+
+def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True) -> Trace:
+    """Read Bailian JSONL; rows have to be in order of time.
+
+    A chat with a parent follows it, in its session; think times are the gaps between the two times, which include the
+    time the model took. A parent outside the file makes its child the start of a session. The type is the class.
+
+    Args:
+        prefix_blocks: keep the prompts' block ids.
+
+    Raises:
+        InputError: a bad row (file, line, field, value), times out of order, or a file without rows.
+
+    Source: alibaba-edu/qwen-bailian-usagetraces-anon.
+    """
+    table = json_table.table(path, {field: (field,) for field in _FIELDS}, skip_bad_rows=skip_bad_rows)
+    for field in _NEEDED:
+        if not table.has(field):
+            raise json_table.missing(path, field, (field,))
+    chat = table.whole("chat_id", low=0)
+    parent = table.whole("parent_chat_id", low=-1, absent=-1)
+    times = table.number("timestamp", low=0.0)
+    prompt, output = table.whole("input_length"), table.whole("output_length")
+    table.ascending("timestamp", times)
+    prefix, note = (
+        blocks.of_table(table, "hash_ids", prompt, (16,))
+        if prefix_blocks and table.has("hash_ids")
+        else (None, "")
+    )
+    table.require_rows()
+    after, session, orphans = _linked(chat, parent, table)
+    notes = [*table.notes(), *filter(None, [note])]
+    if orphans:
+        notes.append(
+            f"{orphans:,} rows name a parent that is not in the file; they start sessions of their own."
+        )
+    if bool((after >= 0).any()):
+        notes.append("Think times are the gaps between a session's requests, the model's time included.")
+    kinds, names = codes(table.texts("type")) if table.has("type") else (None, ())
+    if names:
+        notes.append("Request classes: " + ", ".join(f"{i} = {n}" for i, n in enumerate(names)) + ".")
+    trace = Trace(
+        prompt_tokens=prompt, output_tokens=output, arrival_s=times - times[table.good[0]], request_class=kinds,
+        session=session, after=after, think_s=links.gaps_after(after, times), prefix_blocks=prefix,
+        name=path.name, format="bailian", notes=tuple(notes),
+    )  # fmt: skip
+    return links.keep_rows(trace, ~table.bad)
+
+
+def _linked(chat: I8, parent: I8, table: Table) -> tuple[I8, I8, int]:
+    """Predecessor and session of each row, and how many rows name a parent that no row above has."""
+    place: dict[int, int] = {}
+    after = np.full(chat.size, -1, np.int64)
+    session = np.arange(chat.size, dtype=np.int64)
+    orphans = 0
+    for row in table.good.tolist():
+        above = place.get(int(parent[row]), -1) if parent[row] >= 0 else -1
+        if above >= 0:
+            after[row] = above
+            session[row] = session[above]
+        elif parent[row] >= 0:
+            orphans += 1
+        place[int(chat[row])] = row
+    return after, np.unique(session, return_inverse=True)[1].reshape(-1).astype(np.int64), orphans

@@ -1,0 +1,96 @@
+"""BurstGPT: `Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type`; newer files add sessions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from evenstep.request import Trace
+from evenstep.workload import files
+from evenstep.workload.readers import csv_table, links
+from evenstep.workload.table import Table, codes, session_numbers
+
+_FIELDS = ("Timestamp", "Model", "Request tokens", "Response tokens")
+_SESSION, _ELAPSED = "Session ID", "Elapsed time"
+
+
+def recognises(head: bytes, name: str) -> bool:
+    return set(_FIELDS) <= set(csv_table.header(head))
+
+
+def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
+    """Read a BurstGPT CSV file, with or without `Session ID` and `Elapsed time`.
+
+    Rows with 0 response tokens are failed requests: dropped and counted. The model becomes the request class. In a
+    session a request follows the one above it; its think time is the gap between them less the elapsed time.
+
+    Raises:
+        InputError: a bad row (file, line, field, value), or a file without rows.
+
+    Source: BurstGPT (KDD 2025).
+    """
+    import pyarrow as pa
+
+    first = csv_table.header(files.head(path))
+    types = {
+        "Timestamp": pa.float64(),
+        "Model": pa.string(),
+        "Request tokens": pa.int64(),
+        "Response tokens": pa.int64(),
+    }
+    if _SESSION in first:
+        types[_SESSION] = pa.string()
+    if _SESSION in first and _ELAPSED in first:
+        types[_ELAPSED] = pa.float64()
+    return csv_table.parse(path, types, lambda table: _trace(table, path), skip_bad_rows=skip_bad_rows)
+
+
+def _trace(table: Table, path: Path) -> Trace:
+    times = table.number("Timestamp", low=0.0)
+    prompt = table.whole("Request tokens", low=0)
+    output = table.whole("Response tokens", low=0)
+    elapsed = table.number(_ELAPSED, low=0.0) if table.has(_ELAPSED) else np.zeros(table.rows)
+    table.ascending("Timestamp", times)
+    table.require_rows()
+    rows = table.good
+    names = table.texts("Model")
+    kinds, models = codes([names[row] for row in rows])
+    arrival = times[rows] - times[rows[0]]
+    trace = Trace(
+        prompt_tokens=prompt[rows], output_tokens=output[rows], arrival_s=arrival, request_class=kinds,
+        name=path.name, format="burstgpt", notes=(*table.notes(), _classes(models), *_ties(arrival)),
+    )  # fmt: skip
+    if table.has(_SESSION):
+        trace = _with_sessions(trace, session_numbers(table, _SESSION)[rows], elapsed[rows])
+    failed = (trace.prompt_tokens == 0) | (trace.output_tokens == 0)
+    note = f"{int(failed.sum()):,} of {len(trace):,} rows have 0 tokens (failed requests) and were dropped."
+    kept = links.keep_rows(trace, ~failed, note)
+    if len(kept) == 0:
+        table.bad[:] = True
+        table.require_rows()
+    return _from_zero(kept)
+
+
+def _with_sessions(trace: Trace, session: links.I8, elapsed: links.F8) -> Trace:
+    after = links.previous_in_session(session)
+    think = links.gaps_after(after, trace.column("arrival_s")) - np.where(
+        after >= 0, elapsed[np.maximum(after, 0)], 0.0
+    )
+    return replace(trace, session=session, after=after, think_s=np.maximum(think, 0.0))
+
+
+def _from_zero(trace: Trace) -> Trace:
+    """Times from the first row that is left."""
+    assert trace.arrival_s is not None
+    return replace(trace, arrival_s=trace.arrival_s - trace.arrival_s[0])
+
+
+def _classes(models: tuple[str, ...]) -> str:
+    return "Request classes: " + ", ".join(f"{number} = {model}" for number, model in enumerate(models)) + "."
+
+
+def _ties(arrival: links.F8) -> tuple[str, ...]:
+    ties = int((np.diff(arrival) == 0).sum())
+    return (f"Times are whole seconds; {ties:,} rows share theirs with the row above.",) if ties else ()

@@ -1,0 +1,272 @@
+"""Any CSV file with a line of names, and columns in memory: one column a field of a request, times in any unit."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from evenstep.errors import InputError, nearest
+from evenstep.request import ABSENT, COLUMNS, F8, I8, Trace
+from evenstep.workload import files
+from evenstep.workload.checks import check_trace
+from evenstep.workload.readers import csv_table, links
+from evenstep.workload.readers.azure import nanoseconds
+from evenstep.workload.readers.lengths import OUTPUT, PROMPT, first_of
+from evenstep.workload.table import Table, codes, session_numbers
+
+Unit: TypeAlias = Literal["s", "ms", "us", "ns"]
+#: Units in one second.
+_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+#: Fields that are text or a number in a file; the others are numbers.
+_NAMED = ("request_class", "session")
+#: Columns a file may have under our own names besides lengths and times.
+_OPTIONAL = tuple(
+    name for name in COLUMNS if name not in ("prompt_tokens", "output_tokens", "arrival_s", *_NAMED)
+)
+_TIME_TEXT = "a finite number >= 0, or a time such as 2026-03-01 18:15:46.25"
+
+
+def recognises(head: bytes, name: str) -> bool:
+    """A header of our own field names: both lengths, and at least one more field of a request."""
+    first = csv_table.header(head)
+    own = set(first) & set(COLUMNS)
+    return bool(
+        first_of(first, PROMPT) and first_of(first, OUTPUT) and own - {"prompt_tokens", "output_tokens"}
+    )
+
+
+def read(
+    path: Path,
+    *,
+    prompt: str = "",
+    output: str = "",
+    time: str = "",
+    unit: Unit = "s",
+    request_class: str = "",
+    session: str = "",
+    max_tokens: str = "",
+    skip_bad_rows: bool = False,
+) -> Trace:
+    """Read a CSV file whose first line names its columns.
+
+    A column that is not named here is looked for under the field's own name (``arrival_s`` for `time`). Rows need not be
+    in order of time: they are sorted, and counted in the notes.
+
+    Args:
+        path: the file.
+        prompt, output: columns of token counts.
+        time: column of arrival times: numbers, or dates with a time of day.
+        unit: of `time` where it holds numbers.
+        request_class, session, max_tokens: columns of these fields; classes and sessions may be text.
+        skip_bad_rows: leave out and count bad rows.
+
+    Raises:
+        InputError: no such column, a unit without a time, or a bad row (file, line, field, value).
+    """
+    import pyarrow as pa
+
+    first = csv_table.header(files.head(path))
+    asked = {
+        "prompt_tokens": prompt,
+        "output_tokens": output,
+        "arrival_s": time,
+        "request_class": request_class,
+        "session": session,
+        "max_tokens": max_tokens,
+    }
+    places = _places(path.name, first, asked)
+    if unit != "s" and "arrival_s" not in places:
+        raise InputError(path.name, "unit", unit, "a column of times beside it", "Name it with time=COLUMN.")
+    dated = _has_dates(path, places.get("arrival_s", ""))
+    if unit != "s" and dated:
+        raise InputError(path.name, "unit", unit, "numbers in the column of times", "Dates need no unit.")
+    kinds = {name: pa.float64() if name.endswith("_s") else pa.int64() for name in places}
+    kinds |= {name: pa.string() for name in places if name in _NAMED or (dated and name == "arrival_s")}
+    types = {places[name]: kind for name, kind in kinds.items()}
+    note = ""
+    if time and unit == "s" and not dated:
+        note = f"Times in column {time!r} are read as seconds; unit=ms, us or ns reads others."
+
+    def trace(table: Table) -> Trace:
+        found = _trace(table, places, _PER_SECOND[unit])
+        notes = (*found.notes, note) if note else found.notes
+        return replace(found, name=path.name, format="columns", notes=notes)
+
+    return csv_table.parse(path, types, trace, skip_bad_rows=skip_bad_rows)
+
+
+def trace_of_columns(columns: Mapping[str, Any], *, unit: Unit = "s", name: str = "columns") -> Trace:
+    """A trace of columns in memory; see `Trace.from_columns`.
+
+    Raises:
+        InputError: an unknown field, columns of different lengths, or a value that does not fit (with its row).
+    """
+    where = "Trace.from_columns"
+    unknown = [field for field in columns if field not in COLUMNS]
+    if unknown:
+        raise InputError(where, "column", unknown[0], "a field of a request", nearest(unknown[0], COLUMNS))
+    if unit not in _PER_SECOND:
+        raise InputError(where, "unit", unit, f"one of {', '.join(_PER_SECOND)}")
+    given = {field: _plain(values) for field, values in columns.items() if values is not None}
+    rows = len(given["prompt_tokens"])
+    for field, values in given.items():
+        if len(values) != rows:
+            raise InputError(where, field, f"{len(values)} values", f"{rows}, as many as prompt_tokens")
+    table = Table(where, given, np.arange(rows, dtype=np.int64), rows, skip=False)
+    if rows == 0:
+        raise InputError(where, "prompt_tokens", "empty", "at least one request")
+    found = _trace(table, {field: field for field in given}, _PER_SECOND[unit])
+    return check_trace(replace(found, name=name, format="columns"), where)
+
+
+def _places(where: str, first: list[str], asked: Mapping[str, str]) -> dict[str, str]:
+    """Column of the file for each field it has.
+
+    Raises:
+        InputError: a column that the header does not have, or no column of lengths.
+    """
+    places: dict[str, str] = {}
+    for field, column in asked.items():
+        if column and column not in first:
+            raise InputError(where, "header", ",".join(first), f"a column {column!r}", nearest(column, first))
+        if column:
+            places[field] = column
+    for field, known, key in (("prompt_tokens", PROMPT, "prompt"), ("output_tokens", OUTPUT, "output")):
+        column = places.get(field) or first_of(first, known)
+        if not column:
+            hint = f"Name it: --columns {key}=COLUMN."
+            raise InputError(where, "header", ",".join(first), f"a column of {field}", hint)
+        places[field] = column
+    taken = set(places.values())
+    for field in ("arrival_s", *_NAMED, *_OPTIONAL):
+        if field not in places and field in first and field not in taken:
+            places[field] = field
+    return places
+
+
+def _has_dates(path: Path, column: str) -> bool:
+    """Whether the first row's time is a date and not a number."""
+    lines = files.head(path).split(b"\n", 2)
+    if not column or len(lines) < 2:
+        return False
+    cells = next(csv.reader([lines[1].decode("utf-8", "replace")]), [])
+    place = csv_table.header(lines[0]).index(column)
+    return place < len(cells) and nanoseconds(cells[place]) is not None
+
+
+def _trace(table: Table, places: Mapping[str, str], per_second: float) -> Trace:
+    """The trace of a table, its rows in order of time.
+
+    Args:
+        table: its columns.
+        places: column of each field there is.
+        per_second: units of time in a second.
+    """
+    found: dict[str, Any] = {name: table.whole(places[name]) for name in ("prompt_tokens", "output_tokens")}
+    if "arrival_s" in places:
+        found["arrival_s"] = _seconds(table, places["arrival_s"], per_second)
+    for name in _OPTIONAL:
+        if name in places:
+            found[name] = _optional(table, name, places[name])
+    notes: list[str] = []
+    if "request_class" in places:
+        found["request_class"], said = _classes(table, places["request_class"])
+        notes += said
+    if "session" in places:
+        found["session"] = _sessions(table, places["session"])
+    if "after" in places:
+        far = found["after"] >= table.rows
+        table.reject(places["after"], far, f"the number of a row, 0 to {table.rows - 1}, or -1")
+    table.require_rows()
+    trace, said = _in_order(links.keep_rows(Trace(**found), ~table.bad))
+    notes += said
+    if "session" in places and "after" not in places:
+        trace, said = _chained(trace)
+        notes += said
+    if "arrival_s" not in places:
+        notes.append("Lengths only: there are no arrival times in the columns.")
+    return replace(trace, notes=(*table.notes(), *notes))
+
+
+def _seconds(table: Table, column: str, per_second: float) -> F8:
+    """float64[N], seconds, from numbers in any unit or dates."""
+    raw = table.column(column)
+    if not isinstance(raw, np.ndarray) and raw and nanoseconds(raw[0]) is not None:
+        stamps = [nanoseconds(value) for value in raw]
+        table.reject(column, np.fromiter((s is None for s in stamps), np.bool_, len(stamps)), _TIME_TEXT)
+        known = [s for s in stamps if s is not None]
+        first = min(known)  # whole numbers until the first is taken off: a float has not the digits
+        return np.array([0 if s is None else s - first for s in stamps], np.float64) / 1e9
+    return table.number(column, low=0.0) / per_second
+
+
+def _optional(table: Table, field: str, column: str) -> Any:
+    """A field that a row may leave empty."""
+    raw = table.column(column)
+    if not isinstance(raw, np.ndarray):
+        table.columns[column] = [None if isinstance(v, str) and not v.strip() else v for v in raw]
+    if field.endswith("_s"):
+        return table.number(column, low=0.0, absent=ABSENT[field])
+    return table.whole(column, low=min(0, ABSENT[field]), absent=ABSENT[field])
+
+
+def _classes(table: Table, column: str) -> tuple[I8, list[str]]:
+    """int64[N], numbers as they are, or one for each name."""
+    texts = [text.strip() for text in table.texts(column)]
+    if all(map(_is_number, texts)):
+        return np.array([int(text) for text in texts], np.int64), []
+    numbers, known = codes(texts)
+    said = ", ".join(f"{i} = {name or 'empty'}" for i, name in enumerate(known))
+    return numbers, [f"Request classes: {said}."]
+
+
+def _sessions(table: Table, column: str) -> I8:
+    """int64[N], a number for each session; -1 where the column is empty or -1."""
+    texts = ["" if text.strip() == "-1" else text.strip() for text in table.texts(column)]
+    if all(text == "" or _is_number(text) for text in texts):
+        return np.array([int(text or -1) for text in texts], np.int64)
+    table.columns[column] = texts
+    return session_numbers(table, column)
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a whole number that a column can hold."""
+    return text.isascii() and text.isdigit() and len(text) < 16
+
+
+def _in_order(trace: Trace) -> tuple[Trace, list[str]]:
+    """A copy with its rows in order of time, the first at 0, and what to say of it."""
+    order = np.argsort(trace.column("arrival_s"), kind="stable").astype(np.int64)
+    trace = trace.take(order)
+    if trace.arrival_s is None:
+        return trace, []
+    moved = int((order != np.arange(order.size)).sum())
+    said = [f"{moved:,} rows were not in order of time and were sorted."] if moved else []
+    return replace(trace, arrival_s=trace.arrival_s - trace.arrival_s[0]), said
+
+
+def _chained(trace: Trace) -> tuple[Trace, list[str]]:
+    """Each request of a session after the one above it."""
+    after = links.previous_in_session(trace.column("session"))
+    if trace.think_s is not None or trace.arrival_s is None:
+        return replace(trace, after=after), []
+    said = "Think times are the gaps between requests of a session, the model's time included."
+    return replace(trace, after=after, think_s=links.gaps_after(after, trace.arrival_s)), [said]
+
+
+def _plain(values: Any) -> Sequence[Any] | np.ndarray[Any, Any]:
+    """A column in memory as numbers, or as a list where it holds something else; dates become seconds."""
+    found = np.asarray(values)
+    if found.ndim != 1:
+        shape = f"{found.ndim} dimensions"
+        raise InputError("Trace.from_columns", "column", shape, "one value a request")
+    if found.dtype.kind == "M":
+        stamps = found.astype("datetime64[ns]")
+        gaps = (stamps - stamps[:1]) / np.timedelta64(1, "s")  # nan where there is no date
+        return gaps - np.nanmin(gaps) if gaps.size and not np.isnan(gaps).all() else gaps
+    return np.ascontiguousarray(found) if found.dtype.kind in "iuf" else found.tolist()

@@ -1,0 +1,144 @@
+"""Decision logs of a live dispatcher as traces: requests that were served, with the lengths they turned out to have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import Trace
+from evenstep.workload import files
+from evenstep.workload.readers import json_table
+from evenstep.workload.table import MISSING, Table
+
+_KIND = b"evenstep-decision-log"
+_FRAME = 4
+
+
+def recognises(head: bytes, name: str) -> bool:
+    return _KIND in head[:200]
+
+
+def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
+    """Read a decision log, JSON lines or msgpack: this part of it and the later ones beside it.
+
+    Requests that did not arrive and end in these, or did not end as they should, are dropped, and counted. Prompt lengths
+    are those the engines counted where they did. A part of a record at the end is left out, and its length noted.
+
+    Raises:
+        InputError: a record that cannot be read, or a file without served requests.
+    """
+    arrived: list[tuple[int, dict[str, Any]]] = []
+    done: dict[Any, dict[str, Any]] = {}
+    parts, cut = list(_parts(path)), 0
+    for part in parts:
+        is_json = files.head(part).lstrip().startswith(b"{")
+        records = json_table.objects(part) if is_json else _framed(part)
+        if part == parts[-1] and (cut := _cut_off(part, is_json)):
+            records = _but_the_last(records)
+        _collect(part, records, skip_bad_rows, arrived, done)
+    served = [(row, number, done[row["request"]]) for number, row in arrived if row.get("request") in done]
+    fields: dict[str, Any] = {
+        "now_s": [row.get("now_s", MISSING) for row, _, _ in served],
+        "prompt_tokens": [end.get("prompt_tokens", MISSING) for _, _, end in served],
+        "output_tokens": [end.get("output_tokens", MISSING) for _, _, end in served],
+        **{
+            name: [row.get(name, MISSING) for row, _, _ in served]
+            for name in ("request_class", "key", "max_tokens")
+        },
+    }
+    table = Table(
+        path.name, fields, np.array([n for _, n, _ in served], np.int64), len(served), skip=skip_bad_rows
+    )
+    prompt, output = table.whole("prompt_tokens"), table.whole("output_tokens")
+    times = table.number("now_s")
+    classes, keys, caps = (table.whole(name, 0, absent=0) for name in ("request_class", "key", "max_tokens"))
+    table.require_rows()
+    rows = table.good
+    rows = rows[np.argsort(times[rows], kind="stable")]
+    notes = table.notes()
+    if len(served) < len(arrived):
+        notes += (f"{len(arrived) - len(served):,} requests that were not served to their end were dropped.",)
+    if cut:
+        notes += (f"{cut:,} bytes at the end, no whole record, were left out: the log's writer was killed.",)
+    return Trace(
+        prompt_tokens=prompt[rows], output_tokens=output[rows], arrival_s=times[rows] - times[rows[0]],
+        request_class=classes[rows] if classes.any() else None, prompt_key=keys[rows] if keys.any() else None,
+        max_tokens=caps[rows] if caps.any() else None, name=path.name, format="decision-log", notes=notes,
+    )  # fmt: skip
+
+
+def _parts(path: Path) -> Iterator[Path]:
+    """This part of a log, then the later ones: ``log.evlog``, ``log.1.evlog`` and so on."""
+    stem, _, number = path.stem.rpartition(".")
+    if not (stem and number.isdecimal()):
+        stem, number = path.stem, "0"
+    yield path
+    part = int(number) + 1
+    while (later := path.with_name(f"{stem}.{part}{path.suffix}")).exists():
+        yield later
+        part += 1
+
+
+def _collect(
+    path: Path, records: Iterator[tuple[int, dict[str, Any] | str]], skip: bool,
+    arrived: list[tuple[int, dict[str, Any]]], done: dict[Any, dict[str, Any]],
+) -> None:  # fmt: skip
+    """Add arrivals with the number of their record, and what is said of each request's end, by request."""
+    for number, record in records:
+        if isinstance(record, str):
+            if not skip:
+                raise InputError(f"{path.name}:{number}", "record", record, "a record of a decision log")
+            continue
+        request = record.get("request")
+        if not isinstance(request, int):
+            continue
+        if record.get("event") == "arrived":
+            arrived.append((number, record))
+        elif record.get("event") == "done":
+            done[request] = record
+
+
+def _cut_off(path: Path, is_json: bool) -> int:
+    """Bytes at the end of a part that are no whole record."""
+    data, place = files.content(path), 0
+    if is_json:
+        return len(data) - data.rfind(b"\n") - 1
+    while place + _FRAME <= len(data):
+        end = place + _FRAME + int.from_bytes(data[place : place + _FRAME], "little")
+        if end > len(data):
+            break
+        place = end
+    return len(data) - place
+
+
+def _but_the_last(
+    records: Iterator[tuple[int, dict[str, Any] | str]],
+) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    before = None
+    for record in records:
+        if before is not None:
+            yield before
+        before = record
+
+
+def _framed(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Each record of a msgpack log with its number, or what is wrong with it."""
+    import msgspec
+
+    data, place, number = files.content(path), 0, 0
+    while place < len(data):
+        number += 1
+        end = place + _FRAME + int.from_bytes(data[place : place + _FRAME], "little")
+        if place + _FRAME > len(data) or end > len(data):
+            yield number, "cut off"
+            return
+        try:
+            record = msgspec.msgpack.decode(data[place + _FRAME : end])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            record = str(error)
+        yield number, record if isinstance(record, dict) else str(record)[:60]
+        place = end

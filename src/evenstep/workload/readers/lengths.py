@@ -1,0 +1,67 @@
+"""Plain lists of prompt and output lengths, without times: Vidur's and etalon's length files, or any two columns."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from evenstep.errors import InputError
+from evenstep.request import COLUMNS, Trace
+from evenstep.workload import files
+from evenstep.workload.readers import csv_table
+from evenstep.workload.table import Table
+
+PROMPT = (
+    "num_prefill_tokens", "prompt_tokens", "input_tokens", "prompt_length", "input_length", "prompt_len", "input_len",
+    "prompt", "input", "isl",
+)  # fmt: skip
+OUTPUT = (
+    "num_decode_tokens", "output_tokens", "completion_tokens", "output_length", "output_len", "completion_length",
+    "output", "osl",
+)  # fmt: skip
+_TIMES = {"arrived_at", "arrival_s", "arrival_time", "timestamp", "time", "t"}
+_BARE = re.compile(rb"\s*-?\d+(\.\d+)?\s*,\s*-?\d+(\.\d+)?\s*(\r?\n|$)")
+
+
+def recognises(head: bytes, name: str) -> bool:
+    if _BARE.match(head):
+        return True
+    first = csv_table.header(head)
+    more = _TIMES | set(COLUMNS) - {"prompt_tokens", "output_tokens"}
+    has_both = first_of(first, PROMPT) != "" and first_of(first, OUTPUT) != ""
+    return has_both and not more & {f.lower() for f in first}
+
+
+def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
+    """Read a CSV file of lengths: with a header that names both columns, or two bare columns, prompt first.
+
+    The trace has no times: timed arrivals on it need a rate.
+
+    Raises:
+        InputError: a bad row (file, line, field, value), no such columns, or a file without rows.
+    """
+    import pyarrow as pa
+
+    head = files.head(path)
+    names = ["prompt_tokens", "output_tokens"] if _BARE.match(head) else None
+    first = names or csv_table.header(head)
+    prompt, output = first_of(first, PROMPT), first_of(first, OUTPUT)
+    if not prompt or not output:
+        hint = f"Prompt columns: {', '.join(PROMPT)}; output columns: {', '.join(OUTPUT)}."
+        raise InputError(path.name, "header", ",".join(first), "a prompt and an output column", hint)
+
+    def trace(table: Table) -> Trace:
+        prompt_tokens, output_tokens = table.whole(prompt), table.whole(output)
+        table.require_rows()
+        rows = table.good
+        notes = (*table.notes(), "Lengths only: there are no arrival times in the file.")
+        return Trace(prompt_tokens[rows], output_tokens[rows], name=path.name, format="lengths", notes=notes)
+
+    types = {prompt: pa.int64(), output: pa.int64()}
+    return csv_table.parse(path, types, trace, skip_bad_rows=skip_bad_rows, names=names)
+
+
+def first_of(names: list[str], known: tuple[str, ...]) -> str:
+    """The first known name that the header has (as the header writes it), or ""."""
+    written = {name.lower(): name for name in names}
+    return next((written[k] for k in known if k in written), "")

@@ -1,0 +1,96 @@
+"""LMCache agent traces: `timestamp` (microseconds), `input` and `output` as text, `session_id`."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+
+from evenstep.request import F8, I8, Trace
+from evenstep.workload.readers import json_table, links
+from evenstep.workload.table import Bool, Table, session_numbers
+
+_FIELDS = ("timestamp", "input", "output", "session_id")
+_CHARACTERS = 4  # of text in a token, everywhere in this format
+
+
+def recognises(head: bytes, name: str) -> bool:
+    found = json_table.keys(head)
+    return {"timestamp", "input"} <= found and not found & {"input_length", "output_length", "requests"}
+
+
+def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
+    """Read LMCache JSONL. Lengths are characters / 4, rounded up, at least 1; the prompt's key is a hash of its text.
+
+    The format's own defects are mended and counted: rows are grouped by session and here sorted by time, blank lines
+    are passed over, rows with an empty output (tool calls) are dropped and their session linked anew. A request
+    follows the one before it in its session; think times are the gaps between the two times, the model's time included.
+
+    Raises:
+        InputError: a bad row (file, line, field, value), or a file without rows.
+
+    Source: LMCache/lmcache-agent-trace.
+    """
+    table = json_table.table(path, {f: (f,) for f in _FIELDS}, skip_bad_rows=skip_bad_rows, blank_lines=True)
+    for field in _FIELDS[:3]:
+        if not table.has(field):
+            raise json_table.missing(path, field, (field,))
+    times = table.number("timestamp", low=0.0)
+    prompt, keys, empty_prompt = _text(table, "input")
+    output, _, empty = _text(table, "output")
+    table.require_rows()
+    session = session_numbers(table, "session_id")
+    rows = table.good
+    order = rows[np.argsort(times[rows], kind="stable")]
+    moved = int((np.diff(times[rows]) < 0).sum())
+    trace = _trace(
+        path,
+        table,
+        prompt[order],
+        output[order],
+        (times[order] - times[order[0]]) / 1e6,
+        session[order],
+        keys[order],
+    )
+    if moved:
+        trace = trace.with_notes(f"{moved:,} rows stood below a later one; the rows were sorted by time.")
+    if bool(empty_prompt[order].any()):
+        trace = trace.with_notes(
+            f"{int(empty_prompt[order].sum()):,} rows have an empty prompt; it counts as 1 token."
+        )
+    dropped = empty[order]
+    if bool(dropped.all()):
+        table.bad[:] = True
+        table.require_rows()
+    note = (
+        f"{int(dropped.sum()):,} of {len(trace):,} rows have an empty output (tool calls) and were dropped."
+    )
+    return links.keep_rows(trace, ~dropped, note)
+
+
+def _trace(path: Path, table: Table, prompt: I8, output: I8, times: F8, session: I8, keys: I8) -> Trace:
+    after = links.previous_in_session(session)
+    return Trace(
+        prompt_tokens=prompt, output_tokens=output, arrival_s=times, prompt_key=keys,
+        session=session, after=after, think_s=links.gaps_after(after, times), name=path.name, format="lmcache",
+        notes=(*table.notes(), "Tokens are characters / 4, rounded up.",
+               "Think times are the gaps between a session's requests, the model's time included."),
+    )  # fmt: skip
+
+
+def _text(table: Table, field: str) -> tuple[I8, I8, Bool]:
+    """Tokens (at least 1) and key of each text, and which texts are empty."""
+    column = table.column(field)
+    wrong = np.fromiter((not isinstance(text, str) for text in column), np.bool_, table.rows)
+    table.reject(field, wrong, "text")
+    lengths = np.fromiter((len(t) if isinstance(t, str) else 0 for t in column), np.int64, table.rows)
+    keys = np.fromiter((_key(t) if isinstance(t, str) else 0 for t in column), np.int64, table.rows)
+    return np.maximum(-(-lengths // _CHARACTERS), 1), keys, (lengths == 0) & ~wrong
+
+
+def _key(text: str) -> int:
+    return (
+        int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+        >> 1
+    )

@@ -1,0 +1,157 @@
+"""Mooncake JSONL, and the request lines that AIPerf, Dynamo and vLLM write in its shape."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from evenstep import streams
+from evenstep.errors import InputError
+from evenstep.request import F8, I8, Trace
+from evenstep.workload.readers import blocks, json_table, links
+from evenstep.workload.table import Table, session_numbers
+
+#: Field -> the names it goes by.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "timestamp": ("timestamp", "created_time", "timestamp_ms", "ts", "arrival_time_ms"),
+    "input_length": (
+        "input_length", "input_tokens", "isl", "prompt_tokens", "prompt_length", "input_len", "prompt_len",
+    ),
+    "output_length": (
+        "output_length", "output_tokens", "osl", "completion_tokens", "output_len", "max_output_tokens", "max_tokens",
+    ),
+    "hash_ids": ("hash_ids", "prefix_hash_ids", "block_hashes"),
+    "session_id": ("session_id", "conversation_id", "session"),
+    "delay": ("delay", "delay_ms"),
+}  # fmt: skip
+_OTHERS = {"chat_id", "requests", "round_id", "input_toks"}
+_SHORTEST_TICK_MS = 1000
+
+
+def recognises(head: bytes, name: str) -> bool:
+    found = json_table.keys(head)
+    if found & _OTHERS or not found & set(ALIASES["output_length"]):
+        return False
+    return bool(found & {*ALIASES["input_length"], "text_input", "messages"})
+
+
+def read(
+    path: Path,
+    *,
+    skip_bad_rows: bool = False,
+    seed: int = 0,
+    ticks: str = "spread",
+    prefix_blocks: bool = True,
+) -> Trace:
+    """Read Mooncake JSONL; times and delays are milliseconds.
+
+    Times rounded to ticks of a second or more, with several requests a tick (the published traces: 3 s), are spread
+    over their tick, in the order of the rows and by keyed chance.
+
+    A row of a session follows the row above it of the same session. Its think time is `delay`, or else the gap
+    between the two times, which includes the time the model took. Such a row may lack a time.
+
+    Args:
+        seed: key of the spread.
+        prefix_blocks: keep the prompts' block ids.
+        ticks: ``spread``, or ``keep`` for the times as they are: a batch arrives at each tick.
+
+    Raises:
+        InputError: a bad row (file, line, field, value), times out of order, or a file without rows.
+
+    Source: Mooncake (FAST 2025); the other names of the fields are those of AIPerf and Dynamo.
+    """
+    if ticks not in {"spread", "keep"}:
+        raise InputError(path.name, "ticks", ticks, "spread or keep")
+    table = json_table.table(path, ALIASES, skip_bad_rows=skip_bad_rows)
+    for field in ("input_length", "output_length"):
+        if not table.has(field):
+            raise json_table.missing(path, field, ALIASES[field])
+    prompt, output = table.whole("input_length"), table.whole("output_length")
+    session = session_numbers(table, "session_id")
+    after = links.previous_in_session(session)
+    times, think, notes = _times(table, after)
+    prefix, note = (
+        blocks.of_table(table, "hash_ids", prompt) if prefix_blocks and table.has("hash_ids") else (None, "")
+    )
+    table.require_rows()
+    trace = Trace(
+        prompt_tokens=prompt, output_tokens=output, arrival_s=times, prefix_blocks=prefix,
+        name=path.name, format="mooncake",
+        session=session if table.has("session_id") else None, after=after if table.has("session_id") else None,
+        think_s=think if table.has("session_id") else None, notes=(*table.notes(), *notes, *filter(None, [note])),
+    )  # fmt: skip
+    return _in_seconds(links.keep_rows(trace, ~table.bad), ticks, seed)
+
+
+def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
+    """Milliseconds of each row, its think time in seconds, and what was assumed."""
+    delay = table.number("delay", low=0.0, absent=-1.0) if table.has("delay") else np.full(table.rows, -1.0)
+    if not table.has("timestamp"):
+        return None, np.maximum(delay, 0.0) / 1e3, ("There are no arrival times in the file.",)
+    times = table.number("timestamp", low=0.0, absent=-1.0)
+    given = times >= 0
+    lost = ~given & (after < 0)
+    table.reject("timestamp", lost, "a time in milliseconds", "Only a later row of a session may lack it.")
+    kept = np.flatnonzero(given & ~table.bad)
+    wrong = np.zeros(table.rows, np.bool_)
+    wrong[kept] = times[kept] < np.maximum.accumulate(times[kept])
+    table.reject("timestamp", wrong, "a time not before the rows above", "Sort the rows by time.")
+    notes: tuple[str, ...] = ()
+    if bool((~given & ~table.bad).any()):
+        for row in np.flatnonzero(~given & (after >= 0)):  # a predecessor stands above: one pass settles all
+            times[row] = times[after[row]] + max(delay[row], 0.0)
+        notes = ("Rows without a time arrive, in timed runs, at their predecessor's time plus their delay.",)
+    think = np.where(delay >= 0, delay / 1e3, links.gaps_after(after, times) / 1e3)
+    if bool(((after >= 0) & (delay < 0)).any()):
+        notes += (
+            "Think times without a delay are the gaps between a session's requests, the model's time included.",
+        )
+    return times, np.where(after >= 0, think, 0.0), notes
+
+
+def _in_seconds(trace: Trace, ticks: str, seed: int) -> Trace:
+    """Times from the first row on, in seconds, ordered, and spread over their ticks if there are any."""
+    if trace.arrival_s is None:
+        return trace
+    if bool((np.diff(trace.arrival_s) < 0).any()):
+        trace = trace.take(np.argsort(trace.arrival_s, kind="stable").astype(np.int64))
+    assert trace.arrival_s is not None
+    milliseconds = trace.arrival_s - trace.arrival_s[0]
+    tick = tick_ms(milliseconds)
+    if not tick:
+        return replace(trace, arrival_s=milliseconds / 1e3)
+    said = f"Times are rounded to ticks of {tick / 1e3:g} s"
+    if ticks == "keep":
+        note = f"{said} and kept: whole batches arrive at once, and the CV shows the rounding."
+        return replace(trace, arrival_s=milliseconds / 1e3).with_notes(note)
+    note = f"{said}; requests were spread over theirs in order, by chance with seed {seed} (ticks=keep leaves them)."
+    spread = spread_ticks(milliseconds, tick, seed)
+    return replace(trace, arrival_s=(spread - spread[0]) / 1e3).with_notes(note)
+
+
+def tick_ms(milliseconds: F8) -> float:
+    """Length of the ticks that times are rounded to, in milliseconds; 0 where they are not.
+
+    Ticks are seen when there are at least two rows to a distinct time and the middle half of the distances between
+    distinct times lies within 5 % of their median, which is at least a second.
+    """
+    distinct = np.unique(milliseconds)
+    if distinct.size < 3 or milliseconds.size < 2 * distinct.size:
+        return 0.0
+    low, middle, high = np.quantile(np.diff(distinct), [0.25, 0.5, 0.75])
+    steady = low >= 0.95 * middle and high <= 1.05 * middle
+    return float(middle) if steady and middle >= _SHORTEST_TICK_MS else 0.0
+
+
+def spread_ticks(milliseconds: F8, tick: float, seed: int) -> F8:
+    """Times within ``[time, time + tick)``, in the order of the rows, the same for the same seed."""
+    u = streams.uniform(seed, "mooncake-tick", np.arange(milliseconds.size, dtype=np.int64))
+    ends = np.append(np.flatnonzero(np.diff(milliseconds)) + 1, milliseconds.size)
+    room = np.full(ends.size, tick)
+    room[:-1] = np.minimum(tick, milliseconds[ends[:-1]] - milliseconds[ends[:-1] - 1])
+    order = np.lexsort((u, milliseconds))
+    sizes = np.diff(np.concatenate([[0], ends]))
+    return milliseconds + u[order] * np.repeat(room, sizes)

@@ -1,0 +1,151 @@
+"""evenstep's own format: a trace's columns, blocks and notes as one Parquet file."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.request import ABSENT, COLUMNS, PrefixBlocks, Trace
+from evenstep.workload import files
+from evenstep.workload.checks import check_trace
+from evenstep.workload.table import Table
+
+_KEY = b"evenstep"
+_VERSION = 1
+_BLOCKS = "prefix_blocks"
+_NEEDED = ("prompt_tokens", "output_tokens")
+
+
+def recognises(head: bytes, name: str) -> bool:
+    return head[:4] == b"PAR1"
+
+
+def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True) -> Trace:
+    """Read a Parquet trace; rows have to be in order of time.
+
+    Args:
+        prefix_blocks: keep the prompts' block ids.
+
+    Raises:
+        InputError: damaged, without the needed columns, a newer version, or a bad row (file, row, column, value);
+            rows count from 1.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(pa.BufferReader(files.content(path)))
+        there = table.column_names  # decodes the names
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError) as error:
+        raise InputError(
+            path.name, "file", "damaged", "a whole Parquet file", f"{str(error).splitlines()[0]}."
+        ) from None
+    about = _about(path, table.schema.metadata or {})
+    for name in _NEEDED:
+        if name not in there:
+            raise InputError(path.name, "columns", ", ".join(there), f"a column {name!r}")
+    columns = {name: _values(path, table, name) for name in COLUMNS if name in there}
+    rows = Table(
+        path.name,
+        columns,
+        np.arange(1, table.num_rows + 1, dtype=np.int64),
+        table.num_rows,
+        skip=skip_bad_rows,
+    )
+    checked: dict[str, Any] = {
+        name: rows.number(name, low=0.0) if name.endswith("_s") else rows.whole(name, low=_low(name))
+        for name in columns
+    }
+    if "arrival_s" in checked:
+        rows.ascending("arrival_s", checked["arrival_s"])
+    rows.require_rows()
+    if prefix_blocks and _BLOCKS in there:
+        checked[_BLOCKS] = _blocks(path, table.column(_BLOCKS), about)
+    notes = (*about.get("notes", ()), *rows.notes())
+    trace = Trace(
+        **checked, name=about.get("name", path.name), format=about.get("format", "parquet"),
+        synthetic=bool(about.get("synthetic", False)), notes=tuple(str(note) for note in notes),
+    )  # fmt: skip
+    if rows.bad.any():
+        from evenstep.workload.readers.links import keep_rows
+
+        trace = keep_rows(trace, ~rows.bad)
+    return check_trace(trace, path.name)
+
+
+def write(trace: Trace, path: Path) -> None:
+    """Write every column a trace has, its blocks, and what it says about itself.
+
+    Raises:
+        InputError: the file cannot be written; what stood there before is left as it was.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns: dict[str, Any] = {
+        n: pa.array(getattr(trace, n)) for n in COLUMNS if getattr(trace, n) is not None
+    }
+    about: dict[str, Any] = {
+        "version": _VERSION, "name": trace.name, "format": trace.format, "synthetic": trace.synthetic,
+        "notes": trace.notes,
+    }  # fmt: skip
+    if trace.prefix_blocks is not None:
+        blocks = trace.prefix_blocks
+        columns[_BLOCKS] = pa.LargeListArray.from_arrays(pa.array(blocks.offsets), pa.array(blocks.ids))
+        about |= {"block_tokens": blocks.block_tokens, "scope": blocks.scope}
+    table = pa.table(columns).replace_schema_metadata({_KEY: json.dumps(about).encode()})
+    packed = io.BytesIO()
+    pq.write_table(table, packed, compression="zstd")
+    in_place = path.exists() and not path.is_file()  # a device or a pipe
+    part = path if in_place else path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(packed.getbuffer())
+        if not in_place:
+            part.replace(path)
+    except OSError as error:
+        if not in_place:
+            part.unlink(missing_ok=True)
+        raise InputError(
+            str(path), "file", "unwritable", "a place to write to", f"{error.strerror}."
+        ) from None
+
+
+def _about(path: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]:
+    try:
+        about = json.loads(metadata.get(_KEY, b"{}"))
+    except ValueError:
+        raise InputError(path.name, "evenstep", "damaged metadata", "JSON written by evenstep") from None
+    if about and about.get("version") != _VERSION:
+        raise InputError(path.name, "version", about.get("version"), str(_VERSION), "Update evenstep.")
+    return about
+
+
+def _values(path: Path, table: Any, name: str) -> Any:
+    """One column as an array; a column that is neither numbers nor bool-free is refused by type."""
+    import pyarrow as pa
+
+    column = table.column(name).combine_chunks()
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        raise InputError(path.name, name, str(column.type), "a column of numbers")
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _blocks(path: Path, column: Any, about: dict[str, Any]) -> PrefixBlocks:
+    lists = column.combine_chunks()
+    if lists.null_count:
+        raise InputError(path.name, _BLOCKS, "null", "a list of block ids in every row")
+    ids = lists.flatten().to_numpy(zero_copy_only=False)
+    lengths = np.diff(lists.offsets.to_numpy(zero_copy_only=False))
+    offsets = np.zeros(lengths.size + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    size, scope = about.get("block_tokens", 16), about.get("scope", "global")
+    return PrefixBlocks(np.ascontiguousarray(ids, np.int64), offsets, int(size), scope)
+
+
+def _low(name: str) -> int:
+    return 1 if name in _NEEDED else int(min(ABSENT[name], 0))

@@ -1,0 +1,205 @@
+"""ServeGen: not requests but clients, in the tar as it is; requests are drawn from them for a window of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from evenstep import streams
+from evenstep.errors import InputError
+from evenstep.request import F8, I8, Trace
+from evenstep.workload.readers.servegen_clients import WINDOW_S, Client, Law, load
+
+_PROMPT_FIELDS = (("input_tokens", ""), ("text_tokens", ""), ("image_tokens", "image_count"),
+                  ("audio_tokens", "audio_count"), ("video_tokens", "video_count"))  # fmt: skip
+_DEFAULT_REQUESTS = 20_000
+_MARGIN = 6.0  # standard deviations of the count drawn in reserve
+
+
+def recognises(head: bytes, name: str) -> bool:
+    return head[257:262] == b"ustar" and (b"chunk-" in head[:100] or b"-trace.csv" in head)
+
+
+def read(
+    path: Path,
+    *,
+    seed: int = 0,
+    limit: int | None = None,
+    start_s: float | None = None,
+    duration_s: float | None = None,
+) -> Trace:
+    """Draw requests from all clients for a window of time.
+
+    The gaps of each client follow the law and shape of its 600-s window, scaled to that window's published rate;
+    prompt and output lengths are drawn independently from its length laws (multimodal prompts: text, and count times
+    tokens of each kind). The client is the request class. Clients without length laws are left out, and counted.
+
+    Args:
+        seed: key of all draws.
+        limit: at most this many requests, from the start of the window on.
+        start_s: start of the window in the file's time; by default the busiest 600 s.
+        duration_s: length of the window; by default 600 s, or less where that gives over 20,000 requests.
+
+    Raises:
+        InputError: a file of rates only, a damaged file, or a window without requests.
+
+    Source: ServeGen (Alibaba, 2025).
+    """
+    drawn = source(path, limit=limit, start_s=start_s, duration_s=duration_s).draw(seed, 0)
+    return replace(drawn, synthetic=False)
+
+
+def source(
+    path: Path, *, limit: int | None = None, start_s: float | None = None, duration_s: float | None = None
+) -> ServeGen:
+    """The clients of a tar as something that draws traces; see `read`."""
+    clients = load(path)
+    complete = [c for c in clients if c.laws_at(0.0)]
+    if not complete:
+        raise InputError(
+            path.name, "length files", 0, "chunk-i-dataset.json files beside the rates",
+            "The file holds rates only: no requests can be drawn from it; `evenstep trace inspect` shows the rates.",
+        )  # fmt: skip
+    notes: list[str] = []
+    left_out = sum(float(c.rate.sum()) for c in clients) - sum(float(c.rate.sum()) for c in complete)
+    if len(complete) < len(clients):
+        share = left_out / max(sum(float(c.rate.sum()) for c in clients), 1e-300)
+        notes.append(
+            f"{len(clients) - len(complete)} clients without length files ({share:.1%} of requests) were left out."
+        )
+    begin = _busiest(complete) if start_s is None else start_s
+    if begin < 0 or (duration_s is not None and duration_s <= 0):
+        raise InputError(
+            path.name,
+            "window",
+            f"start {begin:g} s, duration {duration_s} s",
+            "a start >= 0 and a duration > 0",
+        )
+    rate = sum(_rate_at(c, begin) for c in complete)
+    length = min(WINDOW_S, _DEFAULT_REQUESTS / max(rate, 1e-9)) if duration_s is None else duration_s
+    notes.append(
+        f"Drawn from {len(complete)} clients for {length:g} s from second {begin:g} on, each length independently."
+    )
+    return ServeGen(path.name, tuple(complete), begin, length, limit, tuple(notes))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServeGen:
+    """Clients and a window: every draw is a trace of that window.
+
+    Args:
+        name: the file.
+        clients: those with length laws.
+        start_s, duration_s: the window, seconds.
+        limit: at most this many requests.
+    """
+
+    name: str
+    clients: tuple[Client, ...]
+    start_s: float
+    duration_s: float
+    limit: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def draw(self, seed: int, replicate: int = 0) -> Trace:
+        """The requests of the window under this key.
+
+        Raises:
+            InputError: the window holds none.
+        """
+        parts = [part for c in self.clients if (part := self._of_client(c, seed, replicate))[0].size]
+        if not parts:
+            raise InputError(
+                self.name,
+                "window",
+                f"{self.start_s:g} s",
+                "a window with requests",
+                "Choose another start_s.",
+            )
+        times, prompt, output, client = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.argsort(times, kind="stable")[: self.limit]
+        return Trace(
+            prompt_tokens=prompt[order], output_tokens=output[order], arrival_s=times[order] - times[order[0]],
+            request_class=client[order], name=self.name, format="servegen", synthetic=True, notes=self.notes,
+        )  # fmt: skip
+
+    def _of_client(self, client: Client, seed: int, replicate: int) -> tuple[F8, I8, I8, I8]:
+        """Times, prompt, output and class of one client's requests."""
+        end = self.start_s + self.duration_s
+        times: list[F8] = []
+        ids: list[I8] = []
+        for window in np.flatnonzero(
+            (client.rate > 0) & (client.start_s < end) & (client.start_s + WINDOW_S > self.start_s)
+        ):
+            own, numbers = _arrivals(client, int(window), seed, replicate)
+            inside = (own >= self.start_s) & (own < end)
+            times.append(own[inside])
+            ids.append(numbers[inside])
+        if not times:
+            return np.zeros(0), *([np.zeros(0, np.int64)] * 3)  # pyright: ignore[reportReturnType]
+        when, numbers = np.concatenate(times), np.concatenate(ids)
+        prompt, output = _lengths(client, when, numbers, seed, replicate)
+        return when, prompt, output, np.full(when.size, client.number, np.int64)
+
+
+def _arrivals(client: Client, window: int, seed: int, replicate: int) -> tuple[F8, I8]:
+    """Times of a client's requests in one of its windows, and the number that keys each of them."""
+    from scipy.special import gamma, gammaincinv
+
+    rate, shape, kind = client.rate[window], client.shape[window], client.kind[window]
+    expected = rate * WINDOW_S
+    cv = max(float(client.cv[window]), 1.0)
+    count = int(expected + _MARGIN * cv * np.sqrt(expected) + 2 * cv * cv + 10)
+    numbers = (np.int64(client.number) << 40) + (np.int64(window) << 24) + np.arange(count, dtype=np.int64)
+    u = streams.uniform(seed, "servegen-gap", numbers, draw=replicate)
+    if kind == "Gamma":
+        gaps = gammaincinv(shape, u) / shape
+    elif kind == "Weibull":
+        gaps = (-np.log1p(-u)) ** (1 / shape) / gamma(1 + 1 / shape)
+    else:
+        gaps = -np.log1p(-u)
+    gaps = gaps / rate
+    gaps[0] *= streams.uniform(
+        seed, "servegen-phase", int(numbers[0]), draw=replicate
+    )  # the window opens within a gap
+    times = np.cumsum(gaps)
+    inside = times < WINDOW_S
+    return client.start_s[window] + times[inside], numbers[inside]
+
+
+def _lengths(client: Client, when: F8, numbers: I8, seed: int, replicate: int) -> tuple[I8, I8]:
+    prompt, output = np.zeros(when.size, np.int64), np.zeros(when.size, np.int64)
+    starts = np.array(sorted(client.laws))
+    which = np.searchsorted(starts, when, side="right")
+    for group in np.unique(which):
+        rows = np.flatnonzero(which == group)
+        laws = client.laws_at(float(when[rows[0]]))
+        keys = numbers[rows]
+        for tokens, count in _PROMPT_FIELDS:
+            each = _drawn(laws, tokens, keys, seed, replicate)
+            prompt[rows] += each * _drawn(laws, count, keys, seed, replicate) if count in laws else each
+        output[rows] = _drawn(laws, "output_tokens", keys, seed, replicate)
+    return np.maximum(prompt, 1), np.maximum(output, 1)
+
+
+def _drawn(laws: dict[str, Law], name: str, keys: I8, seed: int, replicate: int) -> I8:
+    """Draws of one field, 0 where the client has no law for it."""
+    if name not in laws:
+        return np.zeros(keys.size, np.int64)
+    return laws[name].quantile(streams.uniform(seed, f"servegen-{name}", keys, draw=replicate))
+
+
+def _rate_at(client: Client, time_s: float) -> float:
+    inside = (client.start_s <= time_s) & (time_s < client.start_s + WINDOW_S)
+    return float(client.rate[inside].sum())
+
+
+def _busiest(clients: list[Client]) -> float:
+    """Start of the 600 s with the highest total rate."""
+    totals: dict[float, float] = {}
+    for client in clients:
+        for start, rate in zip(client.start_s.tolist(), client.rate.tolist(), strict=True):
+            totals[start] = totals.get(start, 0.0) + rate
+    return max(sorted(totals), key=lambda start: totals[start])

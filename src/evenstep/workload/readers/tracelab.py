@@ -1,0 +1,82 @@
+"""TraceLab: one round of a coding agent a line, with token counts and the times of its events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenstep.request import F8, Trace
+from evenstep.workload.readers import json_table, links
+from evenstep.workload.table import Bool, Table, session_numbers
+
+_FIELDS = ("session_id", "input_tokens_total", "output_tokens", "timing_events", "round_index")
+_INPUTS = {"user_message", "tool_result"}
+
+
+def recognises(head: bytes, name: str) -> bool:
+    return {"session_id", "input_tokens_total", "output_tokens"} <= json_table.keys(head)
+
+
+def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
+    """Read TraceLab rounds.
+
+    A round arrives with the last of its inputs (user message, tool result) and ends with its last event; it follows
+    the round before it in its session, and its think time is the gap between that one's end and its arrival. Rows
+    are sorted by arrival.
+
+    Raises:
+        InputError: a bad row (file, line, field, value), or a file without rows.
+
+    Source: uw-syfi/TraceLab.
+    """
+    table = json_table.table(path, {field: (field,) for field in _FIELDS}, skip_bad_rows=skip_bad_rows)
+    for field in _FIELDS[:4]:
+        if not table.has(field):
+            raise json_table.missing(path, field, (field,))
+    prompt, output = table.whole("input_tokens_total"), table.whole("output_tokens")
+    arrived, ended = _times(table)
+    table.require_rows()
+    rows = table.good
+    order = rows[np.argsort(arrived[rows], kind="stable")]
+    session = session_numbers(table, "session_id")[order]
+    after = links.previous_in_session(session)
+    think = arrived[order] - ended[order][np.maximum(after, 0)]
+    notes = table.notes()
+    moved = int((np.diff(arrived[rows]) < 0).sum())
+    if moved:
+        notes += (f"{moved:,} rows stood below a later one; the rows were sorted by arrival.",)
+    return Trace(
+        prompt_tokens=prompt[order], output_tokens=output[order], arrival_s=arrived[order] - arrived[order[0]],
+        session=session, after=after, think_s=np.where(after >= 0, np.maximum(think, 0.0), 0.0),
+        name=path.name, format="tracelab", notes=notes,
+    )  # fmt: skip
+
+
+def _times(table: Table) -> tuple[F8, F8]:
+    """Seconds at which each round has its last input, and has its last event."""
+    arrived, ended = np.zeros(table.rows), np.zeros(table.rows)
+    wrong: Bool = np.zeros(table.rows, np.bool_)
+    for row, events in enumerate(table.column("timing_events")):
+        stamps = _stamps(events)
+        if stamps is None:
+            wrong[row] = True
+        else:
+            arrived[row], ended[row] = stamps
+    table.reject("timing_events", wrong, "events with `event_type` and an ISO `timestamp`")
+    return arrived, ended
+
+
+def _stamps(events: Any) -> tuple[float, float] | None:
+    try:
+        times = [
+            (e["event_type"] in _INPUTS, datetime.fromisoformat(e["timestamp"]).timestamp()) for e in events
+        ]
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return None
+    if not times:
+        return None
+    inputs = [t for is_input, t in times if is_input]
+    return (max(inputs) if inputs else times[0][1]), max(t for _, t in times)

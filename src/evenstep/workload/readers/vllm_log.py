@@ -1,0 +1,43 @@
+"""Request logs of vLLM runs: `request_id, input_toks, output_toks, arrival_time, queued_ts, ...`, one JSON a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from evenstep.request import Trace
+from evenstep.workload.readers import json_table
+
+_FIELDS = ("input_toks", "output_toks", "arrival_time")
+
+
+def recognises(head: bytes, name: str) -> bool:
+    return set(_FIELDS) <= json_table.keys(head)
+
+
+def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
+    """Read a vLLM request log. A log is written as requests end: rows out of order of arrival are sorted, and counted.
+
+    Raises:
+        InputError: a bad row (file, line, field, value), or a file without rows.
+
+    Source: the format of LLMServingSim's measured runs.
+    """
+    table = json_table.table(path, {field: (field,) for field in _FIELDS}, skip_bad_rows=skip_bad_rows)
+    for field in _FIELDS:
+        if not table.has(field):
+            raise json_table.missing(path, field, (field,))
+    prompt, output = table.whole("input_toks"), table.whole("output_toks")
+    times = table.number("arrival_time", low=0.0)
+    table.require_rows()
+    rows = table.good
+    order = rows[np.argsort(times[rows], kind="stable")]
+    moved = int((np.diff(times[rows]) < 0).sum())
+    notes = table.notes()
+    if moved:
+        notes += (f"{moved:,} rows stood below a later arrival; the rows were sorted by arrival.",)
+    return Trace(
+        prompt_tokens=prompt[order], output_tokens=output[order], arrival_s=times[order] - times[order[0]],
+        name=path.name, format="vllm-log", notes=notes,
+    )  # fmt: skip

@@ -1,0 +1,143 @@
+"""Synthetic workloads: laws of lengths, an arrival process, and maybe prompts that come back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from evenstep import streams
+from evenstep.errors import InputError
+from evenstep.request import F8, I8, Trace
+from evenstep.workload.synthetic.arrivals import Arrivals, Saturated
+from evenstep.workload.synthetic.laws import Capped, Law
+
+
+@dataclass(frozen=True, slots=True)
+class Recurring:
+    """Prompts that come back: each request is of one of `keys` prompts, all alike.
+
+    A prompt has one prompt length and one output length, drawn from the workload's laws; a request's output is its
+    prompt's, plus a whole number from ``-jitter..jitter``, at least 1.
+    """
+
+    keys: int
+    jitter: int = 0
+
+    def __post_init__(self) -> None:
+        if self.keys < 1:
+            raise InputError("recurring", "keys", self.keys, "a whole number >= 1")
+        if self.jitter < 0:
+            raise InputError("recurring", "jitter", self.jitter, "a whole number >= 0")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestClass:
+    """A class of requests, or a tenant: its share of them, and its laws of lengths where they are its own."""
+
+    share: float
+    prompt: Law | None = None
+    output: Law | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < math.inf:
+            raise InputError("class", "share", self.share, "a finite number above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Synthetic:
+    """A workload that is drawn.
+
+    Args:
+        requests: number of requests.
+        prompt, output: laws of the lengths, drawn independently.
+        arrivals: arrival process; without one there are no times (saturated runs).
+        recurring: prompts that come back, or None.
+        seed: added to the seed of a draw, so that two workloads in one file differ.
+        name: for reports.
+        notes: sentences for every trace drawn.
+        classes: drawn for each request in proportion to their shares; a class's number is its place in the list.
+            Empty = one class, without a column.
+    """
+
+    requests: int
+    prompt: Law
+    output: Law
+    arrivals: Arrivals = field(default_factory=Saturated)
+    recurring: Recurring | None = None
+    seed: int = 0
+    name: str = "synthetic"
+    notes: tuple[str, ...] = ()
+    classes: tuple[RequestClass, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.recurring is not None and any(c.prompt or c.output for c in self.classes):
+            hint = "Prompts that come back have lengths of their own: give the classes shares only."
+            raise InputError("synthetic", "classes", "laws of their own", "no laws beside recurring", hint)
+        if self.requests < 1:
+            raise InputError("synthetic", "requests", self.requests, "a whole number >= 1")
+
+    def draw(self, seed: int, replicate: int = 0) -> Trace:
+        """The trace under this key; another replicate is another draw.
+
+        A capped output law also sets `max_tokens`.
+        """
+        key = seed + self.seed
+        ids = np.arange(self.requests, dtype=np.int64)
+        notes = (*self.notes, f"Synthetic: drawn with seed {key}, replicate {replicate}.")
+        prompt_key: I8 | None = None
+        classes = self._classes(key, replicate) if self.classes else None
+        if self.recurring is None:
+            prompt = self._lengths(
+                "prompt", streams.uniform(key, "workload-prompt", ids, draw=replicate), classes
+            )
+            output = self._lengths(
+                "output", streams.uniform(key, "workload-output", ids, draw=replicate), classes
+            )
+        else:
+            prompt, output, prompt_key = self._recurring(self.recurring, key, replicate)
+        return Trace(
+            prompt_tokens=prompt, output_tokens=output, arrival_s=self.arrivals.times(self.requests, key, replicate),
+            max_tokens=self._caps(classes), prompt_key=prompt_key, request_class=classes, name=self.name,
+            format="synthetic", synthetic=True, notes=notes,
+        )  # fmt: skip
+
+    def _classes(self, key: int, replicate: int) -> I8:
+        """int64[N], the class of each request."""
+        ends = np.cumsum([c.share for c in self.classes])
+        u = streams.uniform(key, "workload-class", np.arange(self.requests), draw=replicate)
+        return np.minimum(np.searchsorted(ends, u * ends[-1], side="right"), ends.size - 1).astype(np.int64)
+
+    def _laws(self, name: str) -> list[Law]:
+        """The law of each class."""
+        return [getattr(c, name) or getattr(self, name) for c in self.classes]
+
+    def _lengths(self, name: str, u: F8, classes: I8 | None) -> I8:
+        if classes is None:
+            law: Law = getattr(self, name)
+            return law.quantile(u)
+        lengths = np.empty(u.size, np.int64)
+        for number, law in enumerate(self._laws(name)):
+            lengths[classes == number] = law.quantile(u[classes == number])
+        return lengths
+
+    def _caps(self, classes: I8 | None) -> I8 | None:
+        """int64[N], `max_tokens` where an output law is capped; None where none is."""
+        laws = [self.output] if classes is None else self._laws("output")
+        caps = np.array([law.cap if isinstance(law, Capped) else 0 for law in laws], np.int64)
+        if not caps.any():
+            return None
+        return np.full(self.requests, caps[0]) if classes is None else caps[classes]
+
+    def _recurring(self, recurring: Recurring, key: int, replicate: int) -> tuple[I8, I8, I8]:
+        ids = np.arange(self.requests, dtype=np.int64)
+        kinds = np.arange(recurring.keys, dtype=np.int64)
+        which = (streams.uniform(key, "workload-key", ids, draw=replicate) * recurring.keys).astype(np.int64)
+        prompts = self.prompt.quantile(streams.uniform(key, "workload-key-prompt", kinds, draw=replicate))
+        outputs = self.output.quantile(streams.uniform(key, "workload-key-output", kinds, draw=replicate))
+        width = 2 * recurring.jitter + 1
+        jitter = (streams.uniform(key, "workload-jitter", ids, draw=replicate) * width).astype(
+            np.int64
+        ) - recurring.jitter
+        return prompts[which], np.maximum(outputs[which] + jitter, 1), which + 1

@@ -1,0 +1,279 @@
+"""WORKLOAD.yaml: a synthetic workload, or a trace file with its options, in a file of its own.
+
+```yaml
+version: 1
+synthetic:
+  requests: 12000
+  prompt: {law: lognormal, mu: 6.1, sigma: 1.15, low: 4, high: 4096}
+  output: {law: gamma, shape: 1.5, scale: 180, low: 1, high: 2000}
+```
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from evenstep import config
+from evenstep.errors import InputError, nearest
+from evenstep.request import Trace
+from evenstep.workload import reading
+from evenstep.workload.replicate import Source, rescaled
+from evenstep.workload.synthetic import arrivals, laws
+from evenstep.workload.synthetic.synthetic import Recurring, RequestClass, Synthetic
+
+VERSION = config.VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The lengths of a trace file: drawn anew from them (empirical), or from the lognormal law fitted to them."""
+
+    file: str
+    column: Literal["prompt_tokens", "output_tokens"]
+    kind: Literal["empirical", "lognormal"] = "empirical"
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LikeTrace:
+    """The gaps of a trace file, scaled to a rate (without one, as they are)."""
+
+    file: str
+    requests_per_s: float | None = None
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """A trace file and how to read it; a relative path starts at the YAML file's folder."""
+
+    file: str
+    format: str | None = None
+    limit: int | None = None
+    skip_bad_rows: bool = False
+    seed: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticSection:
+    """A workload that is drawn: see `Synthetic`."""
+
+    requests: int
+    prompt: laws.Law
+    output: laws.Law
+    arrivals: arrivals.Arrivals = field(default_factory=arrivals.Saturated)
+    recurring: Recurring | None = None
+    seed: int = 0
+    classes: list[RequestClass] = field(default_factory=list[RequestClass])
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The whole file: one of `synthetic` and `trace`, and at most one of `requests_per_s` and `load`."""
+
+    version: int
+    name: str | None = None
+    description: str = ""
+    synthetic: SyntheticSection | None = None
+    trace: TraceFile | None = None
+    requests_per_s: float | None = None
+    load: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a workload file describes.
+
+    Args:
+        source: what replicates are taken of, before it is scaled.
+        requests_per_s, load: rate or load the file asks for, or None.
+        description: the file's own words.
+    """
+
+    source: Source
+    requests_per_s: float | None = None
+    load: float | None = None
+    description: str = ""
+
+    def at(self, *, workers: int, slots: int, overhead_s: float, per_token_s: float, seed: int = 0) -> Source:
+        """The source at the file's rate, or at its load on this cluster."""
+        return rescaled(
+            self.source, requests_per_s=self.requests_per_s, load=self.load, workers=workers, slots=slots,
+            overhead_s=overhead_s, per_token_s=per_token_s, seed=seed,
+        )  # fmt: skip
+
+
+#: YAML name -> class, of everything that is chosen by name.
+LAWS: dict[str, type] = {
+    "constant": laws.Constant, "uniform": laws.Uniform, "choice": laws.Choice, "lognormal": laws.Lognormal,
+    "gamma": laws.Gamma, "geometric": laws.Geometric, "pareto": laws.Pareto, "pareto-tailed": laws.ParetoTailed,
+    "bimodal": laws.Bimodal, "capped": laws.Capped, "fitted": Fitted,
+}  # fmt: skip
+PROCESSES: dict[str, type] = {
+    "saturated": arrivals.Saturated, "at-once": arrivals.AtOnce, "poisson": arrivals.Poisson, "gamma": arrivals.Gamma,
+    "on-off": arrivals.OnOff, "diurnal": arrivals.Diurnal, "like-trace": LikeTrace,
+}  # fmt: skip
+
+
+def load(path: Path, *, prefix_blocks: bool = True) -> Workload:
+    """Read a workload file.
+
+    Args:
+        path: the file.
+        prefix_blocks: keep the block ids of a trace file, unless its own options say otherwise.
+
+    Raises:
+        InputError: no YAML, another version, an unknown key (with the nearest), or a value that does not fit; each
+            names its place as ``section.key``.
+    """
+    file = config.read_yaml(path)
+    document: Document = _Reading(path, file).made(Document, {"version": VERSION, **file.values}, "")
+    if (document.synthetic is None) == (document.trace is None):
+        found = "both" if document.trace else "neither"
+        raise InputError(file.path, "synthetic and trace", found, "one of the two")
+    if document.requests_per_s is not None and document.load is not None:
+        raise InputError(file.path, "requests_per_s and load", "both", "one of the two, or neither")
+    name = document.name or path.name
+    source = (
+        _trace(path, document.trace, prefix_blocks)
+        if document.trace
+        else _synthetic(file, document.synthetic, name)
+    )
+    return Workload(source, document.requests_per_s, document.load, document.description)
+
+
+def _synthetic(file: config.Document, section: SyntheticSection | None, name: str) -> Synthetic:
+    assert section is not None
+    values = (
+        section.requests,
+        section.prompt,
+        section.output,
+        section.arrivals,
+        section.recurring,
+        section.seed,
+    )
+    try:
+        return Synthetic(*values, name, classes=tuple(section.classes))
+    except InputError as error:
+        field = f"synthetic.{error.field}"
+        raise InputError(file.where(field), field, error.value, error.expected, error.hint) from None
+
+
+def _trace(path: Path, section: TraceFile, prefix_blocks: bool) -> Source:
+    options = section.options if prefix_blocks else {"prefix_blocks": False, **section.options}
+    file = reading.file_of(_beside(path, section.file))
+    if file.suffix in {".yaml", ".yml"} and section.format is None:
+        raise InputError(
+            str(path), "trace.file", section.file, "a trace file", "A workload file cannot name another."
+        )
+    if section.limit is not None and section.limit < 1:
+        raise InputError(str(path), "trace.limit", section.limit, "a whole number >= 1")
+    return reading.source_of(
+        file,
+        section.format,
+        skip_bad_rows=section.skip_bad_rows,
+        limit=section.limit,
+        seed=section.seed,
+        **options,
+    )
+
+
+class _Reading:
+    """Makes values of one file; knows its lines for messages and its folder for relative paths."""
+
+    def __init__(self, path: Path, file: config.Document) -> None:
+        self.path, self.file = path, file
+
+    def made(self, kind: Any, content: Any, place: str) -> Any:
+        """A dataclass from a mapping, every field converted by its type."""
+        if not isinstance(content, Mapping):
+            raise InputError(
+                self.file.where(place), place or "content", content, "a mapping of keys to values"
+            )
+        fields = {f.name: f for f in dataclasses.fields(kind)}
+        unknown = [str(key) for key in content if key not in fields]
+        if unknown:
+            field = _join(place, unknown[0])
+            hint = nearest(unknown[0], fields)
+            raise InputError(self.file.where(field), field, content.get(unknown[0], ""), "a known key", hint)
+        for name, one in fields.items():
+            required = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+            if required and name not in content:
+                hint = f"Keys: {', '.join(fields)}."
+                raise InputError(self.file.where(place), _join(place, name), "missing", "a value", hint)
+        hints = typing.get_type_hints(kind)
+        values = {
+            name: self._value(hints[name], value, _join(place, name)) for name, value in content.items()
+        }
+        try:
+            return kind(**values)
+        except InputError as error:
+            field = _join(place, error.field)
+            raise InputError(self.file.where(field), field, error.value, error.expected, error.hint) from None
+
+    def _value(self, kind: Any, value: Any, place: str) -> Any:
+        import msgspec
+
+        options = typing.get_args(kind)
+        if value is None and type(None) in options:
+            return None
+        inner = next((o for o in options if o is not type(None)), kind) if type(None) in options else kind
+        if inner is laws.Law:
+            return self._named(LAWS, "law", value, place)
+        if inner is arrivals.Arrivals:
+            return self._named(PROCESSES, "process", value, place)
+        if dataclasses.is_dataclass(inner):
+            return self.made(inner, value, place)
+        if typing.get_origin(inner) is list and dataclasses.is_dataclass(options[0]):
+            if not isinstance(value, list):
+                raise InputError(self.file.where(place), place, value, "a list")
+            items = cast("list[Any]", value)
+            return [self.made(options[0], item, f"{place}[{number}]") for number, item in enumerate(items)]
+        try:
+            return msgspec.convert(value, inner)
+        except msgspec.ValidationError as error:
+            expected = (
+                str(error).partition(" - at")[0].removeprefix("Expected ").partition(", got")[0].strip("`")
+            )
+            raise InputError(self.file.where(place), place, value, f"a value of type {expected}") from None
+
+    def _named(self, known: dict[str, type], tag: str, content: Any, place: str) -> Any:
+        """A law or process, chosen by the key `tag`; text alone names one without parameters."""
+        options = {tag: content} if isinstance(content, str) else content
+        if not isinstance(options, Mapping) or tag not in options:
+            hint = f"Known: {', '.join(known)}."
+            raise InputError(self.file.where(place), place, content, f"a mapping with `{tag}`", hint)
+        name = options[tag]
+        if str(name) not in known:
+            field, hint = _join(place, tag), nearest(str(name), known)
+            raise InputError(self.file.where(field), field, name, f"a known {tag}", hint)
+        made = self.made(known[name], {key: value for key, value in options.items() if key != tag}, place)
+        if isinstance(made, Fitted):
+            values = getattr(self._read(made.file, made.format), made.column)
+            return laws.empirical(values) if made.kind == "empirical" else laws.fitted_lognormal(values)
+        if isinstance(made, LikeTrace):
+            times = self._read(made.file, made.format).arrival_s
+            if times is None:
+                field = _join(place, "file")
+                raise InputError(self.file.where(field), field, made.file, "a trace with arrival times")
+            return arrivals.LikeTrace(np.diff(times), made.requests_per_s)
+        return made
+
+    def _read(self, file: str, format: str | None) -> Trace:
+        return reading.read_trace(_beside(self.path, file), format, prefix_blocks=False)
+
+
+def _beside(path: Path, file: str) -> str:
+    return file if file.startswith("sample:") else str(path.parent / file)
+
+
+def _join(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name

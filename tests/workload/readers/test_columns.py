@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evenstep import Trace, read_trace
+from evenstep.errors import InputError
+from evenstep.workload.readers import columns
+
+OWN = "arrival_s,prompt_tokens,output_tokens\n0.5,812,95\n0.9,64,310\n"
+OTHERS = "ts,in,out,tenant\n2000,50,8,a\n1000,30,9,b\n"
+NAMED = "columns:prompt=in,output=out,time=ts,unit=ms,request_class=tenant"
+
+
+def test_our_own_field_names_are_recognised_with_their_times(write):
+    trace = read_trace(write("own.csv", OWN))
+    assert trace.format == "columns"
+    assert trace.prompt_tokens.tolist() == [812, 64]
+    assert trace.arrival_s.tolist() == pytest.approx([0.0, 0.4])
+
+
+def test_any_names_in_any_unit_are_read_in_order_of_time(write):
+    trace = read_trace(write("x.csv", OTHERS), NAMED)
+    assert trace.arrival_s.tolist() == [0.0, 1.0]
+    assert trace.prompt_tokens.tolist() == [30, 50]
+    assert trace.request_class.tolist() == [1, 0]
+    assert trace.notes == (
+        "Request classes: 0 = a, 1 = b.",
+        "2 rows were not in order of time and were sorted.",
+    )
+
+
+def test_a_column_with_spaces_and_quotes_around_it_is_named_as_it_is(write):
+    text = '"Request tokens","Response tokens","sent at"\n5,6,"2026-03-01 10:00:01.5"\n7,8,"2026-03-01 10:00:02"\n'
+    form = "columns:prompt=Request tokens,output=Response tokens,time=sent at"
+    assert read_trace(write("x.csv", text), form).arrival_s.tolist() == [0.0, 0.5]
+
+
+def test_numbers_without_a_unit_are_seconds_and_that_is_said(write):
+    trace = read_trace(write("x.csv", OTHERS), "columns:prompt=in,output=out,time=ts")
+    assert trace.arrival_s.tolist() == [0.0, 1000.0]
+    assert "Times in column 'ts' are read as seconds" in trace.notes[-1]
+
+
+def test_requests_of_a_session_follow_each_other_by_their_gaps(samples):
+    trace = read_trace(samples / "columns.csv")
+    assert trace.session.tolist() == [1 - 1, -1, 1, 0, -1, 1, -1, 0, -1, 2]
+    assert trace.after.tolist() == [-1, -1, -1, 0, -1, 2, -1, 3, -1, -1]
+    assert trace.think_s[3] == pytest.approx(1.3)
+    assert trace.max_tokens.tolist() == [256, 0, 64, 256, 0, 64, 512, 256, 0, 256]
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ("columns", "expected a column of prompt_tokens. Name it: --columns prompt=COLUMN"),
+        ("columns:prompt=im,output=out", "expected a column 'im'. Did you mean in?"),
+        ("columns:promt=in", "option is 'promt'; expected a known option. Did you mean prompt?"),
+        ("columns:prompt=in,output=out,unit=min", "unit is 'min'; expected one of s, ms, us, ns"),
+        ("columns:prompt=in,output=out,unit=ms", "unit is 'ms'; expected a column of times beside it"),
+        ("columns:prompt=in,output=out,time=tenant", r"x\.csv:2: tenant is 'a'; expected a finite number"),
+        ("columns:prompt=tenant,output=out", r"x\.csv:2: tenant is 'a'; expected a whole number >= 1"),
+    ],
+)
+def test_a_bad_column_or_unit_is_named(write, form, message):
+    with pytest.raises(InputError, match=message):
+        read_trace(write("x.csv", OTHERS), form)
+
+
+def test_a_unit_with_dates_is_refused(write):
+    path = write("x.csv", "t,in,out\n2026-03-01 10:00:00,1,2\n")
+    with pytest.raises(InputError, match="unit is 'ms'; expected numbers in the column of times"):
+        read_trace(path, "columns:prompt=in,output=out,time=t,unit=ms")
+    later = write("y.csv", "t,in,out\n2026-03-01 10:00:00,1,2\nsoon,1,2\n")
+    with pytest.raises(InputError, match=r"y\.csv:3: t is 'soon'; expected a finite number >= 0, or a time"):
+        read_trace(later, "columns:prompt=in,output=out,time=t")
+
+
+def test_a_csv_of_unknown_names_is_told_how_to_name_its_columns(write):
+    with pytest.raises(InputError, match="--columns prompt=...,output=...,time=...,unit=ms"):
+        read_trace(write("x.csv", OTHERS))
+
+
+def test_a_bad_row_of_a_session_is_skipped_and_its_follower_follows_its_predecessor(write):
+    text = "arrival_s,prompt_tokens,output_tokens,session\n0,5,5,a\n1,x,5,a\n3,5,5,a\n"
+    trace = read_trace(write("x.csv", text), skip_bad_rows=True)
+    assert trace.after.tolist() == [-1, 0]
+    assert trace.think_s.tolist() == [0.0, 3.0]
+
+
+def test_columns_in_memory_are_a_trace():
+    trace = Trace.from_columns([5, 6], np.array([1.0, 2.0]), [1500, 500], unit="ms", session=["a", "a"])
+    assert trace.prompt_tokens.tolist() == [6, 5] and trace.prompt_tokens.dtype == np.int64
+    assert trace.arrival_s.tolist() == [0.0, 1.0]
+    assert trace.after.tolist() == [-1, 0]
+    dated = Trace.from_columns([1, 2], [1, 2], np.array(["2026-01-01T00:00:01", "2026-01-01"], "M8[s]"))
+    assert dated.arrival_s.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"prompt_tokens": [1, 0], "output_tokens": [1, 1]}, "Trace.from_columns:1: prompt_tokens is 0"),
+        ({"prompt_tokens": [1.5], "output_tokens": [1]}, "prompt_tokens is 1.5; expected a whole number"),
+        ({"prompt_tokens": [1], "output_tokens": [1, 1]}, "output_tokens is '2 values'; expected 1"),
+        ({"prompt_tokens": [], "output_tokens": []}, "prompt_tokens is 'empty'"),
+        ({"prompt_tokens": [[1]], "output_tokens": [1]}, "expected one value a request"),
+        ({"prompt_tokens": [1], "output_tokens": [1], "sesion": [1]}, "Did you mean session"),
+        ({"prompt_tokens": [1], "output_tokens": [1], "unit": "min"}, "unit is 'min'"),
+        ({"prompt_tokens": [1], "output_tokens": [1], "arrival_s": [np.nan]}, "arrival_s is nan"),
+        (
+            {"prompt_tokens": [1], "output_tokens": [1], "arrival_s": np.array(["NaT"], "M8[s]")},
+            "arrival_s is nan",
+        ),
+    ],
+)
+def test_columns_in_memory_that_do_not_fit_are_one_clear_error(given, message):
+    with pytest.raises(InputError, match=message):
+        Trace.from_columns(**given)
+
+
+def test_a_file_of_lengths_alone_stays_one(write):
+    assert not columns.recognises(b"prompt_tokens,output_tokens\n1,2\n", "x.csv")
+    assert columns.recognises(b"prompt_tokens,output_tokens,max_tokens\n1,2,3\n", "x.csv")
+    assert read_trace(
+        write("x.csv", "prompt_tokens,output_tokens,max_tokens\n1,2,3\n")
+    ).max_tokens.tolist() == [3]
+
+
+def test_the_columns_are_copies_that_can_be_written(write):
+    given = np.array([5, 6])
+    assert not np.shares_memory(Trace.from_columns(given, given).prompt_tokens, given)
+    assert read_trace(write("own.csv", OWN)).prompt_tokens.flags.writeable

@@ -1,0 +1,69 @@
+"""Decision logs as traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.workload.reading import read_trace
+
+SAMPLE = Path(__file__).parents[1] / "samples" / "decision_log.jsonl"
+
+
+def framed(path: Path) -> Path:
+    """The sample as msgpack."""
+    records = [msgspec.msgpack.encode(msgspec.json.decode(line)) for line in SAMPLE.read_bytes().splitlines()]
+    path.write_bytes(b"".join(len(r).to_bytes(4, "little") + r for r in records))
+    return path
+
+
+def test_served_requests_are_rows_with_the_lengths_they_turned_out_to_have():
+    trace = read_trace(SAMPLE)
+    assert trace.prompt_tokens.tolist() == [10, 20, 30, 50, 60, 70, 80, 100]
+    assert trace.output_tokens.tolist() == [2, 3, 4, 6, 7, 8, 9, 11]
+    assert trace.arrival_s.tolist() == [0.0, 0.5, 1.0, 2.0, 2.5, 3.0, 3.5, 4.5]
+    assert trace.request_class.tolist() == [1, 0, 1, 1, 0, 1, 0, 0]
+    assert len(set(trace.prompt_key.tolist())) == 3 and set(trace.max_tokens.tolist()) == {20}
+    assert trace.notes == ("2 requests that were not served to their end were dropped.",)
+
+
+def test_both_encodings_are_the_same_trace(tmp_path):
+    one, other = read_trace(SAMPLE), read_trace(framed(tmp_path / "log.evlog"))
+    assert one.prompt_key.tolist() == other.prompt_key.tolist()
+    assert one.arrival_s.tolist() == other.arrival_s.tolist() and one.notes == other.notes
+
+
+@pytest.mark.parametrize("name", ["log.evlog", "log.jsonl"])
+def test_a_log_that_is_cut_off_is_read_as_far_as_it_goes_and_the_rest_is_noted(tmp_path, name):
+    path = tmp_path / name
+    if name == "log.evlog":
+        framed(path)
+    else:
+        path.write_bytes(SAMPLE.read_bytes())
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
+    found = read_trace(path)
+    assert len(found) == 7
+    assert "bytes at the end, no whole record, were left out: the log's writer was killed." in found.notes[-1]
+    path.with_stem("log.1").write_bytes(whole)
+    with pytest.raises(InputError, match=r"cut off|record is"):
+        read_trace(path)
+
+
+def test_later_parts_are_read_too_and_earlier_ones_are_not(tmp_path):
+    lines = SAMPLE.read_text().splitlines()
+    third = len(lines) // 3
+    for name, part in (
+        ("log.jsonl", lines[:third]),
+        ("log.1.jsonl", lines[third : 2 * third]),
+        ("log.2.jsonl", lines[2 * third :]),
+    ):
+        header = [] if name == "log.jsonl" else [lines[0]]
+        (tmp_path / name).write_text("\n".join(header + part) + "\n")
+    whole, there = read_trace(SAMPLE), read_trace(tmp_path / "log.jsonl")
+    assert there.arrival_s.tolist() == whole.arrival_s.tolist()
+    assert there.output_tokens.tolist() == whole.output_tokens.tolist()
+    assert 0 < len(read_trace(tmp_path / "log.1.jsonl")) < len(whole)

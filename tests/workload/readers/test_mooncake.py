@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.workload.readers import mooncake
+
+
+def lines(*rows: dict[str, object]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_ticks_are_spread_in_order_by_a_key_and_said(samples):
+    trace, again, other = (mooncake.read(samples / "mooncake.jsonl", seed=s) for s in (0, 0, 1))
+    kept = mooncake.read(samples / "mooncake.jsonl", ticks="keep")
+    tick = kept.arrival_s // 3
+    first = trace.arrival_s - (trace.arrival_s[0] - 0.0)
+    assert (np.diff(trace.arrival_s) > 0).all()
+    assert np.array_equal(trace.arrival_s, again.arrival_s)
+    assert not np.array_equal(trace.arrival_s, other.arrival_s)
+    assert (np.abs(first - tick * 3) < 3).all()
+    assert np.array_equal(trace.prompt_tokens, kept.prompt_tokens)
+    assert "ticks of 3 s; requests were spread" in trace.notes[0]
+    assert "kept" in kept.notes[0]
+
+
+def test_times_without_ticks_are_left_alone(write):
+    rows = [{"timestamp": 10.5 * i, "input_length": 5, "output_length": 2} for i in range(8)]
+    trace = mooncake.read(write("x.jsonl", lines(*rows)))
+    assert trace.arrival_s.tolist() == [10.5 * i / 1e3 for i in range(8)]
+    assert trace.notes == ()
+
+
+def test_blocks_are_global_and_of_512_tokens(samples):
+    blocks = mooncake.read(samples / "mooncake.jsonl").prefix_blocks
+    assert (blocks.block_tokens, blocks.scope, blocks.row(0).tolist()) == (512, "global", [0, 1])
+    assert mooncake.read(samples / "mooncake.jsonl", prefix_blocks=False).prefix_blocks is None
+
+
+def test_sessions_follow_their_delays_and_arrive_after_them(samples):
+    trace = mooncake.read(samples / "mooncake_sessions.jsonl")
+    by_prompt = {int(p): row for row, p in enumerate(trace.prompt_tokens)}
+    second, third = by_prompt[180], by_prompt[260]
+    assert trace.after[second] == by_prompt[100]
+    assert (trace.think_s[second], trace.arrival_s[second]) == (1.5, 1.5)
+    assert (trace.after[third], trace.think_s[third]) == (second, 0.0)
+    assert trace.think_s[by_prompt[60]] == 4.0  # no delay: the gap between the times
+    assert trace.session[by_prompt[30]] == -1
+    assert (np.diff(trace.arrival_s) >= 0).all()
+    assert len(trace.notes) == 2
+
+
+@pytest.mark.parametrize("prompt", mooncake.ALIASES["input_length"])
+@pytest.mark.parametrize("output", ["output_length", "osl", "output_tokens"])
+def test_every_alias_is_recognised_and_read(write, prompt, output):
+    path = write("x.jsonl", lines({prompt: 7, output: 3, "timestamp": 0}))
+    assert mooncake.recognises(path.read_bytes(), "x.jsonl")
+    assert mooncake.read(path).prompt_tokens.tolist() == [7]
+
+
+GOOD = {"timestamp": 1000, "input_length": 5, "output_length": 2}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"timestamp": 500}, r"x\.jsonl:2: timestamp is 500; expected a time not before"),
+        ({"timestamp": -1}, r"x\.jsonl:2: timestamp is -1"),
+        ({"timestamp": None}, r"x\.jsonl:2: timestamp is None; expected a time in milliseconds"),
+        ({"timestamp": "noon"}, r"x\.jsonl:2: timestamp is 'noon'"),
+        ({"input_length": 0}, r"x\.jsonl:2: input_length is 0"),
+        ({"output_length": 1.5}, r"x\.jsonl:2: output_length is 1\.5"),
+        ({"output_length": float("nan")}, r"x\.jsonl:2: output_length is nan"),
+        ({"hash_ids": ["a"]}, r"x\.jsonl:2: hash_ids"),
+        ({"session_id": "s", "delay": -5}, r"x\.jsonl:2: delay is -5"),
+    ],
+)
+def test_a_bad_row_is_named_or_skipped(write, row, message):
+    path = write("x.jsonl", lines(GOOD, {**GOOD, "timestamp": 1500, **row}, {**GOOD, "timestamp": 2000}))
+    with pytest.raises(InputError, match=message):
+        mooncake.read(path)
+    trace = mooncake.read(path, skip_bad_rows=True)
+    assert trace.arrival_s.tolist() == [0.0, 1.0]
+
+
+def test_a_dropped_turn_passes_its_delay_on(write):
+    rows = [
+        {"session_id": 1, "timestamp": 0, "input_length": 5, "output_length": 2},
+        {"session_id": 1, "delay": 250, "input_length": -5, "output_length": 2},
+        {"session_id": 1, "delay": 500, "input_length": 9, "output_length": 2},
+    ]
+    trace = mooncake.read(write("x.jsonl", lines(*rows)), skip_bad_rows=True)
+    assert (trace.after.tolist(), trace.think_s.tolist()) == ([-1, 0], [0.0, 0.75])
+
+
+def test_rows_without_lengths_are_an_error(write):
+    with pytest.raises(InputError, match="input_length is 'missing'; expected one of input_length"):
+        mooncake.read(write("x.jsonl", lines({"text_input": "hello", "output_length": 3})))
+
+
+def test_an_unknown_way_to_treat_ticks_is_an_error(samples):
+    with pytest.raises(InputError, match="spread or keep"):
+        mooncake.read(samples / "mooncake.jsonl", ticks="drop")

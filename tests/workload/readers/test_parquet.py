@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from tests.strategies import traces
+
+from evenstep.errors import InputError
+from evenstep.request import COLUMNS, Trace
+from evenstep.workload.readers import parquet
+
+
+def same(left: Trace, right: Trace) -> bool:
+    for name in COLUMNS:
+        a, b = getattr(left, name), getattr(right, name)
+        if (a is None) != (b is None) or (a is not None and (a.dtype != b.dtype or not np.array_equal(a, b))):
+            return False
+    a, b = left.prefix_blocks, right.prefix_blocks
+    if (a is None) != (b is None):
+        return False
+    if a is not None and b is not None:
+        if not (np.array_equal(a.ids, b.ids) and np.array_equal(a.offsets, b.offsets)):
+            return False
+        if (a.block_tokens, a.scope) != (b.block_tokens, b.scope):
+            return False
+    return all(getattr(left, f) == getattr(right, f) for f in ("name", "format", "synthetic", "notes"))
+
+
+@given(traces())
+def test_whatever_is_written_is_read_back(trace):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.parquet"
+        parquet.write(trace, path)
+        assert same(parquet.read(path), trace)
+
+
+def test_blocks_can_be_left_out(samples):
+    assert parquet.read(samples / "parquet.parquet").prefix_blocks is not None
+    assert parquet.read(samples / "parquet.parquet", prefix_blocks=False).prefix_blocks is None
+
+
+def table(**columns: object) -> pa.Table:
+    return pa.table({"prompt_tokens": [5, 6], "output_tokens": [1, 2], **columns})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (table(output_tokens=[1, 0]), r"x\.parquet:2: output_tokens is 0"),
+        (table(prompt_tokens=[5.0, 1.5]), r"x\.parquet:2: prompt_tokens is 1\.5"),
+        (table(prompt_tokens=[5, None]), r"x\.parquet:2: prompt_tokens is nan"),
+        (table(arrival_s=[1.0, 0.5]), r"x\.parquet:2: arrival_s is 0\.5; expected a time not before"),
+        (table(arrival_s=[0.0, float("nan")]), r"x\.parquet:2: arrival_s is nan"),
+        (table(prompt_tokens=["a", "b"]), "prompt_tokens is 'string'; expected a column of numbers"),
+        (table(session=[0, 0], after=[-1, 1]), "after is 1; expected a row above"),
+        (pa.table({"a": [1]}), "expected a column 'prompt_tokens'"),
+        (
+            pa.table({"prompt_tokens": pa.array([], pa.int64()), "output_tokens": pa.array([], pa.int64())}),
+            "rows is 0",
+        ),
+    ],
+)
+def test_a_bad_table_is_named(tmp_path, content, message):
+    pq.write_table(content, tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=message):
+        parquet.read(tmp_path / "x.parquet")
+
+
+def test_bad_rows_can_be_skipped(tmp_path):
+    pq.write_table(table(output_tokens=[1, 0]), tmp_path / "x.parquet")
+    trace = parquet.read(tmp_path / "x.parquet", skip_bad_rows=True)
+    assert (len(trace), trace.notes) == (
+        1,
+        ("1 bad rows were skipped (output_tokens 1; the first in line 2).",),
+    )
+
+
+def test_a_damaged_file_and_a_newer_version_are_errors(tmp_path, samples):
+    data = (samples / "parquet.parquet").read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(data[:500])
+    with pytest.raises(InputError, match="damaged"):
+        parquet.read(tmp_path / "cut.parquet")
+    pq.write_table(
+        table().replace_schema_metadata({b"evenstep": b'{"version": 99}'}), tmp_path / "new.parquet"
+    )
+    with pytest.raises(InputError, match="version is 99"):
+        parquet.read(tmp_path / "new.parquet")
+
+
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path, samples):
+    trace = parquet.read(samples / "parquet.parquet")
+    with pytest.raises(InputError, match="unwritable"):
+        parquet.write(trace, tmp_path / "missing" / "x.parquet")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full to try a full disk on")
+def test_a_full_disk_is_an_error(samples):
+    with pytest.raises(InputError, match="No space left"):
+        parquet.write(parquet.read(samples / "parquet.parquet"), Path("/dev/full"))
+
+
+def test_a_failed_write_leaves_the_old_file_alone(tmp_path, samples, monkeypatch):
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"old")
+
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError, match="No space left"):
+        parquet.write(parquet.read(samples / "parquet.parquet"), path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]

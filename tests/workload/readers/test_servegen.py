@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evenstep.errors import InputError
+from evenstep.workload.checks import check_trace
+from evenstep.workload.readers import servegen
+
+
+def test_the_busiest_window_is_drawn_with_its_rates(samples):
+    trace = check_trace(servegen.read(samples / "servegen.tar.gz"), "x")
+    counts = np.bincount(trace.request_class)
+    assert counts[0] == pytest.approx(1.5 * 600, rel=0.15)
+    assert counts[1] == pytest.approx(0.1 * 600, rel=0.4)
+    assert "from second 600 on" in trace.notes[0]
+    assert not trace.synthetic
+
+
+def test_lengths_come_from_each_clients_own_laws(samples):
+    trace = servegen.read(samples / "servegen.tar.gz")
+    first = trace.request_class == 0
+    assert set(trace.prompt_tokens[first].tolist()) == {80}
+    assert set(trace.output_tokens[first].tolist()) == {3, 30}
+    assert set(trace.prompt_tokens[~first].tolist()) <= {112, 212, 312, 612}  # text, and 1 or 2 images
+    assert set(trace.output_tokens[~first].tolist()) == {7}
+
+
+def test_a_limit_takes_the_front_of_the_same_draw(samples):
+    whole, front = (servegen.read(samples / "servegen.tar.gz", limit=n) for n in (None, 40))
+    assert front.arrival_s.tolist() == whole.arrival_s[:40].tolist()
+    assert front.prompt_tokens.tolist() == whole.prompt_tokens[:40].tolist()
+
+
+def test_draws_differ_by_seed_and_replicate_alone(samples):
+    source = servegen.source(samples / "servegen.tar.gz")
+    times = {key: source.draw(*key).arrival_s.tobytes() for key in [(0, 0), (0, 1), (1, 0)]}
+    assert len(set(times.values())) == 3
+    assert source.draw(0, 1).arrival_s.tobytes() == times[0, 1]
+    assert source.draw(0, 0).synthetic
+
+
+def test_a_window_may_be_chosen_and_may_be_empty(samples):
+    trace = servegen.read(samples / "servegen.tar.gz", start_s=100.0, duration_s=50.0)
+    assert trace.arrival_s[-1] < 50
+    assert set(trace.prompt_tokens[trace.request_class == 0].tolist()) <= {10, 40, 200}
+    with pytest.raises(InputError, match="a window with requests"):
+        servegen.read(samples / "servegen.tar.gz", start_s=9000.0)
+    with pytest.raises(InputError, match="duration > 0"):
+        servegen.read(samples / "servegen.tar.gz", duration_s=0.0)
+
+
+def test_rates_alone_are_no_requests(samples):
+    with pytest.raises(InputError, match=r"rates only.*trace inspect"):
+        servegen.read(samples / "servegen_rates.tar.gz")

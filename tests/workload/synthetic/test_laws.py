@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenstep.errors import InputError
+from evenstep.workload.synthetic import laws
+
+GRID = (np.arange(200_000) + 0.5) / 200_000
+ALL = [
+    laws.Constant(3), laws.Uniform(2, 9), laws.Choice((1, 5), (1, 3)), laws.Lognormal(1.15, mu=6.1, low=4, high=4096),
+    laws.Gamma(1.5, 180, high=2000), laws.Geometric(7), laws.Pareto(1.6, mean=500, high=2000),
+    laws.ParetoTailed(1.0, 100, 1.5, high=30_000), laws.Bimodal(0.85, laws.Uniform(989, 1000), laws.Uniform(1, 988)),
+    laws.Capped(laws.Geometric(100), 50), laws.empirical(np.array([9, 1, 4])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("law", ALL, ids=lambda law: type(law).__name__)
+@given(u=st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
+def test_every_law_gives_whole_tokens_from_1_on_for_every_uniform_number(law, u):
+    tokens = law.quantile(np.array([0.0, 1 - 2.0**-53, *u]))
+    assert tokens.dtype == np.int64
+    assert tokens.min() >= max(getattr(law, "low", 1), 1)
+    assert tokens.max() <= getattr(law, "high", laws.HIGHEST)
+
+
+@pytest.mark.parametrize(
+    ("law", "mean"),
+    [
+        (laws.Uniform(2, 9), 5.5),
+        (laws.Choice((1, 5), (1, 3)), 4.0),
+        (laws.Lognormal(0.5, median=1000), 1000 * np.exp(0.125)),
+        (laws.Gamma(1.5, 180), 270.0),
+        (laws.Geometric(7), 7.0),
+        (laws.Pareto(3.0, mean=500), 500.0),
+        (laws.Bimodal(0.85, laws.Constant(1000), laws.Constant(100)), 865.0),
+    ],
+)
+def test_means_are_those_of_the_law(law, mean):
+    assert law.quantile(GRID).mean() == pytest.approx(mean, rel=0.01)
+
+
+def test_what_lies_beyond_an_end_gathers_on_it():
+    tokens = laws.Pareto(1.6, mean=500, high=2000).quantile(GRID)
+    beyond = (2000 / 187.5) ** -1.6
+    assert (tokens == 2000).mean() == pytest.approx(beyond, abs=0.001)
+
+
+def test_a_pareto_tail_begins_where_the_body_ends_and_falls_with_its_exponent():
+    tokens = laws.ParetoTailed(1.0, 1000, 1.5, tail_share=0.1).quantile(GRID)
+    assert (np.diff(tokens) >= 0).all()
+    start = np.quantile(tokens, 0.9)
+    assert (tokens > 2 * start).mean() == pytest.approx(0.1 * 2**-1.5, rel=0.02)
+
+
+def test_near_cap_puts_85_per_cent_next_to_the_cap():
+    tokens = laws.Bimodal(0.85, laws.Uniform(989, 1000), laws.Uniform(1, 988)).quantile(GRID)
+    assert (tokens >= 989).mean() == pytest.approx(0.85, abs=1e-4)
+    assert np.unique(tokens).tolist() == list(range(1, 1001))
+
+
+def test_a_fitted_law_resembles_what_it_was_fitted_to():
+    drawn = laws.Lognormal(0.8, mu=6.0).quantile(GRID)
+    fitted = laws.fitted_lognormal(drawn)
+    assert (fitted.mu, fitted.sigma) == pytest.approx((6.0, 0.8), rel=0.01)
+    assert np.array_equal(np.unique(laws.empirical(drawn).quantile(GRID)), np.unique(drawn))
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: laws.Constant(0), "tokens"),
+        (lambda: laws.Uniform(5, 4), "high"),
+        (lambda: laws.Uniform(0, 4), "low"),
+        (lambda: laws.Choice(()), "tokens"),
+        (lambda: laws.Choice((1, 2), (1.0,)), "weights"),
+        (lambda: laws.Lognormal(1.0), "mu"),
+        (lambda: laws.Lognormal(1.0, mu=1.0, median=3.0), "mu"),
+        (lambda: laws.Lognormal(-1.0, mu=1.0), "sigma"),
+        (lambda: laws.Gamma(0.0, 1.0), "shape"),
+        (lambda: laws.Gamma(1.0, float("nan")), "scale"),
+        (lambda: laws.Geometric(0.5), "mean"),
+        (lambda: laws.Pareto(0.9, mean=10), "mean"),
+        (lambda: laws.Pareto(2.0), "mean"),
+        (lambda: laws.ParetoTailed(1, 10, 2, tail_share=1.0), "tail_share"),
+        (lambda: laws.Bimodal(1.5, laws.Constant(1), laws.Constant(2)), "share"),
+        (lambda: laws.Capped(laws.Constant(1), 0), "cap"),
+        (lambda: laws.empirical(np.zeros(0, np.int64)), "values"),
+    ],
+)
+def test_a_parameter_out_of_range_is_named(make, field):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert caught.value.field == field
