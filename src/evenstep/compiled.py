@@ -271,6 +271,7 @@ ReadTable: TypeAlias = Annotated[NDArray[np.float64], ArrayOf("float64", dimensi
 Ints: TypeAlias = Annotated[NDArray[np.int64], ArrayOf("int64", writable=True)]
 Floats: TypeAlias = Annotated[NDArray[np.float64], ArrayOf("float64", writable=True)]
 Table: TypeAlias = Annotated[NDArray[np.float64], ArrayOf("float64", dimensions=2, writable=True)]
+IntTable: TypeAlias = Annotated[NDArray[np.int64], ArrayOf("int64", dimensions=2, writable=True)]
 
 
 def struct(shape: type[tuple[Any, ...]]) -> Any:
@@ -511,7 +512,7 @@ def options_of(policy: type) -> tuple[type[tuple[Any, ...]], list[str]]:
         if words:
             found = [f"{name}_{re.sub(r'[^0-9a-zA-Z]', '_', word)}" for word in words]
             lines += [f"{one} = parameters[at] == {k}" for k, one in enumerate(found)]
-        elif get_origin(hint) is tuple:
+        elif any(get_origin(one) is tuple for one in (hint, *get_args(hint))):  # also text that becomes one
             found = [name]
             lines += [f"{name} = parameters[at + 1 : at + 1 + int(parameters[at])]", f"at += {name}.size"]
         else:
@@ -542,13 +543,33 @@ def _choice(hint: object, value: str) -> float:
     raise TypeError(f"{value!r} is not a Literal of {hint}: a kernel needs choices it can number")
 
 
-#: How to make the compiled door of a policy whose rule is in a module: by the module's name.
-_ENTRIES: dict[str, Callable[[type], Any]] = {}
+#: How to make the compiled door of a policy whose rule is in a module: by the module's name, with the module's names.
+_ENTRIES: dict[str, list[tuple[dict[str, Any], Callable[[type], Any]]]] = {}
 
 
-def has_rule(module: str, entry: Callable[[type], Any]) -> None:
-    """Policies of this module have a rule; `entry` makes what `kernel_of` answers for the class of one."""
-    _ENTRIES[module] = entry
+def has_rule(module: str, entry: Callable[[type], Any], scope: dict[str, Any] | None = None) -> None:
+    """Policies of this module have a rule; `entry` makes what `kernel_of` answers for the class of one.
+
+    Args:
+        scope: the module's names: two files of users may give their modules the same name.
+    """
+    _ENTRIES.setdefault(module, []).append((scope or {}, entry))
+
+
+def rule_of(policy: type) -> Callable[[type], Any] | None:
+    """How to make the compiled door of a policy by the rule of its file; None where the file has no rule."""
+    found = _ENTRIES.get(policy.__module__, [])
+    own = [entry for scope, entry in found if scope.get(policy.__name__) is policy]
+    return own[-1] if own else found[-1][1] if found else None
+
+
+def kernel_file(policy: object) -> Path | None:
+    """The file with a policy's compiled text: its own where that has a rule, else the kernel beside it; None without one."""
+    home = getattr(sys.modules.get(type(policy).__module__), "__file__", None)
+    if home is None or rule_of(type(policy)) is not None:
+        return Path(home) if home is not None else None
+    beside = Path(home).with_name(Path(home).stem + "_kernel.py")
+    return beside if beside.exists() else None
 
 
 def kernel_of(policy: object) -> Any | None:
@@ -556,17 +577,14 @@ def kernel_of(policy: object) -> Any | None:
 
     ``routing/br_h.py`` has its kernel in ``routing/br_h_kernel.py``; ``mine.py`` in ``mine_kernel.py``.
     """
-    module = type(policy).__module__
-    if module in _ENTRIES:
-        return _ENTRIES[module](type(policy))
+    module, entry = type(policy).__module__, rule_of(type(policy))
+    if entry is not None:
+        return entry(type(policy))
     neighbour = module + "_kernel"
     if neighbour in sys.modules:
         return sys.modules[neighbour]
-    home = getattr(sys.modules.get(module), "__file__", None)
-    if home is None:
-        return None
-    beside = Path(home).with_name(Path(home).stem + "_kernel.py")
-    if not beside.exists():
+    beside = kernel_file(policy)
+    if beside is None:
         return None
     if "." in module:
         return importlib.import_module(neighbour)

@@ -23,19 +23,19 @@ def _mix(state, word):
 
 
 @jit
-def head(seed, stream_number):
+def head(seed: int, stream_number: int) -> int:
     """What all draws of one asker share, as uint64: the first half of the mixing, done once a decision."""
     return _mix(_mix(_ZERO, np.uint64(seed)), np.uint64(stream_number))
 
 
 @jit
-def uniform_from(head, request_id, draw):
+def uniform_from(head: int, request_id: int, draw: int) -> float:
     """`uniform` for the asker whose `head` it is."""
     z = _mix(_mix(head, np.uint64(request_id)), np.uint64(draw))
     return np.float64(z >> _S11) * 2.0**-53
 
 
 @jit
-def uniform(seed, stream_number, request_id, draw):
+def uniform(seed: int, stream_number: int, request_id: int, draw: int) -> float:
     """A number in [0, 1); equals `streams.uniform` in bits. All four arguments are int64."""
     return uniform_from(head(seed, stream_number), request_id, draw)

@@ -120,10 +120,10 @@ def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[
     """
     found: list[list[str]] = []
     for policy, loop in zip(policies, loops, strict=True):
-        module, file = type(policy).__module__, _kernel_file(policy)
+        module, file = type(policy).__module__, compiled.kernel_file(policy)
         needed = [] if _in_cache(_loop_file(loop)) else [loop]
         if module.startswith("evenstep.") and file is not None and not _in_cache(file):
-            needed.append(f"{module}_kernel")
+            needed.append(module if compiled.rule_of(type(policy)) else f"{module}_kernel")
         found.append(needed if compiled.numba is not None else [])
     return found
 
@@ -137,13 +137,6 @@ def compile_notice() -> str:
 
 def _loop_file(module: str) -> Path:
     return kernel_cache.ROOT.parent.joinpath(*module.split(".")).with_suffix(".py")
-
-
-def _kernel_file(policy: object) -> Path | None:
-    """The file of a policy's kernel, beside the policy's own; None when there is none."""
-    home = getattr(sys.modules.get(type(policy).__module__), "__file__", None)
-    file = Path(home).with_name(Path(home).stem + "_kernel.py") if home is not None else None
-    return file if file is not None and file.exists() else None
 
 
 def _in_cache(file: Path) -> bool:

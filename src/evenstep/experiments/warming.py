@@ -11,7 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
 
-from evenstep import kernel_cache
+from evenstep import compiled, kernel_cache
 
 #: Seconds after which a process no longer waits for another to compile, and compiles itself.
 PATIENCE_S = 300.0
@@ -54,5 +54,7 @@ class Warming:
 
 
 def load(module: str) -> None:
-    """Import a kernel module, which compiles it."""
-    importlib.import_module(module)
+    """Import a kernel module, which compiles it, or the module of a policy, and compile its rule."""
+    policy = getattr(importlib.import_module(module), "policy", None)
+    if policy is not None:
+        compiled.kernel_of(policy())

@@ -16,10 +16,9 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
-from pathlib import Path
 from types import FrameType
 
-from evenstep import kernel_cache, names, sockets
+from evenstep import compiled, kernel_cache, names, sockets
 from evenstep.engines import refusals
 from evenstep.gateway.config import GatewayConfig
 from evenstep.gateway.settling import Sources
@@ -61,11 +60,9 @@ def is_compiled(policy: str) -> bool:
     if find_spec("numba") is None or os.environ.get("EVENSTEP_PLAIN") == "1":
         return True
     files = [kernel_cache.ROOT / f"{name}_kernel.py" for name in _KERNELS]
-    home = sys.modules[type(names.build("routing", names.parse(policy))).__module__].__file__
-    if home is not None:
-        files.append(Path(home).with_name(f"{Path(home).stem}_kernel.py"))
+    own = compiled.kernel_file(names.build("routing", names.parse(policy)))
     place = kernel_cache.place()
-    return all(place.has(file) for file in files if file.exists())
+    return all(place.has(file) for file in [*files, *([own] if own is not None else [])] if file.exists())
 
 
 def _compile(config: GatewayConfig) -> bool:

@@ -5,8 +5,8 @@ The file of a policy holds its frozen dataclass and one function marked with `ru
     class Work(NamedTuple):             # optional: `RoutingWork`, and working space by name
         worker: Ints; memory: Ints; bound: Floats; load: Floats
 
-    def room(workers, waiting, horizon, options):  # numbers that each array of it needs, in order
-        return (workers,)
+    def room(workers, waiting, horizon, options):  # numbers that each array of it needs, in order;
+        return (workers,)                          # (rows, columns) for a Table
 
     @rule
     def route(view, options, work): ...
@@ -17,7 +17,6 @@ The file of a policy holds its frozen dataclass and one function marked with `ru
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar, get_type_hints
@@ -109,18 +108,18 @@ class Entry:
 def rule(function: F) -> F:
     """Mark the rule of the policies of this file: the same text runs compiled and plain."""
     made = part(function)
-    compiled.has_rule(function.__module__, cache(partial(_entry, made)))
+    compiled.has_rule(function.__module__, cache(partial(_entry, made)), function.__globals__)
     return made
 
 
 def _entry(made: Any, policy: type) -> Entry:
     """The door of one policy class, generated: it names the arrays of a kernel's arguments for the rule."""
-    module = sys.modules[policy.__module__]
+    module: dict[str, Any] = getattr(made, "py_func", made).__globals__
     options, reading = compiled.options_of(policy)
-    work: Any = getattr(module, "Work", RoutingWork)
+    work: Any = module.get("Work", RoutingWork)
     hints = list(get_type_hints(work, include_extras=True).items())[len(RoutingWork._fields) :]
     kinds = [_kind(work, name, hint) for name, hint in hints]
-    room = getattr(module, "room", None)
+    room = module.get("room")
     scope: dict[str, Any] = {
         "rule": made, "Options": options, "Work": work, "RuleView": RuleView, "read_only": compiled.read_only,
         "nan": math.nan,
@@ -131,9 +130,11 @@ def _entry(made: Any, policy: type) -> Entry:
             raise TypeError(f"{policy.__module__} has a Work with arrays; expected a function room beside it")
         scope["room"] = part(room)
         lines = ["lengths = room(view.load.size, waiting, growth.size - 1, options)"]
-        for k, buffer in enumerate(kinds):
-            lines.append(f"end{k} = {ends[buffer]} + lengths[{k}]")
+        for k, (buffer, dimensions) in enumerate(kinds):
+            length = f"lengths[{k}]" if dimensions == 1 else f"lengths[{k}][0] * lengths[{k}][1]"
+            lines.append(f"end{k} = {ends[buffer]} + {length}")
             windows += f", {buffer}[{ends[buffer]} : end{k}]"
+            windows += f".reshape(lengths[{k}])" if dimensions == 2 else ""
             ends[buffer] = f"end{k}"
     source = _ENTRY.format(options="\n    ".join(reading), room="\n    ".join(lines), windows=windows)
 
@@ -141,18 +142,19 @@ def _entry(made: Any, policy: type) -> Entry:
         if not hints:
             return 0, 1
         lengths = room(workers, waiting, horizon, _read(options, reading, parameters))  # type: ignore[misc]
-        ints = sum(int(n) for n, kind in zip(lengths, kinds, strict=True) if kind == "scratch_i")
-        return ints, 1 + sum(int(n) for n in lengths) - ints
+        sizes = [int(np.prod(length)) for length in lengths]
+        ints = sum(size for size, (buffer, _) in zip(sizes, kinds, strict=True) if buffer == "scratch_i")
+        return ints, 1 + sum(sizes) - ints
 
     return Entry(compiled.generated(source, scope, made, ROUTE), scratch)
 
 
-def _kind(work: type, name: str, hint: Any) -> str:
-    """The buffer that a named array of working space is a part of."""
+def _kind(work: type, name: str, hint: Any) -> tuple[str, int]:
+    """The buffer that a named array of working space is a part of, and its dimensions."""
     for mark in getattr(hint, "__metadata__", ()):
-        if isinstance(mark, ArrayOf) and mark.writable and mark.dimensions == 1:
-            return "scratch_i" if mark.dtype == "int64" else "scratch_f"
-    raise TypeError(f"{work.__name__}.{name} is {hint}; expected Ints or Floats")
+        if isinstance(mark, ArrayOf) and mark.writable:
+            return "scratch_i" if mark.dtype == "int64" else "scratch_f", mark.dimensions
+    raise TypeError(f"{work.__name__}.{name} is {hint}; expected Ints, Floats or Table")
 
 
 def _read(options: Any, reading: list[str], parameters: Any) -> Any:
