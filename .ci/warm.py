@@ -15,7 +15,6 @@ CHAINS = (
     ("sim.cluster_kernel", "sim.plain_door_kernel"),
     ("routing.br_h_kernel", "routing.br_0_kernel"),
     ("routing.bf_io_kernel",),
-    ("routing.max_min_kernel", "routing.min_min_kernel"),
 )
 
 

@@ -8,7 +8,7 @@ from evenstep.experiments import progress, warming
 from evenstep.experiments.warming import Warming
 from evenstep.routing.jsq import JSQ
 
-LOOP, JSQS = "evenstep.sim.short_loop_kernel", "evenstep.routing.jsq_kernel"
+LOOP, JSQS = "evenstep.sim.short_loop_kernel", "evenstep.routing.jsq"
 
 
 def test_without_other_processes_a_kernel_is_compiled_here(monkeypatch):

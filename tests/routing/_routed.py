@@ -10,6 +10,7 @@ import numpy as np
 
 from evenstep.routing.best import Best
 from evenstep.routing.doors import difference, through_kernel
+from evenstep.routing.rules import RuleView
 from evenstep.routing.view import RoutingPolicy, RoutingView, broken_rule
 
 
@@ -59,6 +60,12 @@ def moment(load: list[float], free: list[int], waiting: list[float], **more: Any
     )
 
 
+def rule_view(view: RoutingView) -> RuleView:
+    """The view as a rule sees it."""
+    fields = {name: getattr(view, name) for name in RuleView._fields if name != "since_s"}
+    return RuleView(**fields, since_s=view.now_s - view.waited_s)
+
+
 def seen(view: RoutingView) -> RoutingView:
     """The view for a policy like `best` that has seen nothing yet."""
     return replace(view, memory=np.zeros(Best.memory_size, np.int64))
@@ -68,15 +75,6 @@ def routed(policy: RoutingPolicy, view: RoutingView) -> list[int]:
     """The answer, equal through both doors."""
     assert_doors_agree(policy, view)
     return policy.route(view).worker.tolist()
-
-
-def routed_plainly(policy: RoutingPolicy, view: RoutingView) -> list[int]:
-    """The answer of a policy without a kernel: it keeps the contract and fills all slots where KV memory does not bind."""
-    worker = policy.route(view).worker
-    assert broken_rule(view, policy.route(view)) == ""
-    if np.isinf(view.kv_free).all():
-        assert (worker >= 0).sum() == min(view.waiting_id.size, view.free_slots.sum())
-    return worker.tolist()
 
 
 def assert_always_to_the_least(

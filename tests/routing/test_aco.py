@@ -7,11 +7,18 @@ from itertools import product
 import numpy as np
 import pytest
 from hypothesis import given
-from tests.routing._routed import moment, routed_plainly
+from tests.routing._routed import moment, routed, rule_view
 from tests.strategies import routing_views
 
+from evenstep.compiled import jit, options_of
 from evenstep.errors import InputError
+from evenstep.routing import aco
 from evenstep.routing.aco import ACO
+
+
+@jit
+def build(U, view, options, work):
+    return aco.build(0, 0, U, view, options, work)
 
 
 def imbalance(load, sizes, worker):
@@ -23,7 +30,7 @@ def imbalance(load, sizes, worker):
 
 def test_the_ants_find_the_best_of_a_small_instance():
     load, sizes = [90, 40, 10], [50, 30, 20, 10]
-    found = routed_plainly(ACO(), moment(load, [2, 2, 2], sizes))
+    found = routed(ACO(), moment(load, [2, 2, 2], sizes))
     fitting = [w for w in product(range(3), repeat=4) if max(np.bincount(w)) <= 2]
     assert imbalance(load, sizes, found) == min(imbalance(load, sizes, w) for w in fitting)
 
@@ -33,7 +40,7 @@ def test_more_iterations_never_do_worse():
     load, sizes = [10, 60, 30, 0], [40, 10, 35, 5, 20]
     found = []
     for iterations in (1, 4, 16):
-        worker = routed_plainly(ACO(iterations=iterations, ants=2), moment(load, [2] * 4, sizes, seed=3))
+        worker = routed(ACO(iterations=iterations, ants=2), moment(load, [2] * 4, sizes, seed=3))
         found.append(imbalance(load, sizes, worker))
     assert found == sorted(found, reverse=True) and found[0] > found[-1]
 
@@ -41,9 +48,14 @@ def test_more_iterations_never_do_worse():
 def test_ants_follow_pheromone_and_what_lies_near():
     """A strong trail is followed against sight; without one, sight alone prefers the light worker by its square."""
     view = moment([400, 0], [60] * 2, [100] * 60)
-    trail = np.tile([1e12, 1.0], (60, 1))
-    worker, load = ACO(ants=4)._built(view, trail, np.full((60, 4), 0.999))
-    assert (worker == 0).all() and load.tolist() == [[6400, 0]] * 4
+    counts, tokens = np.zeros((2, 2), np.int64), np.zeros((4, 2))
+    work = aco.Work(
+        np.zeros(60, np.int64), counts[0], tokens[0], counts[1], tokens[1], tokens[2], tokens[3],
+        np.zeros(60, np.int64), np.tile([1e12, 1.0], (60, 1)),
+    )  # fmt: skip
+    options = options_of(ACO)[0](ants=4, iterations=1, trail=1, sight=2, evaporation=0.5)
+    assert build(60, rule_view(view), options, work) == 0
+    assert (work.worker == 0).all() and work.load.tolist() == [6400, 0]
     first = [
         ACO(ants=1, iterations=1).route(moment([299, 99], [1] * 2, [0.0], seed=s)).worker[0]
         for s in range(800)
@@ -53,17 +65,16 @@ def test_ants_follow_pheromone_and_what_lies_near():
 
 def test_the_oldest_are_assigned_and_the_dice_are_of_this_decision():
     view = moment([5] * 4, [1, 0, 1, 0], [3, 2, 9])
-    assert routed_plainly(ACO(), view)[2] == -1
+    assert routed(ACO(), view)[2] == -1
     answers = {
-        tuple(routed_plainly(ACO(ants=1, iterations=1), moment([5] * 4, [1] * 4, [3, 2], seed=s)))
-        for s in range(30)
+        tuple(routed(ACO(ants=1, iterations=1), moment([5] * 4, [1] * 4, [3, 2], seed=s))) for s in range(30)
     }
     assert len(answers) > 6
 
 
 @given(routing_views())
 def test_it_keeps_the_contract(view):
-    routed_plainly(ACO(ants=3, iterations=2), view)
+    routed(ACO(ants=3, iterations=2), view)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from tests.strategies import routing_views
 
-from evenstep.routing.completion_time import route
+from evenstep.routing.max_min import MaxMin
+from evenstep.routing.min_min import MinMin
 
 
 def by_the_table(view, longest_first):
@@ -30,6 +31,5 @@ def by_the_table(view, longest_first):
 
 @given(routing_views(kv_limited=False))
 def test_the_order_by_length_is_the_order_of_the_table(view):
-    for longest_first in (True, False):
-        found = route(view, longest_first=longest_first, predicted=False, age_limit=0)
-        assert found.worker.tolist() == by_the_table(view, longest_first)
+    assert MaxMin(age_limit=0).route(view).worker.tolist() == by_the_table(view, longest_first=True)
+    assert MinMin(age_limit=0).route(view).worker.tolist() == by_the_table(view, longest_first=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
-from tests.routing._routed import moment, routed_plainly
+from tests.routing._routed import moment, routed
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
@@ -13,7 +13,7 @@ from evenstep.routing.hbfa import HBFA
 
 
 def answers(policy, *, load, free, **more):
-    return [routed_plainly(policy, moment(load, free, [1], seed=seed, **more))[0] for seed in range(600)]
+    return [routed(policy, moment(load, free, [1], seed=seed, **more))[0] for seed in range(600)]
 
 
 def test_only_workers_up_to_the_mean_load_attract():
@@ -46,7 +46,7 @@ def test_what_was_sent_is_danced_at_once():
 
 @given(routing_views())
 def test_it_keeps_the_contract(view):
-    routed_plainly(HBFA(), view)
+    routed(HBFA(), view)
 
 
 @pytest.mark.parametrize("scouts", [-0.1, 1.1, float("nan")])

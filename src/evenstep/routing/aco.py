@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from evenstep import streams
+from evenstep.compiled import Floats, Ints, Table, part
 from evenstep.errors import InputError
-from evenstep.request import F8, I8
+from evenstep.routing.filling import has_room, send_to, set_load, set_room, total_free
 from evenstep.routing.roulette import spin
-from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
+from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.view import HOLD
+from evenstep.streams import stream_number
+from evenstep.streams_kernel import head, uniform_from
+
+_STREAM = stream_number("aco")
+
 
 #: Pheromone that does not evaporate: no pair is ever out of reach.
 LEAST = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class ACO:
+class ACO(Ruled):
     """Ant colony: the best of the assignments that `ants` build in each of `iterations`, for the oldest requests.
 
     As many of the oldest requests as there are slots are assigned. An ant sends them one after another, oldest first,
@@ -59,61 +66,101 @@ class ACO:
         if not 0 <= self.evaporation <= 1:
             raise InputError("aco", "evaporation", self.evaporation, "a number from 0 to 1")
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        G, W = view.load.size, view.waiting_id.size
-        U = min(W, int(view.free_slots.sum()))
-        answer = np.full(W, HOLD, np.int64)
-        draws = np.arange(self.iterations * self.ants * U, dtype=np.int64)
-        chance = streams.uniform(view.seed, "aco", draws, view.decision)
-        chance = chance.reshape(self.iterations, U, self.ants)
-        pheromone = np.ones((U, G))
-        best = (U + 1, np.inf)  # requests held, imbalance
-        for iteration in range(self.iterations):
-            worker, load = self._built(view, pheromone, chance[iteration])
-            held = np.sum(worker == HOLD, axis=0)
-            imbalance = _imbalance(view, load)
-            for ant in range(self.ants):
-                if (held[ant], imbalance[ant]) < best:
-                    best = (int(held[ant]), float(imbalance[ant]))
-                    answer[:U] = worker[:, ant]
-            pheromone = np.maximum((1 - self.evaporation) * pheromone, LEAST)
-            sent = np.flatnonzero(answer[:U] != HOLD)
-            pheromone[sent, answer[sent]] += 1
-        return RoutingDecision(answer)
 
-    def _built(self, view: RoutingView, pheromone: F8, chance: F8) -> tuple[I8, F8]:
-        """int64[U, ants] and float64[ants, G]: where each ant sends each request, and the loads that makes."""
-        ants, each = np.arange(self.ants), (self.ants, 1)
-        load = np.tile(view.load + view.queued_load, each)
-        slots, kv_free = np.tile(view.free_slots, each), np.tile(view.kv_free, each)
-        worker = np.full((pheromone.shape[0], self.ants), HOLD, np.int64)
-        led = _power(pheromone, self.trail)
-        for request, size in enumerate(view.waiting_load[: pheromone.shape[0]].tolist()):
-            fits = (slots > 0) & (kv_free >= size)
-            who = ants[fits.any(axis=1)]
-            weight = fits * _power(1 / (load + (size + 1)), self.sight) * led[request]
-            where = spin(weight[who], chance[request, who])
-            worker[request, who] = where
-            load[who, where] += size
-            slots[who, where] -= 1
-            kv_free[who, where] -= size
-        return worker, load
+class Work(NamedTuple):
+    """Working space: one ant's assignment with the room and load it leaves, the best so far, and the pheromone.
+
+    `worker` is the ant's own assignment until the end, `best` the best so far.
+    """
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    free_slots: Ints
+    kv_free: Floats
+    load: Floats
+    weight: Floats
+    best: Ints
+    pheromone: Table
 
 
-def _imbalance(view: RoutingView, load: F8) -> F8:
-    """float64[ants], workers times envelope less the loads, summed over groups."""
-    imbalance = np.zeros(load.shape[0])
-    for group in range(int(view.group.max()) + 1):
-        members = load[:, view.group == group]
-        if members.shape[1]:
-            imbalance += members.shape[1] * members.max(axis=1) - np.cumsum(members, axis=1)[:, -1]
+def room(workers: int, waiting: int, horizon: int, options: ACO) -> tuple[int | tuple[int, int], ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers, waiting, (waiting, workers)
+
+
+@rule
+def route(view: RuleView, options: ACO, work: Work) -> None:
+    """Let the ants build assignments, and answer the best."""
+    U = min(view.waiting_load.size, total_free(view))
+    work.best[:] = HOLD
+    work.pheromone[:U] = 1.0
+    best, least = U + 1, np.inf  # requests held, imbalance
+    for iteration in range(options.iterations):
+        for ant in range(options.ants):
+            held = build(iteration, ant, U, view, options, work)
+            imbalance = imbalance_of(view, work)
+            if held < best or (held == best and imbalance < least):
+                best, least = held, imbalance
+                for i in range(U):
+                    work.best[i] = work.worker[i]
+        for i in range(U):
+            for g in range(view.load.size):
+                work.pheromone[i, g] = max((1 - options.evaporation) * work.pheromone[i, g], LEAST)
+            if work.best[i] != HOLD:
+                work.pheromone[i, work.best[i]] += 1
+    for i in range(U):
+        work.worker[i] = work.best[i]
+
+
+@part
+def build(iteration: int, ant: int, U: int, view: RuleView, options: ACO, work: Work) -> int:
+    """Let one ant send the oldest U requests; returns how many it holds."""
+    dice, held = head(view.seed, _STREAM), 0
+    set_room(view, work)
+    set_load(view, work.load)
+    for i in range(U):
+        size, fitting = view.waiting_load[i], 0
+        for g in range(view.load.size):
+            work.weight[g] = 0.0
+            if has_room(g, size, work):
+                fitting += 1
+                sight = power(1 / (work.load[g] + (size + 1)), options.sight)
+                work.weight[g] = sight * power(work.pheromone[i, g], options.trail)
+        work.worker[i] = HOLD
+        if fitting == 0:
+            held += 1
+            continue
+        draw = (iteration * U + i) * options.ants + ant
+        g = spin(work.weight, work.weight.size, uniform_from(dice, draw, view.decision))
+        send_to(i, g, size, work)
+        work.load[g] += size
+    return held
+
+
+@part
+def imbalance_of(view: RuleView, work: Work) -> float:
+    """Workers times envelope less the loads, summed over groups."""
+    groups, imbalance = 0, 0.0
+    for g in range(view.group.size):
+        groups = max(groups, view.group[g] + 1)
+    for group in range(groups):
+        members, envelope, total = 0, -np.inf, 0.0
+        for g in range(view.group.size):
+            if view.group[g] == group:
+                members += 1
+                envelope = max(envelope, work.load[g])
+                total += work.load[g]
+        if members > 0:
+            imbalance += members * envelope - total
     return imbalance
 
 
-def _power(x: F8, power: int) -> F8:
+@part
+def power(x: float, exponent: int) -> float:
     """x to a whole power by multiplication: the same bits on every machine."""
-    result = x if power else np.ones_like(x)
-    for _ in range(power - 1):
+    result = x if exponent > 0 else 1.0
+    for _ in range(exponent - 1):
         result = result * x
     return result
 

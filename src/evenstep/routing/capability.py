@@ -1,41 +1,48 @@
-"""What workers can do relative to each other: from their speeds, or as somebody states it."""
+"""What workers can do relative to each other: from their speeds, or as an option states it."""
 
 from __future__ import annotations
 
-import math
 from typing import cast
 
 import numpy as np
 
+from evenstep.compiled import part
 from evenstep.config import Numbers, numbers_of
 from evenstep.errors import InputError
 from evenstep.request import F8
-from evenstep.routing.view import RoutingView
+from evenstep.routing.rules import RuleView
 
 #: Numbers an option may list; a list shorter than the fleet is repeated over it.
 MOST_NUMBERS = 1024
 
 
-def capabilities(view: RoutingView, stated: Numbers) -> F8:
-    """float64[G] above 0, how much each worker can do; the same unit for all.
+@part
+def list_capabilities(view: RuleView, stated: F8, capability: F8) -> float:
+    """Write how much each worker can do, above 0 and in one unit; returns the largest.
 
     Args:
         stated: one number a worker, repeated over the fleet; empty = by speed, ``1 / seconds_per_token`` relative to the
             fastest worker, which has 1. Where a KV token costs nothing on some worker all are alike.
+        capability: float64[G], written.
     """
-    G = view.load.size
-    if stated:
-        return np.resize(np.array(stated, np.float64), G)
-    cost = view.seconds_per_token
-    least = cost.min()
-    return least / cost if 0 < least < math.inf else np.ones(G)
+    least, largest = np.inf, 0.0
+    for g in range(view.load.size):
+        least = min(least, view.seconds_per_token[g])
+    is_alike = not 0.0 < least < np.inf
+    for g in range(view.load.size):
+        if stated.size > 0:
+            capability[g] = stated[g % stated.size]
+        else:
+            capability[g] = 1.0 if is_alike else least / view.seconds_per_token[g]
+        largest = max(largest, capability[g])
+    return largest
 
 
 def check_capabilities(where: str, field: str, stated: Numbers) -> tuple[float, ...]:
     """The stated numbers, read from text where they are text.
 
     Raises:
-        InputError: no list of numbers, one not above 0, or too many.
+        InputError: text that is no list of numbers, a number that is not above 0, or too many numbers.
     """
     numbers = numbers_of(where, field, stated) if stated else cast("tuple[float, ...]", ())
     if len(numbers) > MOST_NUMBERS:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
-
+from evenstep.compiled import Floats, Ints, part
 from evenstep.errors import InputError
-from evenstep.request import I8
-from evenstep.routing.filling import Filling
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.routing.filling import has_room, send_to, set_room
+from evenstep.routing.rules import Ruled, RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class Carton:
+class Carton(Ruled):
     """Carton: load balancing in turn under distributed rate limits that follow each worker's measured performance.
 
     A worker's performance is its own step time, ``seconds_per_token * KV tokens``. Its rate is
@@ -46,32 +45,69 @@ class Carton:
         """One word: the worker whose turn it is."""
         return 1
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        limit, turn = self._limits(view), int(view.memory[0])
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request)
-            if workers.size:
-                below = workers[limit[workers] > 0]
-                workers = below if below.size else workers
-                later = workers[workers >= turn]
-                worker = int(later[0] if later.size else workers[0])
-                filling.send(request, worker)
-                limit[worker] -= 1
-                turn = worker + 1
-            elif filling.full:
-                break
-        return RoutingDecision(filling.worker, memory=np.array([turn], np.int64))
 
-    def _limits(self, view: RoutingView) -> I8:
-        """int64[G], requests each worker lets in."""
-        seconds = view.seconds_per_token * (view.load + view.queued_load)
-        mean = np.cumsum(seconds)[-1] / seconds.size
-        rate = np.ones(seconds.size)
-        if mean > 0:
-            rate = np.maximum(0.0, 1 + self.gain * (mean - seconds) / mean)  # the fastest has rate 1 at least
-        sent = min(view.waiting_id.size, int(view.free_slots.sum()))
-        return np.ceil(sent * rate / np.cumsum(rate)[-1]).astype(np.int64)
+class Work(NamedTuple):
+    """Working space: the room of each worker (see `filling.Room`), its step time and rate, and its limit."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    free_slots: Ints
+    kv_free: Floats
+    seconds: Floats
+    rate: Floats
+    limit: Ints
+
+
+def room(workers: int, waiting: int, horizon: int, options: Carton) -> tuple[int, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers, workers
+
+
+@rule
+def route(view: RuleView, options: Carton, work: Work) -> None:
+    """Send the oldest requests, one after the other."""
+    left = set_room(view, work)
+    set_limits(min(view.waiting_load.size, left), view, options.gain, work)
+    for i in range(view.waiting_load.size):
+        if left == 0:
+            break
+        best = next_below_limit(view.waiting_load[i], work)
+        if best >= 0:
+            send_to(i, best, view.waiting_load[i], work)
+            left -= 1
+            work.limit[best] -= 1
+            work.memory[0] = best + 1
+
+
+@part
+def next_below_limit(size: float, work: Work) -> int:
+    """The next worker in turn with room for `size` tokens, one below its limit before all others; -1 = there is none."""
+    best, rank = -1, 4
+    for g in range(work.limit.size):
+        if has_room(g, size, work):
+            above = 0 if work.limit[g] > 0 else 2
+            mine = above + (0 if g >= work.memory[0] else 1)
+            if mine < rank:
+                best, rank = g, mine
+    return best
+
+
+@part
+def set_limits(sent: int, view: RuleView, gain: float, work: Work) -> None:
+    """Write how many of the `sent` requests each worker lets in."""
+    total, rates = 0.0, 0.0
+    for g in range(view.load.size):
+        work.seconds[g] = view.seconds_per_token[g] * (view.load[g] + view.queued_load[g])
+        total += work.seconds[g]
+    mean = total / view.load.size
+    for g in range(view.load.size):
+        work.rate[g] = 1.0
+        if mean > 0.0:
+            work.rate[g] = max(0.0, 1 + gain * (mean - work.seconds[g]) / mean)  # the fastest has at least 1
+        rates += work.rate[g]
+    for g in range(view.load.size):
+        work.limit[g] = math.ceil(sent * work.rate[g] / rates)
 
 
 policy = Carton

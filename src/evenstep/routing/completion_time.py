@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 
-from evenstep.request import F8
-from evenstep.routing.filling import Filling, overdue
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.compiled import Floats, Ints, part
+from evenstep.request import F8, I8
+from evenstep.routing.f_score_kernel import NONE, first_with
+from evenstep.routing.filling import count_overdue, list_open, send, take_out
+from evenstep.routing.rules import RuleView
 
 
-def lengths(view: RoutingView, predicted: bool) -> F8:
-    """float64[W], processing times p_i in tokens: the load at admission, or with the expected output added.
+class CompletionWork(NamedTuple):
+    """Working space: the open workers (see `filling.Open`), when each is ready, and the length of each request."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    open: Ints
+    slots: Ints
+    kv: Floats
+    ready: Floats
+    length: Floats
+
+
+def completion_room(workers: int, waiting: int, horizon: int, options: object) -> tuple[int, ...]:
+    """Numbers in each array of `CompletionWork` beyond the answer."""
+    return workers, workers, workers, workers, waiting
+
+
+@part
+def set_lengths(view: RuleView, predicted: bool, length: F8) -> None:
+    """Write the processing time p_i of each request in tokens: its load at admission, or with the expected output added.
 
     A request of unknown output counts its load at admission alone.
     """
-    if not predicted:
-        return view.waiting_load
-    return view.waiting_load + np.where(np.isnan(view.waiting_steps), 0.0, view.waiting_steps)
+    for i in range(view.waiting_load.size):
+        steps = view.waiting_steps[i] if predicted else 0.0
+        length[i] = view.waiting_load[i] + (0.0 if math.isnan(steps) else steps)
 
 
-def route(view: RoutingView, *, longest_first: bool, predicted: bool, age_limit: float) -> RoutingDecision:
+@part
+def send_by_length(
+    view: RuleView, longest_first: bool, predicted: bool, age_limit: float, work: CompletionWork
+) -> None:
     """Overdue requests first, oldest first; then by length; each to the worker of smallest ready time.
 
     All workers are alike to a request here, so the earliest completion time of request i is ``min_g r_g + p_i``:
@@ -29,19 +56,42 @@ def route(view: RoutingView, *, longest_first: bool, predicted: bool, age_limit:
     Args:
         longest_first: max-min, else min-min. Equal lengths go oldest first.
         predicted: processing times with the expected output.
-        age_limit: see `filling.overdue`.
+        age_limit: see `filling.count_overdue`.
     """
-    filling = Filling(view)
-    length = lengths(view, predicted)
-    ready = view.load + view.queued_load
-    late = overdue(view, age_limit)
-    rest = late + np.argsort(-length[late:] if longest_first else length[late:], kind="stable")
-    for request in [*range(late), *rest.tolist()]:
-        workers = filling.open_to(request)
-        if workers.size:
-            first = int(workers[np.argmin(ready[workers])])
-            filling.send(request, first)
-            ready[first] += length[request]
-        elif filling.full:
+    count = list_open(view, work)
+    for j in range(count):
+        work.ready[j] = view.load[work.open[j]] + view.queued_load[work.open[j]]
+    set_lengths(view, predicted, work.length)
+    keys = work.length.view(
+        np.int64
+    )  # the bits of lengths >= 0 order like them; -1 once a request was looked at
+    late = count_overdue(view, age_limit)
+    for turn in range(view.waiting_load.size):
+        if count == 0:
             break
-    return filling.decision()
+        i = turn if turn < late else next_by_length(keys, longest_first)
+        size, length = view.waiting_load[i], work.length[i]
+        keys[i] = -1
+        best = -1
+        for j in range(count):
+            if work.kv[j] >= size and (best < 0 or work.ready[j] < work.ready[best]):
+                best = j
+        if best >= 0:
+            work.ready[best] += length
+            if work.slots[best] == 1:
+                take_out(best, count, work.ready)
+            count = send(i, best, size, count, work)
+
+
+@part
+def next_by_length(keys: I8, longest_first: bool) -> int:
+    """The longest or shortest request that was not looked at yet, the oldest of equal ones; there has to be one."""
+    if longest_first:
+        most = -1
+        for i in range(keys.size):
+            most = max(most, keys[i])
+        return first_with(keys, keys.size, most)
+    least = NONE
+    for i in range(keys.size):
+        least = min(least, keys[i] if keys[i] >= 0 else NONE)
+    return first_with(keys, keys.size, least)

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import NamedTuple, Protocol
 
-import numpy as np
-
-from evenstep import streams
+from evenstep.compiled import Floats, Ints, Table, part
 from evenstep.errors import InputError
-from evenstep.request import F8, I8
-from evenstep.routing.filling import Filling
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.request import F8
+from evenstep.routing.filling import Open, count_requests, list_open, send
+from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.streams import stream_number
+from evenstep.streams_kernel import head, uniform_from
 
 MOST_NODES = 1024
+_NODE, _KEY = stream_number("consistent-hash"), stream_number("consistent-hash-key")
 
 
 @dataclass(frozen=True, slots=True)
-class ConsistentHash:
+class ConsistentHash(Ruled):
     """The oldest request goes to the first worker clockwise of its key that is below its bound and has room for it.
 
     Every worker stands at `virtual_nodes` places of a ring, a request at the place of its key (its session, else its
     prompt key, else its id). A worker may have `bound` times its share of all requests on workers, the new one
-    included, rounded up. Where nobody below the bound has room, the bound is not asked.
+    included, rounded up. Where no worker below the bound has room, the bound is lifted.
 
     Args:
         bound: how much above its share of requests a worker may get, >= 1; near 1 is balance, large is affinity.
@@ -33,7 +34,7 @@ class ConsistentHash:
         InputError: a bound below 1, or virtual nodes out of range.
 
     Source: Karger et al. 1997; bounded loads: Mirrokni, Thorup and Zadimoghaddam 2018. Places are keyed by the seed, so
-    that routers of one seed agree. Sessions of differing weight are all alike here.
+    that routers of one seed agree. Sessions of different weight count alike here.
     """
 
     bound: float = 1.25
@@ -41,49 +42,6 @@ class ConsistentHash:
 
     def __post_init__(self) -> None:
         check_ring("consistent-hash", self.bound, self.virtual_nodes)
-
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        ring = Ring(view, self.bound, self.virtual_nodes)
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request)
-            if workers.size:
-                worker = ring.nearest(request, workers)
-                filling.send(request, worker)
-                ring.count[worker] += 1
-            elif filling.full:
-                break
-        return filling.decision()
-
-
-class Ring:
-    """The ring during one decision; who sends a request counts it in `count`, the requests on each worker."""
-
-    def __init__(self, view: RoutingView, bound: float, virtual_nodes: int) -> None:
-        self.nodes = nodes(view.seed, view.load.size, virtual_nodes)
-        self.places: F8 = streams.uniform(view.seed, "consistent-hash-key", view.waiting_key)
-        self.bound = bound
-        self.count: I8 = view.running + view.queued
-
-    def nearest(self, request: int, workers: I8) -> int:
-        """The worker for a request among those with room."""
-        most = math.ceil(self.bound * (int(self.count.sum()) + 1) / self.count.size)
-        below = workers[self.count[workers] < most]
-        open_to = below if below.size else workers
-        ahead = self.nodes[open_to] - self.places[request]
-        clockwise = np.where(ahead < 0, ahead + 1.0, ahead).min(axis=1)
-        return int(open_to[np.argmin(clockwise)])
-
-
-@lru_cache(maxsize=16)
-def nodes(seed: int, workers: int, virtual_nodes: int) -> F8:
-    """float64[G, V] in [0, 1), read-only: places of the workers on the ring."""
-    each = [
-        streams.uniform(seed, "consistent-hash", np.arange(workers), draw) for draw in range(virtual_nodes)
-    ]
-    found = np.stack(each, axis=1)
-    found.flags.writeable = False
-    return found
 
 
 def check_ring(where: str, bound: float, virtual_nodes: int) -> None:
@@ -96,6 +54,94 @@ def check_ring(where: str, bound: float, virtual_nodes: int) -> None:
         raise InputError(where, "bound", bound, "a finite number >= 1")
     if not 1 <= virtual_nodes <= MOST_NODES:
         raise InputError(where, "virtual_nodes", virtual_nodes, f"an integer in 1..{MOST_NODES}")
+
+
+class Ring(Open, Protocol):
+    """The open workers of a rule's working space, with what a ring needs.
+
+    Attributes:
+        requests: int64[G], requests of each worker.
+        nodes: float64[G, V] in [0, 1), places of each worker on the ring.
+    """
+
+    @property
+    def requests(self) -> Ints: ...
+    @property
+    def nodes(self) -> Table: ...
+
+
+class Work(NamedTuple):
+    """Working space; see `Ring`."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    open: Ints
+    slots: Ints
+    kv: Floats
+    requests: Ints
+    nodes: Table
+
+
+def room(
+    workers: int, waiting: int, horizon: int, options: ConsistentHash
+) -> tuple[int | tuple[int, int], ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers, (workers, options.virtual_nodes)
+
+
+@rule
+def route(view: RuleView, options: ConsistentHash, work: Work) -> None:
+    """Send the oldest requests, one after the other."""
+    count, total = list_open(view, work), count_requests(view, work.requests)
+    place_nodes(view, count, work)
+    for i in range(view.waiting_load.size):
+        if count == 0:
+            break
+        best = nearest(i, math.ceil(options.bound * (total + 1) / view.load.size), view, count, work)
+        if best >= 0:
+            total += 1
+            work.requests[work.open[best]] += 1
+            count = send(i, best, view.waiting_load[i], count, work)
+
+
+@part
+def place_nodes(view: RuleView, count: int, work: Ring) -> None:
+    """Put the open workers on the ring."""
+    dice = head(view.seed, _NODE)
+    for j in range(count):
+        g = work.open[j]
+        for v in range(work.nodes.shape[1]):
+            work.nodes[g, v] = uniform_from(dice, g, v)
+
+
+@part
+def nearest(i: int, most: float, view: RuleView, count: int, work: Ring) -> int:
+    """The place of the first worker clockwise of a request's key that has room for it; -1 where there is none.
+
+    Args:
+        most: requests that a worker may have with this one; where none has fewer, all are asked.
+    """
+    key = uniform_from(head(view.seed, _KEY), view.waiting_key[i], 0)
+    best, is_best_below, least = -1, False, 2.0
+    for j in range(count):
+        is_below = work.requests[work.open[j]] < most
+        if work.kv[j] < view.waiting_load[i] or (is_best_below and not is_below):
+            continue
+        ahead = clockwise(work.nodes[work.open[j]], key)
+        if best < 0 or (is_below and not is_best_below) or ahead < least:
+            best, is_best_below, least = j, is_below, ahead
+    return best
+
+
+@part
+def clockwise(nodes: F8, place: float) -> float:
+    """The distance on the ring from a place to the nearest of these nodes."""
+    least = 2.0
+    for v in range(nodes.size):
+        ahead = nodes[v] - place
+        least = min(least, ahead + 1.0 if ahead < 0.0 else ahead)
+    return least
 
 
 policy = ConsistentHash

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from evenstep import streams
+from evenstep.compiled import Floats, Ints, part
 from evenstep.errors import InputError
 from evenstep.request import F8
-from evenstep.routing.filling import Filling
+from evenstep.routing.filling import list_with_room, send_to, set_load, set_room
 from evenstep.routing.roulette import spin
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.streams import stream_number
+from evenstep.streams_kernel import head, uniform_from
+
+_STREAM = stream_number("dynamo")
 
 
 @dataclass(frozen=True, slots=True)
-class Dynamo:
+class Dynamo(Ruled):
     """Dynamo's KV router: the oldest request goes to the worker of smallest cost in KV blocks.
 
     ``cost = prefill_load_scale * max(0, (prefill_g + s_i - overlap_score_credit * cached_ig) / block_size)
@@ -64,42 +68,97 @@ class Dynamo:
         if self.block_size < 1:
             raise InputError("dynamo", "block_size", self.block_size, "an integer >= 1")
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        prefill = view.queued_load.copy()
-        load = view.load + view.queued_load
-        active = (view.running + view.queued).astype(np.float64)
-        known = view.cached_tokens.size > 0
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request)
-            if workers.size:
-                size = view.waiting_load[request]
-                cached = view.cached_tokens[request] if known else np.zeros(load.size)
-                credit = self.overlap_score_credit * cached
-                blocks = self.prefill_load_scale * np.maximum(0.0, prefill + size - credit) + load + size
-                cost = blocks / self.block_size + self.active_request_weight * active
-                chance = streams.uniform(view.seed, "dynamo", int(view.waiting_id[request]))
-                best = int(workers[_pick(cost[workers], self.temperature, chance)])
-                filling.send(request, best)
-                prefill[best] += max(0.0, size - cached[best])
-                load[best] += size
-                active[best] += 1.0
-            elif filling.full:
-                break
-        return filling.decision()
+
+class Work(NamedTuple):
+    """Working space: the room of each worker (see `filling.Room`), what it has, and the costs of those that fit."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    free_slots: Ints
+    kv_free: Floats
+    prefill: Floats
+    load: Floats
+    active: Floats
+    fitting: Ints
+    cost: Floats
 
 
-def _pick(cost: F8, temperature: float, chance: float) -> int:
-    """Place of the smallest cost, ties by chance; at a temperature, of a draw by softmax."""
-    least, span = cost.min(), cost.max() - cost.min()
-    if temperature == 0 or span == 0:
-        tied = np.flatnonzero(cost == least)
-        return int(tied[int(chance * tied.size)])
-    weight = np.array([_exponential((c - least) / (span * temperature)) for c in cost.tolist()])
-    return int(spin(weight, chance))
+def room(workers: int, waiting: int, horizon: int, options: Dynamo) -> tuple[int, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers, workers, workers, workers
 
 
-def _exponential(x: float) -> float:
+@rule
+def route(view: RuleView, options: Dynamo, work: Work) -> None:
+    """Send the oldest requests, one after the other."""
+    dice, left = head(view.seed, _STREAM), set_room(view, work)
+    set_load(view, work.load)
+    for g in range(view.load.size):
+        work.prefill[g] = view.queued_load[g]
+        work.active[g] = view.running[g] + view.queued[g]
+    for i in range(view.waiting_load.size):
+        if left == 0:
+            break
+        size = view.waiting_load[i]
+        count = list_with_room(size, work.fitting, work)
+        if count == 0:
+            continue
+        for k in range(count):
+            work.cost[k] = cost_of(i, work.fitting[k], view, options, work)
+        best = work.fitting[
+            pick(work.cost, count, options.temperature, uniform_from(dice, view.waiting_id[i], 0))
+        ]
+        send_to(i, best, size, work)
+        left -= 1
+        work.prefill[best] += max(0.0, size - cached_on(i, best, view))
+        work.load[best] += size
+        work.active[best] += 1.0
+
+
+@part
+def cached_on(i: int, g: int, view: RuleView) -> float:
+    """Prompt tokens of a request that a worker has cached; 0 where caches are unknown."""
+    return view.cached_tokens[i, g] if view.cached_tokens.size > 0 else 0.0
+
+
+@part
+def cost_of(i: int, g: int, view: RuleView, options: Dynamo, work: Work) -> float:
+    """The cost of a request on a worker, in blocks."""
+    size, credit = view.waiting_load[i], options.overlap_score_credit * cached_on(i, g, view)
+    blocks = options.prefill_load_scale * max(0.0, work.prefill[g] + size - credit) + work.load[g] + size
+    return blocks / options.block_size + options.active_request_weight * work.active[g]
+
+
+@part
+def pick(cost: F8, count: int, temperature: float, chance: float) -> int:
+    """The place of the smallest cost, ties by chance; at a temperature, of a draw by softmax: `cost` holds weights then."""
+    least, most = np.inf, -np.inf
+    for k in range(count):
+        least, most = min(least, cost[k]), max(most, cost[k])
+    span = most - least
+    if temperature == 0.0 or span == 0.0:
+        return pick_tied(cost, count, least, chance)
+    for k in range(count):
+        cost[k] = exponential((cost[k] - least) / (span * temperature))
+    return spin(cost, count, chance)
+
+
+@part
+def pick_tied(cost: F8, count: int, least: float, chance: float) -> int:
+    """One of the places with this cost, by chance; at least one has it."""
+    tied = 0
+    for k in range(count):
+        tied += cost[k] == least
+    skip, place = int(chance * tied), -1
+    while skip >= 0:
+        place += 1
+        skip -= cost[place] == least
+    return place
+
+
+@part
+def exponential(x: float) -> float:
     """``exp(-x)`` for x >= 0 by multiplication and division alone: the same bits on every machine, to about 1e-12."""
     if x > 700:
         return 0.0

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
-
-from evenstep.routing.filling import Filling
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.compiled import part
+from evenstep.routing.filling import OpenWork, is_unlimited, list_open, most_free, one_each, open_room, send
+from evenstep.routing.rules import Ruled, RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class FCFS:
+class FCFS(Ruled):
     """First come, first served: sizes and loads are not looked at.
 
     Args:
@@ -24,16 +23,37 @@ class FCFS:
 
     fill: Literal["free-slots", "index"] = "free-slots"
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request)
-            if workers.size:
-                most = np.argmax(filling.free_slots[workers]) if self.fill == "free-slots" else 0
-                filling.send(request, int(workers[most]))
-            elif filling.full:
-                break
-        return filling.decision()
+
+Work, room = OpenWork, open_room
+
+
+@rule
+def route(view: RuleView, options: Any, work: OpenWork) -> None:
+    """Send the oldest requests, one after the other."""
+    if options.fill_free_slots and is_unlimited(view):
+        send_by_levels(view, work)
+        return
+    count = list_open(view, work)
+    for i in range(view.waiting_load.size):
+        if count == 0:
+            break
+        best = -1
+        for j in range(count):
+            if work.kv[j] >= view.waiting_load[i] and (best < 0 or work.slots[j] > work.slots[best]):
+                best = j
+                if options.fill_index:
+                    break
+        if best >= 0:
+            count = send(i, best, view.waiting_load[i], count, work)
+
+
+@part
+def send_by_levels(view: RuleView, work: OpenWork) -> None:
+    """Most free slots first, where only slots limit: one pass over the workers for each level of free slots."""
+    level, i = most_free(view), 0
+    while level > 0 and i < work.worker.size:
+        i = one_each(level, 0, view.free_slots.size, i, view, work)
+        level -= 1
 
 
 policy = FCFS

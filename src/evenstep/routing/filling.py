@@ -1,14 +1,250 @@
-"""What is left of slots and KV memory while one decision fills them."""
+"""What is left of slots and KV memory while one decision fills them: pieces that the rules share."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from evenstep.compiled import Floats, Ints, part
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
+from evenstep.routing.rules import RuleView
 from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
+from evenstep.streams_kernel import uniform_from
+
+
+class Open(Protocol):
+    """The open workers of a rule's working space: those that still have a slot, in index order.
+
+    A rule skips a request that fits nowhere and goes on with the next one, so that one huge request does not block
+    the pool.
+
+    Attributes:
+        open: int64[G], the worker at each place of the list.
+        slots: int64[G], free slots of the worker at each place.
+        kv: float64[G], KV tokens that may still be sent to the worker at each place.
+        worker: int64[W], the answer.
+    """
+
+    @property
+    def worker(self) -> Ints: ...
+    @property
+    def open(self) -> Ints: ...
+    @property
+    def slots(self) -> Ints: ...
+    @property
+    def kv(self) -> Floats: ...
+
+
+class OpenWork(NamedTuple):
+    """Working space of a rule that needs the open workers and nothing else; see `Open`."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    open: Ints
+    slots: Ints
+    kv: Floats
+
+
+def open_room(workers: int, waiting: int, horizon: int, options: object) -> tuple[int, int, int]:
+    """Numbers in each array of `OpenWork` beyond the answer."""
+    return workers, workers, workers
+
+
+class Room(Protocol):
+    """The room of each worker in a rule's working space, for rules that look at all workers for each request.
+
+    Attributes:
+        free_slots: int64[G], slots that are left.
+        kv_free: float64[G], KV tokens that may still be sent.
+        worker: int64[W], the answer.
+    """
+
+    @property
+    def worker(self) -> Ints: ...
+    @property
+    def free_slots(self) -> Ints: ...
+    @property
+    def kv_free(self) -> Floats: ...
+
+
+@part
+def set_room(view: RuleView, work: Room) -> int:
+    """Write the room of each worker; returns the free slots of all."""
+    for g in range(view.free_slots.size):
+        work.free_slots[g] = view.free_slots[g]
+        work.kv_free[g] = view.kv_free[g]
+    return total_free(view)
+
+
+@part
+def has_room(g: int, size: float, work: Room) -> bool:
+    """Whether a worker has a slot and the memory for `size` tokens."""
+    return work.free_slots[g] > 0 and work.kv_free[g] >= size
+
+
+@part
+def list_with_room(size: float, fitting: I8, work: Room) -> int:
+    """List the workers with room for `size` tokens; returns how many there are."""
+    count = 0
+    for g in range(work.free_slots.size):
+        fitting[count] = g
+        count += has_room(g, size, work)
+    return count
+
+
+@part
+def send_to(request: int, g: int, size: float, work: Room) -> None:
+    """Send a request of `size` tokens to a worker."""
+    work.worker[request] = g
+    work.free_slots[g] -= 1
+    work.kv_free[g] -= size
+
+
+@part
+def list_open(view: RuleView, work: Open) -> int:
+    """List the open workers; returns how many there are."""
+    count = 0
+    for g in range(view.free_slots.size):  # without a branch: nothing predicts which workers have a slot
+        free = view.free_slots[g]
+        work.open[count] = g
+        work.slots[count] = free
+        work.kv[count] = view.kv_free[g]
+        count += free > 0
+    return count
+
+
+@part
+def send(request: int, place: int, size: float, count: int, work: Open) -> int:
+    """Send a request of `size` tokens to the worker at a place of the list; returns how many workers are open then."""
+    work.worker[request] = work.open[place]
+    work.kv[place] -= size
+    work.slots[place] -= 1
+    return close(place, count, work) if work.slots[place] == 0 else count
+
+
+@part
+def close(place: int, count: int, work: Open) -> int:
+    """Take a worker off the list and keep the order; returns the new length."""
+    for j in range(place, count - 1):
+        work.open[j] = work.open[j + 1]
+        work.slots[j] = work.slots[j + 1]
+        work.kv[j] = work.kv[j + 1]
+    return count - 1
+
+
+@part
+def take_out(place: int, count: int, column: F8 | I8) -> None:
+    """Take the entry at a place out of one more column of the list, which has `count` entries."""
+    for j in range(place, count - 1):  # np.uintp: the compiler need not ask whether an index is negative
+        column[np.uintp(j)] = column[np.uintp(j + 1)]
+
+
+@part
+def is_unlimited(view: RuleView) -> bool:
+    """Whether KV memory limits no worker: then every request fits every open worker."""
+    limited = 0
+    for g in range(view.kv_free.size):
+        limited += view.kv_free[g] < np.inf
+    return limited == 0
+
+
+@part
+def one_each(level: int, low: int, high: int, i: int, view: RuleView, work: Open) -> int:
+    """Send requests i, i+1, ... to those of the workers low..high-1 that have `level` free slots or more, one each.
+
+    Returns:
+        The next request.
+    """
+    waiting = work.worker.size
+    if waiting - i < high - low:
+        for g in range(low, high):
+            if i < waiting and view.free_slots[g] >= level:
+                work.worker[np.uintp(i)] = g
+                i += 1
+        return i
+    for g in range(low, high):  # without a branch: nothing predicts which workers have a slot
+        work.worker[np.uintp(i)] = g
+        i += view.free_slots[g] >= level
+    if i < waiting:
+        work.worker[np.uintp(i)] = HOLD  # written for a worker without a slot
+    return i
+
+
+@part
+def most_free(view: RuleView) -> int:
+    """The largest number of free slots of one worker."""
+    most = view.free_slots[0]
+    for g in range(view.free_slots.size):
+        most = max(most, view.free_slots[g])
+    return most
+
+
+@part
+def total_free(view: RuleView) -> int:
+    """Free slots of all workers."""
+    slots = 0
+    for g in range(view.free_slots.size):
+        slots += view.free_slots[g]
+    return slots
+
+
+@part
+def list_where_slots_limit(view: RuleView, work: Open) -> int:
+    """As `list_open`, with `slots` by worker and not by place, and without `kv`: a worker leaves the list faster."""
+    count = 0
+    for g in range(view.free_slots.size):
+        work.slots[g] = view.free_slots[g]
+    for g in range(view.free_slots.size):
+        work.open[np.uintp(count)] = g
+        count += view.free_slots[g] > 0
+    return count
+
+
+@part
+def count_requests(view: RuleView, requests: I8) -> int:
+    """Write the requests of each worker, running or sent; returns how many there are in all."""
+    total = 0
+    for g in range(view.running.size):
+        requests[g] = view.running[g] + view.queued[g]
+        total += requests[g]
+    return total
+
+
+@part
+def set_load(view: RuleView, load: F8) -> None:
+    """Write the KV tokens of each worker, running or sent."""
+    for g in range(view.load.size):
+        load[g] = view.load[g] + view.queued_load[g]
+
+
+@part
+def draw_all(dice: int, draw: int, count: int, view: RuleView, chance: F8) -> None:
+    """The `draw`-th draws of the oldest `count` requests at once: the draws do not wait for each other's answers."""
+    for i in range(count):
+        chance[i] = uniform_from(dice, view.waiting_id[i], draw)
+
+
+@part
+def count_overdue(view: RuleView, age_limit: float) -> int:
+    """How many of the oldest requests go first, because they waited more than `age_limit` times the mean wait.
+
+    They take a quarter of the free slots at most, and one at least: requests that a policy passes over grow old together,
+    and admitted all at once they would undo the balance that passing them over gained.
+
+    Args:
+        age_limit: multiple of the mean wait; 0 switches the rule off. Before the first admission no request is overdue.
+    """
+    if not (age_limit > 0.0 and view.mean_wait_s > 0.0):
+        return 0
+    limit, late = age_limit * view.mean_wait_s, 0
+    most = min(view.since_s.size, max(1, total_free(view) // 4))
+    while late < most and view.now_s - view.since_s[late] > limit:
+        late += 1
+    return late
 
 
 class Filling:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
-
-from evenstep import streams
+from evenstep.compiled import Floats, Ints, part
 from evenstep.errors import InputError
-from evenstep.request import F8, I8
-from evenstep.routing.filling import Filling
+from evenstep.request import F8
+from evenstep.routing.filling import list_with_room, send_to, set_load, set_room
 from evenstep.routing.roulette import spin
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.streams import stream_number
+from evenstep.streams_kernel import head, uniform_from
+
+_STREAM = stream_number("hbfa")
 
 
 @dataclass(frozen=True, slots=True)
-class HBFA:
+class HBFA(Ruled):
     """Honey-bee foraging: the oldest request follows the dance of a worker, a better one with more chance.
 
     Workers dance that have room for the request and not more than the mean load; if there is none, all with room. The
@@ -41,39 +44,77 @@ class HBFA:
         if not 0 <= self.scouts <= 1:
             raise InputError("hbfa", "scouts", self.scouts, "a number from 0 to 1")
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        load = view.load + view.queued_load
-        requests = (view.running + view.queued).astype(np.float64)
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request)
-            if workers.size:
-                name = int(view.waiting_id[request])
-                scouting = streams.uniform(view.seed, "hbfa", name) < self.scouts
-                weight = np.ones(workers.size) if scouting else _dances(load, requests, workers)
-                best = int(workers[spin(weight, streams.uniform(view.seed, "hbfa", name, 1))])
-                filling.send(request, best)
-                load[best] += view.waiting_load[request]
-                requests[best] += 1.0
-            elif filling.full:
-                break
-        return filling.decision()
+
+class Work(NamedTuple):
+    """Working space: the room of each worker (see `filling.Room`), what it has, and the dances of those that fit."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    free_slots: Ints
+    kv_free: Floats
+    load: Floats
+    requests: Floats
+    fitting: Ints
+    fitness: Floats
 
 
-def _dances(load: F8, requests: F8, workers: I8) -> F8:
-    """float64[n], the fitness each of the workers dances; 0 where it does not dance."""
-    shares = [
-        x[workers] / mean if mean > 0 else np.zeros(workers.size)
-        for x in (load, requests)
-        for mean in (_mean(x),)
-    ]
-    fitness = 1 / ((1 + shares[0]) * (1 + shares[1]))
-    light = shares[0] <= 1
-    return np.where(light, fitness, 0.0) if light.any() else fitness
+def room(workers: int, waiting: int, horizon: int, options: HBFA) -> tuple[int, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers, workers, workers
 
 
-def _mean(x: F8) -> float:
-    return float(np.cumsum(x)[-1] / x.size)
+@rule
+def route(view: RuleView, options: HBFA, work: Work) -> None:
+    """Send the oldest requests, one after the other."""
+    dice, left = head(view.seed, _STREAM), set_room(view, work)
+    set_load(view, work.load)
+    for g in range(view.load.size):
+        work.requests[g] = view.running[g] + view.queued[g]
+    for i in range(view.waiting_load.size):
+        if left == 0:
+            break
+        count = list_with_room(view.waiting_load[i], work.fitting, work)
+        if count == 0:
+            continue
+        if uniform_from(dice, view.waiting_id[i], 0) < options.scouts:
+            work.fitness[:count] = 1.0
+        else:
+            dance(count, work)
+        best = work.fitting[spin(work.fitness, count, uniform_from(dice, view.waiting_id[i], 1))]
+        send_to(i, best, view.waiting_load[i], work)
+        left -= 1
+        work.load[best] += view.waiting_load[i]
+        work.requests[best] += 1.0
+
+
+@part
+def dance(count: int, work: Work) -> None:
+    """Write the fitness that each worker with room dances; 0 where it does not dance."""
+    load, requests, is_light = mean(work.load), mean(work.requests), False
+    for k in range(count):
+        is_light |= share(work.load[int(work.fitting[k])], load) <= 1
+    for k in range(count):
+        g = int(work.fitting[k])
+        heavy = share(work.load[g], load)
+        work.fitness[k] = 1 / ((1 + heavy) * (1 + share(work.requests[g], requests)))
+        if is_light and heavy > 1:
+            work.fitness[k] = 0.0
+
+
+@part
+def mean(values: F8) -> float:
+    """The mean, added up in order."""
+    total = 0.0
+    for g in range(values.size):
+        total += values[g]
+    return total / values.size
+
+
+@part
+def share(value: float, mean: float) -> float:
+    """A value over the mean; 0 where that is 0."""
+    return value / mean if mean > 0.0 else 0.0
 
 
 policy = HBFA

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-from evenstep import streams
-from evenstep.routing.filling import Filling
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.compiled import Floats, Ints, part
+from evenstep.routing.filling import draw_all, is_unlimited, list_open, send, take_out, total_free
+from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.streams import stream_number
+from evenstep.streams_kernel import head, uniform_from
+
+_STREAM = stream_number("jsq")
+_LONG = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class JSQ:
+class JSQ(Ruled):
     """Join the shortest queue: fewest requests, running or sent, among the workers with a free slot.
 
     Args:
@@ -23,23 +28,99 @@ class JSQ:
 
     ties: Literal["random", "lowest"] = "random"
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        queue = view.running + view.queued
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request)
-            if workers.size:
-                shortest = workers[queue[workers] == queue[workers].min()]
-                place = 0
-                if self.ties == "random" and shortest.size > 1:
-                    place = int(
-                        streams.uniform(view.seed, "jsq", int(view.waiting_id[request])) * shortest.size
-                    )
-                filling.send(request, int(shortest[place]))
-                queue[shortest[place]] += 1
-            elif filling.full:
-                break
-        return filling.decision()
+
+class Work(NamedTuple):
+    """Working space: the open workers (see `filling.Open`), the length of their queues, and the tied places."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    open: Ints
+    slots: Ints
+    kv: Floats
+    queue: Ints
+    tied: Ints
+    chance: Floats
+
+
+def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers, workers, waiting
+
+
+@rule
+def route(view: RuleView, options: Any, work: Work) -> None:
+    """Send the oldest requests, one after the other."""
+    dice = head(view.seed, _STREAM)
+    count = list_open(view, work)
+    for j in range(count):
+        work.queue[j] = view.running[work.open[j]] + view.queued[work.open[j]]
+    if is_unlimited(view):
+        sent = min(view.waiting_load.size, total_free(view))
+        if options.ties_random:
+            draw_all(dice, 0, sent, view, work.chance)
+        send_by_length(options.ties_random, sent, count, work)
+        return
+    for i in range(view.waiting_load.size):
+        if count == 0:
+            break
+        size = view.waiting_load[i]
+        best, ties = shortest_that_fits(size, count, work)
+        if best < 0:
+            continue
+        if options.ties_random and ties > 1:
+            shortest = work.queue[best]
+            skip = int(uniform_from(dice, view.waiting_id[i], 0) * ties)
+            while skip > 0:
+                best += 1
+                skip -= work.kv[best] >= size and work.queue[best] == shortest
+        work.queue[best] += 1
+        if work.slots[best] == 1:
+            take_out(best, count, work.queue)
+        count = send(i, best, size, count, work)
+
+
+@part
+def shortest_that_fits(size: float, count: int, work: Work) -> tuple[int, int]:
+    """The first place of the shortest queue with memory for `size` tokens, -1 where there is none; and how many tie."""
+    shortest, best, ties = _LONG, -1, 0
+    for j in range(count):
+        if work.kv[j] >= size:
+            if work.queue[j] < shortest:
+                shortest, best, ties = work.queue[j], j, 1
+            elif work.queue[j] == shortest:
+                ties += 1
+    return best, ties
+
+
+@part
+def send_by_length(by_chance: bool, sent: int, count: int, work: Work) -> None:
+    """Where only slots limit: draw from all workers of the shortest queue until each has one more, then go on."""
+    i = 0
+    while i < sent:
+        shortest, ties = list_shortest(count, work)
+        while ties > 0 and i < sent:
+            k = int(work.chance[i] * ties) if by_chance and ties > 1 else 0
+            place = work.tied[k]
+            take_out(k, ties, work.tied)
+            ties -= 1
+            work.worker[i] = work.open[place]
+            work.slots[place] -= 1
+            work.queue[place] = shortest + 1 if work.slots[place] > 0 else _LONG
+            i += 1
+
+
+@part
+def list_shortest(count: int, work: Work) -> tuple[int, int]:
+    """The length of the shortest queue, and how many places have it: they are listed in `tied`."""
+    shortest, ties = _LONG, 0
+    for j in range(count):  # without a branch on the data
+        is_shorter = work.queue[j] < shortest
+        ties = 0 if is_shorter else ties
+        shortest = work.queue[j] if is_shorter else shortest
+        work.tied[ties] = j
+        ties += work.queue[j] == shortest
+    return shortest, ties
 
 
 policy = JSQ

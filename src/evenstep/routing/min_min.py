@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from evenstep.routing.completion_time import route
+from evenstep.routing.completion_time import CompletionWork, completion_room, send_by_length
 from evenstep.routing.filling import check_age_limit
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.routing.rules import Ruled, RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class MinMin:
+class MinMin(Ruled):
     """The shortest request of the whole pool goes to the worker of smallest load, repeated.
 
     Args:
@@ -32,10 +32,14 @@ class MinMin:
     def __post_init__(self) -> None:
         check_age_limit("min-min", self.age_limit)
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        return route(
-            view, longest_first=False, predicted=self.length == "predicted", age_limit=self.age_limit
-        )
+
+Work, room = CompletionWork, completion_room
+
+
+@rule
+def route(view: RuleView, options: Any, work: CompletionWork) -> None:
+    """Send requests in order of length."""
+    send_by_length(view, False, options.length_predicted, options.age_limit, work)
 
 
 policy = MinMin

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from evenstep.request import F8
-from evenstep.routing.capability import capabilities
-from evenstep.routing.completion_time import lengths
-from evenstep.routing.filling import Filling, check_age_limit, overdue
-from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
+from evenstep.compiled import Floats, Ints, ReadFloats, part
+from evenstep.routing.capability import list_capabilities
+from evenstep.routing.completion_time import set_lengths
+from evenstep.routing.filling import (
+    check_age_limit,
+    count_overdue,
+    count_requests,
+    has_room,
+    send_to,
+    set_load,
+    set_room,
+)
+from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.sorting import sort_by
 
 
 @dataclass(frozen=True, slots=True)
-class OlbLbmm:
+class OlbLbmm(Ruled):
     """Two phases, one decision.
 
     * OLB: the oldest requests are admitted, each to the worker with the fewest requests. That says who is admitted.
@@ -44,57 +53,118 @@ class OlbLbmm:
     def __post_init__(self) -> None:
         check_age_limit("olb-lbmm", self.age_limit)
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        admitted = _opportunistic(view)
-        size, speed = lengths(view, self.length == "predicted"), capabilities(view, ())
-        late = overdue(view, self.age_limit)
-        order = sorted(admitted, key=lambda i: (i >= late, 0.0 if i < late else size[i], i))
-        filling = Filling(view)
-        ready = view.load + view.queued_load
-        for request in order:
-            workers = filling.open_to(request)
-            if workers.size:
-                first = int(workers[np.argmin((ready[workers] + size[request]) / speed[workers])])
-                filling.send(request, first)
-                ready[first] += size[request]
-        _balance(filling, ready, size, speed)
-        return filling.decision()
+
+class Work(NamedTuple):
+    """Working space: the room of each worker (see `filling.Room`), what it has and can do, and the admitted requests."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    free_slots: Ints
+    kv_free: Floats
+    requests: Ints
+    ready: Floats
+    speed: Floats
+    length: Floats
+    key: Floats
+    order: Ints
+    spare: Ints
 
 
-def _opportunistic(view: RoutingView) -> list[int]:
-    """Phase one: rows of the admitted requests, oldest first."""
-    filling = Filling(view)
-    count = view.running + view.queued
-    for request in range(view.waiting_id.size):
-        workers = filling.open_to(request)
-        if workers.size:
-            idlest = int(workers[np.argmin(count[workers])])
-            filling.send(request, idlest)
-            count[idlest] += 1
-        elif filling.full:
+def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers, workers, waiting, waiting, waiting, waiting
+
+
+@rule
+def route(view: RuleView, options: Any, work: Work) -> None:
+    """Admit by opportunity, place by earliest completion, and balance."""
+    admitted = admit(view, work)
+    set_lengths(view, options.length_predicted, work.length)
+    list_capabilities(view, work.speed[:0], work.speed)
+    set_load(view, work.ready)
+    late = count_overdue(view, options.age_limit)
+    for i in range(view.waiting_load.size):
+        work.key[i] = -1.0 if i < late else work.length[i]  # overdue requests are placed first
+    sort_by(work.key, admitted, work.order, work.spare)
+    set_room(view, work)
+    sent = 0
+    for k in range(admitted):
+        i = int(work.order[k])
+        best = first_ready(i, -1, view.waiting_load, work)
+        if best >= 0:
+            send_to(i, best, view.waiting_load[i], work)
+            work.ready[best] += work.length[i]
+            sent += 1
+    for _ in range(sent):
+        if not move_from_last(view, work):
             break
-    return np.flatnonzero(filling.worker != HOLD).tolist()
 
 
-def _balance(filling: Filling, ready: F8, size: F8, speed: F8) -> None:
-    """The load-balancing step: at most one move for each request sent."""
-    for _ in range(int((filling.worker != HOLD).sum())):
-        last = int(np.argmax(ready / speed))
-        sent = np.flatnonzero(filling.worker == last)
-        if sent.size == 0:
-            return
-        request = int(sent[np.argmin(size[sent])])
-        workers = filling.open_to(request)
-        workers = workers[workers != last]
-        if workers.size == 0:
-            return
-        done = (ready[workers] + size[request]) / speed[workers]
-        if done.min() >= ready[last] / speed[last]:
-            return
-        first = int(workers[np.argmin(done)])
-        filling.move(request, first)
-        ready[last] -= size[request]
-        ready[first] += size[request]
+@part
+def admit(view: RuleView, work: Work) -> int:
+    """Opportunistic: list the requests, oldest first, that find room one after the other; returns how many."""
+    left, count = set_room(view, work), 0
+    count_requests(view, work.requests)
+    for i in range(view.waiting_load.size):
+        if left == 0:
+            break
+        size, best = view.waiting_load[i], -1
+        for g in range(view.load.size):
+            if has_room(g, size, work) and (best < 0 or work.requests[g] < work.requests[best]):
+                best = g
+        if best >= 0:
+            work.free_slots[best] -= 1
+            work.kv_free[best] -= size
+            work.requests[best] += 1
+            left -= 1
+            work.order[count] = i
+            count += 1
+    return count
+
+
+@part
+def first_ready(i: int, other_than: int, size: ReadFloats, work: Work) -> int:
+    """The worker of earliest completion of a request among those with room for it; -1 where there is none.
+
+    Args:
+        other_than: a worker that is left out; -1 = no worker.
+        size: float64[W], KV tokens of each request.
+    """
+    best, earliest = -1, np.inf
+    for g in range(work.ready.size):
+        done = (work.ready[g] + work.length[i]) / work.speed[g]
+        if g != other_than and has_room(g, size[i], work) and (best < 0 or done < earliest):
+            best, earliest = g, done
+    return best
+
+
+@part
+def move_from_last(view: RuleView, work: Work) -> bool:
+    """Move the shortest request sent to the worker that is ready last, if it completes elsewhere before that.
+
+    Returns:
+        Whether a request was moved.
+    """
+    last = 0
+    for g in range(work.ready.size):
+        if work.ready[g] / work.speed[g] > work.ready[last] / work.speed[last]:
+            last = g
+    i = -1
+    for k in range(work.worker.size):
+        if work.worker[k] == last and (i < 0 or work.length[k] < work.length[i]):
+            i = k
+    if i < 0:
+        return False
+    to = first_ready(i, last, view.waiting_load, work)
+    if to < 0 or (work.ready[to] + work.length[i]) / work.speed[to] >= work.ready[last] / work.speed[last]:
+        return False
+    work.free_slots[last] += 1
+    work.kv_free[last] += view.waiting_load[i]
+    send_to(i, to, view.waiting_load[i], work)
+    work.ready[last] -= work.length[i]
+    work.ready[to] += work.length[i]
+    return True
 
 
 policy = OlbLbmm

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from evenstep import streams
+import numpy as np
+
+from evenstep.compiled import Floats, Ints, part
 from evenstep.errors import InputError
-from evenstep.routing.filling import Filling
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.routing.filling import (
+    draw_all,
+    is_unlimited,
+    list_open,
+    list_where_slots_limit,
+    send,
+    take_out,
+    total_free,
+)
+from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.streams import stream_number
+from evenstep.streams_kernel import head, uniform_from
+
+_STREAM = stream_number("power-of-d")
+_LONG = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class PowerOfD:
+class PowerOfD(Ruled):
     """`d` different workers with a free slot by keyed chance; of these the shortest queue (ties: lowest index).
 
     Args:
@@ -29,24 +45,99 @@ class PowerOfD:
         if self.d < 1:
             raise InputError("power-of-d", "d", self.d, "an integer >= 1")
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        queue = view.running + view.queued
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request).tolist()
-            if workers:
-                sample: list[int] = []
-                for draw in range(min(self.d, len(workers))):
-                    u = streams.uniform(view.seed, "power-of-d", int(view.waiting_id[request]), draw)
-                    place = int(u * len(workers))
-                    workers[place], workers[-1] = workers[-1], workers[place]
-                    sample.append(workers.pop())
-                best = min(sample, key=lambda g: (queue[g], g))
-                filling.send(request, best)
-                queue[best] += 1
-            elif filling.full:
-                break
-        return filling.decision()
+
+class Work(NamedTuple):
+    """Working space: the open workers (see `filling.Open`), the length of their queues, and the places to draw from."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    open: Ints
+    slots: Ints
+    kv: Floats
+    queue: Ints
+    urn: Ints
+    drawn: Ints
+    chance: Floats
+
+
+def room(workers: int, waiting: int, horizon: int, options: PowerOfD) -> tuple[int, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers, workers, workers, min(options.d, workers) * waiting
+
+
+@rule
+def route(view: RuleView, options: PowerOfD, work: Work) -> None:
+    """Send the oldest requests, one after the other."""
+    dice = head(view.seed, _STREAM)
+    if is_unlimited(view):
+        send_by_slots(dice, min(options.d, view.load.size), view, work)
+        return
+    count = list_open(view, work)
+    for j in range(count):
+        work.queue[j] = view.running[work.open[j]] + view.queued[work.open[j]]
+    for i in range(view.waiting_load.size):
+        if count == 0:
+            break
+        size, left = view.waiting_load[i], 0
+        for j in range(count):
+            work.urn[left] = j
+            left += work.kv[j] >= size
+        best = -1
+        for draw in range(min(options.d, left)):
+            k = int(uniform_from(dice, view.waiting_id[i], draw) * left)
+            place = work.urn[k]
+            left -= 1
+            work.urn[k] = work.urn[left]
+            if best < 0 or (work.queue[place], place) < (work.queue[best], best):
+                best = place
+        if best >= 0:
+            work.queue[best] += 1
+            if work.slots[best] == 1:
+                take_out(best, count, work.queue)
+            count = send(i, best, size, count, work)
+
+
+@part
+def send_by_slots(dice: int, d: int, view: RuleView, work: Work) -> None:
+    """Where only slots limit the urn stays as it is between requests: each draw's swap is undone."""
+    sent = min(view.waiting_load.size, total_free(view))
+    for draw in range(d):
+        draw_all(dice, draw, sent, view, work.chance[draw * sent : draw * sent + sent])
+    for g in range(view.load.size):
+        work.queue[g] = view.running[g] + view.queued[g]
+        work.urn[g] = g
+    count = list_where_slots_limit(view, work)
+    for i in range(sent):
+        best = shortest_drawn(i, sent, min(d, count), count, work)
+        g = np.uintp(work.open[best])
+        work.worker[i] = work.open[best]
+        work.queue[g] += 1
+        work.slots[g] -= 1
+        if work.slots[g] == 0:
+            take_out(best, count, work.open)
+            count -= 1
+
+
+@part
+def shortest_drawn(i: int, sent: int, draws: int, count: int, work: Work) -> int:
+    """The place of the shortest queue among those drawn for request i."""
+    left, best, shortest = count, count, _LONG
+    for draw in range(draws):
+        k = int(work.chance[draw * sent + i] * left)
+        place = work.urn[k]
+        left -= 1
+        work.urn[k], work.urn[left] = work.urn[left], place
+        work.drawn[draw] = k
+        length = work.queue[np.uintp(work.open[np.uintp(place)])]
+        is_better = length < shortest or (length == shortest and place < best)
+        best = place if is_better else best
+        shortest = min(shortest, length)
+    for draw in range(draws - 1, -1, -1):
+        k = work.drawn[draw]
+        work.urn[k], work.urn[left] = work.urn[left], work.urn[k]
+        left += 1
+    return best
 
 
 policy = PowerOfD

@@ -6,17 +6,17 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
+from evenstep.compiled import part
 from evenstep.errors import InputError
-from evenstep.request import F8, I8
-from evenstep.routing.consistent_hash import Ring, check_ring
-from evenstep.routing.filling import Filling
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.routing.consistent_hash import Ring, Work, check_ring, nearest, place_nodes, room
+from evenstep.routing.filling import count_requests, list_open, send
+from evenstep.routing.rules import Ruled, RuleView, rule
+
+__all__ = ["PrefixAffinity", "Work", "policy", "room"]
 
 
 @dataclass(frozen=True, slots=True)
-class PrefixAffinity:
+class PrefixAffinity(Ruled):
     """Oldest request first, among the workers that have room for it; the load is requests running and sent.
 
     * The fleet is unbalanced when the largest load exceeds the smallest by more than `balance_abs` requests and
@@ -58,38 +58,65 @@ class PrefixAffinity:
             raise InputError("prefix-affinity", "balance_rel", self.balance_rel, "a finite number >= 1")
         check_ring("prefix-affinity", self.bound, self.virtual_nodes)
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        known = view.cached_tokens.size > 0
-        ring = Ring(view, self.bound, self.virtual_nodes)
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request)
-            if workers.size:
-                if self._is_unbalanced(ring.count):
-                    worker = _least(workers, ring.count)
-                elif known:
-                    worker = self._nearest(view, request, workers, ring.count)
-                else:
-                    worker = ring.nearest(request, workers)
-                filling.send(request, worker)
-                ring.count[worker] += 1
-            elif filling.full:
-                break
-        return filling.decision()
 
-    def _is_unbalanced(self, count: I8) -> bool:
-        low, high = int(count.min()), int(count.max())
-        return high - low > self.balance_abs and high > self.balance_rel * low
-
-    def _nearest(self, view: RoutingView, request: int, workers: I8, count: I8) -> int:
-        cached: F8 = view.cached_tokens[request, workers]
-        if cached.max() > self.cached_share * view.waiting_load[request]:
-            workers = workers[cached == cached.max()]
-        return _least(workers, count)
+@rule
+def route(view: RuleView, options: PrefixAffinity, work: Work) -> None:
+    """Send the oldest requests, one after the other."""
+    count, total = list_open(view, work), count_requests(view, work.requests)
+    is_known = view.cached_tokens.size > 0
+    if not is_known:
+        place_nodes(view, count, work)
+    for i in range(view.waiting_load.size):
+        if count == 0:
+            break
+        size, least_cached = view.waiting_load[i], -1.0
+        is_even = not is_unbalanced(options, work)
+        if is_even and not is_known:
+            most = math.ceil(options.bound * (total + 1) / view.load.size)
+            best = nearest(i, most, view, count, work)
+        else:
+            if is_even:
+                least_cached = worth_a_detour(i, options.cached_share * size, view, count, work)
+            best = least_requests(i, least_cached, view, count, work)
+        if best >= 0:
+            total += 1
+            work.requests[work.open[best]] += 1
+            count = send(i, best, size, count, work)
 
 
-def _least(workers: I8, count: I8) -> int:
-    return int(workers[np.argmin(count[workers])])
+@part
+def is_unbalanced(options: PrefixAffinity, work: Ring) -> bool:
+    """Whether the largest load exceeds the smallest by too much."""
+    low, high = work.requests[0], work.requests[0]
+    for g in range(work.requests.size):
+        low, high = min(low, work.requests[g]), max(high, work.requests[g])
+    return high - low > options.balance_abs and high > options.balance_rel * low
+
+
+@part
+def worth_a_detour(i: int, least: float, view: RuleView, count: int, work: Ring) -> float:
+    """The most tokens of a request's prompt that a worker with room has cached; -1 where they are not above `least`."""
+    most = -1.0
+    for j in range(count):
+        if work.kv[j] >= view.waiting_load[i]:
+            most = max(most, view.cached_tokens[i, work.open[j]])
+    return most if most > least else -1.0
+
+
+@part
+def least_requests(i: int, cached: float, view: RuleView, count: int, work: Ring) -> int:
+    """The place of the fewest requests among workers with room and `cached` tokens of the prompt (-1 = any number).
+
+    -1 where there is none.
+    """
+    best = -1
+    for j in range(count):
+        g = work.open[j]
+        if work.kv[j] < view.waiting_load[i] or (cached >= 0.0 and view.cached_tokens[i, g] != cached):
+            continue
+        if best < 0 or work.requests[g] < work.requests[work.open[best]]:
+            best = j
+    return best
 
 
 policy = PrefixAffinity

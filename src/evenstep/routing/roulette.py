@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import numpy as np
+from evenstep.compiled import part
+from evenstep.request import F8
 
-from evenstep.request import F8, I8
 
-
-def spin(weight: F8, chance: F8 | float) -> I8:
-    """int64[...], places drawn in proportion to their weight, never one of weight 0.
+@part
+def spin(weight: F8, count: int, chance: float) -> int:
+    """A place drawn in proportion to its weight, never one of weight 0.
 
     Args:
-        weight: float64[..., n], >= 0, in each row one at least > 0; added up in order.
-        chance: float64[...], numbers in [0, 1), one a row.
+        weight: float64[>= count], >= 0, at least one above 0; added up in order.
+        count: places on the wheel.
+        chance: a number in [0, 1).
     """
-    wheel = np.cumsum(weight, axis=-1)
-    place = np.sum(wheel <= np.asarray(chance)[..., None] * wheel[..., -1:], axis=-1)
-    last = weight.shape[-1] - 1 - np.argmax(weight[..., ::-1] > 0, axis=-1)
-    return np.minimum(place, last)  # a chance of almost 1 may round to the whole wheel
+    total = 0.0
+    for k in range(count):
+        total += weight[k]
+    stop, wheel, place, last = chance * total, 0.0, 0, 0
+    for k in range(count):
+        wheel += weight[k]
+        place += wheel <= stop
+        last = k if weight[k] > 0.0 else last
+    return min(place, last)  # a chance of almost 1 may round to the whole wheel

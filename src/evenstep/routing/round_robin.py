@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from evenstep.routing.filling import Filling
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.compiled import part
+from evenstep.routing.filling import OpenWork, is_unlimited, list_open, most_free, one_each, open_room, send
+from evenstep.routing.rules import Ruled, RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class RoundRobin:
+class RoundRobin(Ruled):
     """The next worker in turn that has a slot; it remembers whose turn it is.
 
     Source: BF-IO App. A.1.1.
@@ -22,19 +21,53 @@ class RoundRobin:
         """One word: the worker whose turn it is."""
         return 1
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        turn = int(view.memory[0])
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request)
-            if workers.size:
-                later = workers[workers >= turn]
-                worker = int(later[0] if later.size else workers[0])
-                filling.send(request, worker)
-                turn = worker + 1
-            elif filling.full:
-                break
-        return RoutingDecision(filling.worker, memory=np.array([turn], np.int64))
+
+Work, room = OpenWork, open_room
+
+
+@rule
+def route(view: RuleView, options: RoundRobin, work: OpenWork) -> None:
+    """Send the oldest requests, one after the other."""
+    if is_unlimited(view):
+        send_in_rounds(view, work)
+        return
+    count = list_open(view, work)
+    turn = 0  # place of the next worker in turn; `count` when it comes after all of them
+    while turn < count and work.open[turn] < work.memory[0]:
+        turn += 1
+    for i in range(view.waiting_load.size):
+        if count == 0:
+            break
+        place = first_that_fits(view.waiting_load[i], turn, count, work)
+        if place < 0:
+            place = first_that_fits(view.waiting_load[i], 0, min(turn, count), work)
+        if place >= 0:
+            work.memory[0] = work.open[place] + 1
+            before = count
+            count = send(i, place, view.waiting_load[i], count, work)
+            turn = place + 1 if count == before else place
+
+
+@part
+def first_that_fits(size: float, low: int, high: int, work: OpenWork) -> int:
+    """The first place in low..high-1 whose worker has memory for `size` tokens; -1 where there is none."""
+    for j in range(low, high):
+        if work.kv[j] >= size:
+            return j
+    return -1
+
+
+@part
+def send_in_rounds(view: RuleView, work: OpenWork) -> None:
+    """One round after the other, where only slots limit."""
+    begin = min(work.memory[0], view.free_slots.size)
+    level, i, most = 1, 0, most_free(view)
+    while level <= most and i < work.worker.size:
+        i = one_each(level, begin, view.free_slots.size, i, view, work)
+        i = one_each(level, 0, begin, i, view, work)
+        level += 1
+    if i > 0:
+        work.memory[0] = work.worker[i - 1] + 1
 
 
 policy = RoundRobin

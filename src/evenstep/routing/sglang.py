@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
-from evenstep.routing.filling import Filling
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.compiled import Floats, Ints
+from evenstep.routing.filling import count_requests, has_room, send_to, set_load, set_room
+from evenstep.routing.rules import Ruled, RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class SGLang:
+class SGLang(Ruled):
     """SGLang's choice of a data-parallel rank: the oldest request goes to the rank with fewest requests or tokens.
 
     Requests and tokens count what runs and what was sent. Each dispatch charges the rank one request and the prompt's
@@ -31,22 +30,46 @@ class SGLang:
 
     score: Literal["total-requests", "total-tokens"] = "total-requests"
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        requests = view.running + view.queued
-        tokens = view.load + view.queued_load
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request)
-            if workers.size:
-                if self.score == "total-tokens":
-                    workers = workers[tokens[workers] == tokens[workers].min()]
-                best = int(workers[np.argmin(requests[workers])])
-                filling.send(request, best)
-                requests[best] += 1
-                tokens[best] += view.waiting_load[request]
-            elif filling.full:
-                break
-        return filling.decision()
+
+class Work(NamedTuple):
+    """Working space: the room of each worker (see `filling.Room`), its requests and its KV tokens."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    free_slots: Ints
+    kv_free: Floats
+    requests: Ints
+    tokens: Floats
+
+
+def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers
+
+
+@rule
+def route(view: RuleView, options: Any, work: Work) -> None:
+    """Send the oldest requests, one after the other."""
+    left = set_room(view, work)
+    count_requests(view, work.requests)
+    set_load(view, work.tokens)
+    for i in range(view.waiting_load.size):
+        if left == 0:
+            break
+        size, best = view.waiting_load[i], -1
+        for g in range(view.load.size):
+            if not has_room(g, size, work):
+                continue
+            if best < 0 or (options.score_total_tokens and work.tokens[g] < work.tokens[best]):
+                best = g
+            elif options.score_total_requests or work.tokens[g] == work.tokens[best]:
+                best = g if work.requests[g] < work.requests[best] else best
+        if best >= 0:
+            send_to(i, best, size, work)
+            left -= 1
+            work.requests[best] += 1
+            work.tokens[best] += size
 
 
 policy = SGLang

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
-
-from evenstep.request import I8
-from evenstep.routing.filling import Filling
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.compiled import Floats, Ints, part
+from evenstep.routing.filling import count_requests, has_room, send_to, set_load, set_room
+from evenstep.routing.rules import Ruled, RuleView, rule
+from evenstep.routing.sorting import sort_by
 
 
 @dataclass(frozen=True, slots=True)
-class TensorRTADP:
+class TensorRTADP(Ruled):
     """TensorRT-LLM's attention-data-parallel router: oldest requests taken, largest prompt first, to the lightest rank.
 
     As many of the oldest requests as there are slots are taken and sorted by tokens, largest first (ties: oldest). Each
@@ -29,26 +29,67 @@ class TensorRTADP:
     62b8daa, 2026), and the oldest-first fetch of executor_request_queue.py there.
     """
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        tokens = view.load + view.queued_load
-        requests = view.running + view.queued
-        taken = min(view.waiting_id.size, int(view.free_slots.sum()))
-        cap = max(-(-(int(requests.sum()) + taken) // requests.size), int(requests.max()))
-        for request in np.argsort(-view.waiting_load[:taken], kind="stable").tolist():
-            workers = _below(cap, requests, filling.open_to(request))
-            if workers.size:
-                best = min(workers.tolist(), key=lambda g: (tokens[g], requests[g], g))
-                filling.send(request, best)
-                tokens[best] += view.waiting_load[request]
-                requests[best] += 1
-        return filling.decision()
+
+class Work(NamedTuple):
+    """Working space: the room of each worker (see `filling.Room`), what it has, and the taken requests in order."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    free_slots: Ints
+    kv_free: Floats
+    requests: Ints
+    tokens: Floats
+    negated: Floats
+    order: Ints
+    spare: Ints
 
 
-def _below(cap: int, requests: I8, workers: I8) -> I8:
-    """The workers with fewer requests than the cap; all of them where there is none."""
-    below = workers[requests[workers] < cap]
-    return below if below.size else workers
+def room(workers: int, waiting: int, horizon: int, options: TensorRTADP) -> tuple[int, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers, waiting, waiting, waiting
+
+
+@rule
+def route(view: RuleView, options: TensorRTADP, work: Work) -> None:
+    """Send the oldest requests, the largest of them first."""
+    taken = min(view.waiting_load.size, set_room(view, work))
+    total = count_requests(view, work.requests)
+    set_load(view, work.tokens)
+    cap = -(-(total + taken) // view.load.size)
+    for g in range(view.load.size):
+        cap = max(cap, work.requests[g])
+    for i in range(taken):
+        work.order[i] = i
+        work.negated[i] = -view.waiting_load[i]
+    sort_by(work.negated, taken, work.order, work.spare)
+    for k in range(taken):
+        i = int(work.order[k])
+        best = lightest(view.waiting_load[i], cap, work)
+        if best >= 0:
+            send_to(i, best, view.waiting_load[i], work)
+            work.tokens[best] += view.waiting_load[i]
+            work.requests[best] += 1
+
+
+@part
+def lightest(size: float, cap: int, work: Work) -> int:
+    """The worker of fewest tokens, then requests, with room for `size` tokens; -1 where there is none.
+
+    One below the cap of requests goes before all others.
+    """
+    best, is_best_below = -1, False
+    for g in range(work.tokens.size):
+        is_below = work.requests[g] < cap
+        if not has_room(g, size, work) or (is_best_below and not is_below):
+            continue
+        is_lighter = best >= 0 and (work.tokens[g], work.requests[g]) < (
+            work.tokens[best],
+            work.requests[best],
+        )
+        if best < 0 or (is_below and not is_best_below) or is_lighter:
+            best, is_best_below = g, is_below
+    return best
 
 
 policy = TensorRTADP

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-import numpy as np
-
+from evenstep.compiled import Floats, Ints, part
 from evenstep.config import Numbers
 from evenstep.errors import InputError
-from evenstep.request import I8
-from evenstep.routing.capability import capabilities, check_capabilities
-from evenstep.routing.filling import Filling
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.routing.capability import check_capabilities, list_capabilities
+from evenstep.routing.filling import close, is_unlimited, list_open, send
+from evenstep.routing.rules import Ruled, RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class Throttled:
+class Throttled(Ruled):
     """The oldest request goes to the first worker, by index, that is below its threshold and has room for it.
 
     A request waits while every worker is at its threshold, even where slots are free. A worker's threshold is
@@ -42,26 +42,58 @@ class Throttled:
         stated = check_capabilities("throttled", "capability", self.capability)
         object.__setattr__(self, "capability", stated)
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        count = view.running + view.queued
-        limit = self._limits(view)
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request)
-            below = workers[count[workers] < limit[workers]]
-            if below.size:
-                filling.send(request, int(below[0]))
-                count[below[0]] += 1
-            elif filling.full:
-                break
-        return filling.decision()
 
-    def _limits(self, view: RoutingView) -> I8:
-        """int64[G], the threshold of each worker."""
-        capability = capabilities(view, self.capability)
-        slots = view.running + view.queued + view.free_slots
-        most = slots if self.threshold is None else np.full(slots.size, self.threshold)
-        return np.maximum(1, (most * (capability / capability.max()) + 0.5).astype(np.int64))
+class Work(NamedTuple):
+    """Working space: the workers below their threshold (see `filling.Open`), and what each worker can do."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    open: Ints
+    slots: Ints
+    kv: Floats
+    capability: Floats
+
+
+def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers
+
+
+@rule
+def route(view: RuleView, options: Any, work: Work) -> None:
+    """Send the oldest requests, one after the other."""
+    count = list_below(view, options, work)
+    fits_everywhere = is_unlimited(view)
+    for i in range(view.waiting_load.size):
+        if count == 0:
+            break
+        if fits_everywhere:
+            work.worker[i] = work.open[0]
+            work.slots[0] -= 1
+            count = close(0, count, work) if work.slots[0] == 0 else count
+            continue
+        for j in range(count):
+            if work.kv[j] >= view.waiting_load[i]:
+                count = send(i, j, view.waiting_load[i], count, work)
+                break
+
+
+@part
+def list_below(view: RuleView, options: Any, work: Work) -> int:
+    """List the open workers below their threshold, with the room below it in place of their slots."""
+    largest = list_capabilities(view, options.capability, work.capability)
+    listed, count = list_open(view, work), 0
+    for j in range(listed):
+        g = int(work.open[j])
+        requests = view.running[g] + view.queued[g]
+        most = options.threshold
+        if math.isnan(options.threshold):  # None: the slots of the worker
+            most = float(requests + view.free_slots[g])
+        below = max(1, int(most * (work.capability[g] / largest) + 0.5)) - requests
+        work.open[count], work.slots[count], work.kv[count] = g, min(work.slots[j], below), work.kv[j]
+        count += below > 0
+    return count
 
 
 policy = Throttled

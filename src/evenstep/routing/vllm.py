@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from evenstep.request import F8
-from evenstep.routing.filling import Filling
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.compiled import Floats, Ints, part
+from evenstep.routing.filling import has_room, send_to, set_room
+from evenstep.routing.rules import Ruled, RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class VLLM:
+class VLLM(Ruled):
     """vLLM's choice of a data-parallel engine: the oldest request goes to the engine of smallest score.
 
     Waiting are the requests sent and not yet decoding; what this decision sends counts as waiting until the next.
@@ -38,35 +38,64 @@ class VLLM:
         """One word: the engine at which the next search starts."""
         return 1
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        G = view.load.size
-        waiting, running = view.queued.astype(np.float64), view.running.astype(np.float64)
-        weight = _waiting_weight(view) if self.score == "current" else np.full(G, 3.0)
-        start = int(view.memory[0]) % G
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request)
-            if workers.size:
-                score = (waiting + running + weight * waiting)[workers]
-                tied = workers[score == score.min()]
-                later = tied[tied >= start]
-                best = int(later[0] if later.size else tied[0])
-                filling.send(request, best)
-                waiting[best] += 1
-                if self.score == "current":
-                    start = (start + 1) % G
-            elif filling.full:
-                break
-        return RoutingDecision(filling.worker, memory=np.array([start], np.int64))
+
+class Work(NamedTuple):
+    """Working space: the room of each worker (see `filling.Room`), its waiting requests, and what each costs more."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    free_slots: Ints
+    kv_free: Floats
+    waiting: Floats
+    weight: Floats
 
 
-def _waiting_weight(view: RoutingView) -> F8:
-    """float64[G], what a waiting request costs more than a running one: nothing up to half the KV memory in use."""
-    usage = np.zeros(view.load.size)
-    limited = np.isfinite(view.kv_free)
-    capacity = (view.load + view.queued_load + view.kv_free)[limited]
-    usage[limited] = np.where(capacity > 0, view.load[limited] / np.maximum(capacity, 1.0), 1.0)
-    return 6.0 * np.maximum(0.0, usage - 0.5)
+def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers
+
+
+@rule
+def route(view: RuleView, options: Any, work: Work) -> None:
+    """Send the oldest requests, one after the other."""
+    G, left = view.load.size, set_room(view, work)
+    for g in range(G):
+        work.waiting[g] = view.queued[g]
+        work.weight[g] = waiting_weight(g, view) if options.score_current else 3.0
+    work.memory[0] %= G
+    for i in range(view.waiting_load.size):
+        if left == 0:
+            break
+        best = smallest_score(work.memory[0], view.waiting_load[i], view, work)
+        if best >= 0:
+            send_to(i, best, view.waiting_load[i], work)
+            left -= 1
+            work.waiting[best] += 1.0
+            if options.score_current:
+                work.memory[0] = (work.memory[0] + 1) % G
+
+
+@part
+def waiting_weight(g: int, view: RuleView) -> float:
+    """What a waiting request of a worker costs more than a running one: nothing up to half the KV memory in use."""
+    usage = 0.0
+    if view.kv_free[g] < np.inf:
+        capacity = view.load[g] + view.queued_load[g] + view.kv_free[g]
+        usage = view.load[g] / max(capacity, 1.0) if capacity > 0.0 else 1.0
+    return 6.0 * max(0.0, usage - 0.5)
+
+
+@part
+def smallest_score(start: int, size: float, view: RuleView, work: Work) -> int:
+    """The worker of smallest score with room for `size` tokens, the first from `start` on; -1 where there is none."""
+    best, least, G = -1, np.inf, work.weight.size
+    for k in range(G):
+        g = start + k - (G if start + k >= G else 0)
+        score = work.waiting[g] + view.running[g] + work.weight[g] * work.waiting[g]
+        if has_room(g, size, work) and (best < 0 or score < least):
+            best, least = g, score
+    return best
 
 
 policy = VLLM

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from evenstep.compiled import Floats, Ints, part
 from evenstep.config import Numbers
-from evenstep.request import I8
-from evenstep.routing.capability import capabilities, check_capabilities
-from evenstep.routing.filling import Filling
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.routing.capability import check_capabilities, list_capabilities
+from evenstep.routing.filling import total_free
+from evenstep.routing.rules import Ruled, RuleView, rule
 
 #: Largest weight of a turn, and the smallest; in between they are whole numbers.
 FULL, LEAST = 65535, 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Weighted:
+class Weighted(Ruled):
     """Workers get requests in proportion to their weights.
 
     * ``least-connections``: the oldest request goes to the worker of smallest (requests + 1) / weight, where requests are
@@ -50,36 +50,74 @@ class Weighted:
         """One word: turns so far; least connections leaves it at 0."""
         return 1
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        filling = Filling(view)
-        weight = capabilities(view, self.weights)
-        turn = int(view.memory[0])
-        turns = np.maximum(LEAST, (FULL * (weight / weight.max()) + 0.5).astype(np.int64))
-        count = view.running + view.queued
-        for request in range(view.waiting_id.size):
-            workers = filling.open_to(request)
-            if workers.size:
-                if self.rule == "round-robin":
-                    turn, worker = _next_turn(turn, turns, workers)
-                else:
-                    worker = int(workers[np.argmin((count[workers] + 1) / weight[workers])])
-                filling.send(request, worker)
-                count[worker] += 1
-            elif filling.full:
-                break
-        return RoutingDecision(filling.worker, memory=np.array([turn], np.int64))
+
+class Work(NamedTuple):
+    """Working space by worker: what is left of it, its requests, its weight and its share of the turns."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    free_slots: Ints
+    kv_free: Floats
+    requests: Ints
+    weight: Floats
+    turns: Ints
 
 
-def _next_turn(turn: int, turns: I8, workers: I8) -> tuple[int, int]:
-    """The turn after the next one that one of these workers takes, and the worker."""
-    G, allowed = turns.size, set(workers.tolist())
+def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return workers, workers, workers, workers, workers
+
+
+@rule
+def route(view: RuleView, options: Any, work: Work) -> None:
+    """Send the oldest requests, one after the other."""
+    largest = list_capabilities(view, options.weights, work.weight)
+    for g in range(view.load.size):
+        work.free_slots[g], work.kv_free[g] = view.free_slots[g], view.kv_free[g]
+        work.requests[g] = view.running[g] + view.queued[g]
+        work.turns[g] = max(LEAST, int(FULL * (work.weight[g] / largest) + 0.5))
+    left = total_free(view)
+    for i in range(view.waiting_load.size):
+        if left == 0:
+            break
+        size = view.waiting_load[i]
+        best = fewest_connections(size, work)
+        if best < 0:
+            continue
+        if options.rule_round_robin:
+            turn = next_turn(size, work)
+            best = turn % view.load.size
+            work.memory[0] = turn + 1
+        work.worker[i] = best
+        work.kv_free[best] -= size
+        work.free_slots[best] -= 1
+        work.requests[best] += 1
+        left -= 1
+
+
+@part
+def fewest_connections(size: float, work: Work) -> int:
+    """The worker of smallest (requests + 1) / weight with room for `size` tokens; -1 where there is none."""
+    best, least = -1, np.inf
+    for g in range(work.weight.size):
+        busy = (work.requests[g] + 1) / work.weight[g]
+        if work.free_slots[g] > 0 and work.kv_free[g] >= size and (best < 0 or busy < least):
+            best, least = g, busy
+    return best
+
+
+@part
+def next_turn(size: float, work: Work) -> int:
+    """The next turn of a worker with room for `size` tokens; there has to be one."""
+    G, turn = work.turns.size, work.memory[0]
     while True:
-        rounds, g = divmod(turn, G)
+        g = turn % G
+        weight = work.turns[g]
+        takes = (weight * (turn // G) + g * (FULL // 2)) % FULL >= FULL - weight
+        if takes and work.free_slots[g] > 0 and work.kv_free[g] >= size:
+            return turn
         turn += 1
-        weight = int(turns[g])
-        takes = (weight * rounds + g * (FULL // 2)) % FULL >= FULL - weight
-        if takes and g in allowed:
-            return turn, g
 
 
 policy = Weighted
