@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
-import logging.handlers
 import math
-import queue
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TextIO
+
+import msgspec
 
 from evenstep.gateway.ended import Ended
 from evenstep.gateway.sections import Log
@@ -27,6 +29,8 @@ _access = logging.getLogger("evenstep.gateway.access")
 _OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "fields"}
 _WAITING = 10_000
 _LAST_LINES_S = 3.0
+_GATHER_S = 0.05  # the thread lets records gather for so long
+_AT_ONCE = 32  # records that are formatted before the event loop gets its turn
 
 
 def fields(**values: Any) -> dict[str, Any]:
@@ -36,7 +40,8 @@ def fields(**values: Any) -> dict[str, Any]:
 
 def access(one: Ended) -> None:
     """A line for a request that is over."""
-    _access.info("request", extra=fields(**logged_of(one)))
+    if _access.isEnabledFor(logging.INFO):
+        _access.handle(_Line(one))
 
 
 def logged_of(one: Ended) -> dict[str, Any]:
@@ -67,12 +72,10 @@ def logging_to(settings: Log, stream: TextIO | None = None) -> Generator[Logs]:
 
 
 class Logs:
-    """The way of every record from whoever says it to a stream; see `logging_to`."""
+    """Takes every record from the caller to a stream; see `logging_to`."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._target = logging.StreamHandler(stream)
-        self._entry = _Entry(queue.SimpleQueue())
-        self._listener = _Writer(self._entry.queue, self._target)
+        self._entry = _Entry(stream)
         self._logger = logging.getLogger(NAME)
 
     @property
@@ -82,18 +85,18 @@ class Logs:
 
     def reload(self, settings: Log) -> None:
         """Another format or level from now on."""
-        self._target.setFormatter(JsonLine() if settings.format == "json" else TextLine())
+        self._entry.setFormatter(JsonLine() if settings.format == "json" else TextLine())
         self._logger.setLevel(settings.level.upper())
 
     def start(self) -> None:
         """Begin."""
         self._logger.addHandler(self._entry)
         self._logger.propagate = False
-        self._listener.start()
+        self._entry.thread.start()
 
     def stop(self) -> None:
         """Write what waits, for a few seconds at most, and end."""
-        self._listener.stop()
+        self._entry.stop()
         self._logger.removeHandler(self._entry)
         self._logger.propagate = True
         self._logger.setLevel(logging.NOTSET)
@@ -110,7 +113,8 @@ class JsonLine(logging.Formatter):
         }  # fmt: skip
         if record.exc_info:
             found["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(found, default=str)
+        line = msgspec.json.encode(found, enc_hook=str)
+        return line.decode() if line.isascii() else json.dumps(found, default=str)
 
 
 class TextLine(logging.Formatter):
@@ -124,34 +128,66 @@ class TextLine(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class _Entry(logging.handlers.QueueHandler):
-    """Puts records into the queue as they are; when too many wait they are lost, and counted."""
+class _Line(logging.LogRecord):
+    """The record of a request that is over, made without a look at the caller's stack."""
 
-    def __init__(self, waiting: queue.SimpleQueue[Any]) -> None:
-        super().__init__(waiting)
-        self._waiting = waiting
+    def __init__(self, one: Ended) -> None:
+        self.name, self.levelname, self.levelno, self.msg = _access.name, "INFO", logging.INFO, "request"
+        self.args, self.exc_info, self.created, self.one = (), None, time.time(), one
+
+
+class _Entry(logging.Handler):
+    """Keeps records for a thread that formats and writes them; drops and counts those that come when too many wait.
+
+    The thread wakes at most once in `_GATHER_S`: to wake it for each record costs more than to write the record.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
         self.dropped = 0
+        self.thread = threading.Thread(target=self._run, name="evenstep-logs", daemon=True)
+        self._stream, self._waiting = stream, deque[logging.LogRecord]()
+        self._news, self._ends = threading.Event(), threading.Event()
 
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        return record
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        if self._waiting.qsize() >= _WAITING:
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Keep a record."""
+        if len(self._waiting) >= _WAITING:
             self.dropped += 1
-        else:
-            self._waiting.put_nowait(record)
-
-
-class _Writer(logging.handlers.QueueListener):
-    """Does not wait for ever for a stream that takes nothing."""
-
-    _thread: threading.Thread | None
+            return False
+        self._waiting.append(record)
+        if not self._news.is_set():
+            self._news.set()
+        return True
 
     def stop(self) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self.enqueue_sentinel()
-            thread.join(_LAST_LINES_S)
+        """Write what waits; do not wait for ever for a stream that takes nothing."""
+        self._ends.set()
+        self._news.set()
+        self.thread.join(_LAST_LINES_S)
+
+    def _run(self) -> None:
+        while not self._ends.is_set():
+            self._news.wait()
+            self._ends.wait(_GATHER_S)
+            self._news.clear()
+            while self._waiting:
+                self._write(min(_AT_ONCE, len(self._waiting)))
+
+    def _write(self, count: int) -> None:
+        """Write the first records that wait; they count as waiting until they are written."""
+        lines: list[str] = []
+        for record in [self._waiting[place] for place in range(count)]:
+            try:
+                lines.append(self.format(record) + "\n")
+            except Exception:  # as every handler of the standard library does
+                self.handleError(record)
+        try:
+            self._stream.write("".join(lines))
+            self._stream.flush()
+        except (OSError, ValueError):  # nobody reads it any more
+            self.dropped += len(lines)
+        for _ in range(count):
+            self._waiting.popleft()
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -162,8 +198,11 @@ def _time(record: logging.LogRecord) -> str:
 
 def _shown(record: logging.LogRecord) -> dict[str, Any]:
     """The fields, rounded to what a reader needs; nan, which JSON has not, is left out."""
-    more = {key: value for key, value in vars(record).items() if key not in _OWN}
-    found: dict[str, Any] = {**more, **getattr(record, "fields", {})}
+    if isinstance(record, _Line):
+        found = logged_of(record.one)
+    else:
+        found = {key: value for key, value in vars(record).items() if key not in _OWN}
+        found |= getattr(record, "fields", {})
     return {
         key: round(value, 6) if isinstance(value, float) else value
         for key, value in found.items()
