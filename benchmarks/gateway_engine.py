@@ -5,7 +5,8 @@ of them in each write, MS milliseconds between writes (0: all at once), the firs
 time it was written, so that the client can tell how old it is. Usage and token ids are told where they are asked for, as
 vLLM tells them. ``GET /gone`` lists when which KEY was left by its client.
 
-    python benchmarks/gateway_engine.py 8      # prints eight ports
+    python benchmarks/gateway_engine.py 8            # prints eight ports
+    python benchmarks/gateway_engine.py 8 --bare     # engines that tell neither token ids nor counts in a chunk
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ vllm:cache_config_info{{block_size="16",engine="0",num_gpu_blocks="1000001"}} 1
 class Engine:
     """What one port has in common."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_bare: bool) -> None:
         self.running = self.tokens = 0
+        self.is_bare = is_bare
         self.gone: dict[int, int] = {}
 
 
@@ -94,6 +96,9 @@ class Connection(asyncio.Protocol):
         head = b"HTTP/1.1 %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (status, kind, len(text))
         self.transport.write(head + text)
 
+    def tells(self, asked: dict, name: str) -> bool:
+        return bool(asked.get(name)) and not self.engine.is_bare
+
     def generate(self, body: bytes) -> None:
         asked = orjson.loads(body)
         tokens = asked.get("max_tokens") or asked.get("max_completion_tokens") or 1
@@ -103,7 +108,7 @@ class Connection(asyncio.Protocol):
             self.stream = Stream(self, asked, tokens, pace, burst, key)
             self.stream.start()
         else:
-            self.reply(_whole(tokens, bool(asked.get("return_token_ids"))))
+            self.reply(_whole(tokens, self.tells(asked, "return_token_ids")))
             self.engine.tokens += tokens
 
 
@@ -118,8 +123,8 @@ class Stream:
         self.made = 0
         options = asked.get("stream_options") or {}
         self.final = bool(options.get("include_usage"))
-        self.ids = bool(asked.get("return_token_ids"))
-        self.each = bool(options.get("continuous_usage_stats"))
+        self.ids = connection.tells(asked, "return_token_ids")
+        self.each = connection.tells(options, "continuous_usage_stats")
         self.timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -204,10 +209,10 @@ ANSWERS: dict[str, Callable[[Engine], tuple[bytes, bytes]]] = {
 }
 
 
-async def serve(count: int) -> None:
+async def serve(count: int, is_bare: bool) -> None:
     loop, ports = asyncio.get_running_loop(), []
     for _ in range(count):
-        engine = Engine()
+        engine = Engine(is_bare)
         server = await loop.create_server(
             lambda engine=engine: Connection(engine, loop), "127.0.0.1", 0, backlog=4096
         )
@@ -218,4 +223,4 @@ async def serve(count: int) -> None:
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(int(sys.argv[1])))
+        runner.run(serve(int(sys.argv[1]), is_bare="--bare" in sys.argv))

@@ -99,14 +99,16 @@ def started(
         process.wait()
 
 
-def wait_for(port: int, process: subprocess.Popen, log: Path, body: bytes, limit_s: float = 300.0) -> None:
+def wait_for(
+    port: int, process: subprocess.Popen, log: Path, body: bytes, limit_s: float = 300.0, key: str = KEY
+) -> None:
     """Until a chat request is answered with 200.
 
     Raises:
         AbsentError: the process ended, or nothing was answered in time.
     """
     end = time.monotonic() + limit_s
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
     told = "nothing"
     while time.monotonic() < end:
         if process.poll() is not None:
