@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from evenstep.engines.bodies import Upstream, decode_leg, prefill_leg, upstream
+from evenstep.engines.bodies import decode_leg, prefill_leg, upstream
 from evenstep.engines.requests import read_request
 from evenstep.engines.view import Asked, Dialect
 from evenstep.errors import EngineError
@@ -97,16 +97,3 @@ def test_both_legs_of_a_continued_chat_keep_its_ids():
 def test_a_handover_that_is_no_object_is_the_engines_error(handover):
     with pytest.raises(EngineError, match="kv_transfer_params"):
         decode_leg(chat(), handover)
-
-
-@pytest.mark.parametrize("more", [{}, {"top_k": 3}, {"stream_options": {"include_usage": True}}, {"rank": 3}])
-def test_bodies_one_after_the_other_are_those_that_each_would_be(more):
-    bodies = Upstream()
-    for prompt in ("a b", "a b", "", 'say "stream":true', "model", "é"):
-        for token_ids in (False, True, True):
-            request = read_request("chat", chat(messages=[{"role": "user", "content": prompt}], **more))
-            assert bodies.body(request, SPLIT, token_ids=token_ids) == upstream(
-                request, SPLIT, token_ids=token_ids
-            )
-            whole = read_request("completions", json.dumps({"model": "m", "prompt": prompt} | more).encode())
-            assert bodies.body(whole, SPLIT) == upstream(whole, SPLIT)

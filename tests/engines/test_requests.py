@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from evenstep.engines import requests
 from evenstep.engines.requests import kind_of, read_request
 from evenstep.engines.view import Asked
 from evenstep.errors import InputError
@@ -140,48 +137,3 @@ def test_what_is_no_object_is_refused(body):
 def test_other_requests_are_not_read():
     with pytest.raises(ValueError, match="only requests for tokens"):
         read_request("other", b"{}")
-
-
-PROMPTS = (
-    '"say"', '"x\\"messages\\":[1]"', "[1,2,3]", '["a","b"]', '[{"role":"user","content":"say"}]',
-    '[{"messages":[{"role":"user"}],"prompt":"say"}]', "7", "null", "[]", '"\\ud83d"',
-)  # fmt: skip
-MEMBERS = (
-    '"stream":true', '"n":2', '"max_tokens":5', '"tools":[{"messages":[{"role":"user","content":"say"}]}]',
-    '"x":{"prompt":"say"}', '"user":"ann"', '"prompt" : "other"', '"messages": [{}]',
-)  # fmt: skip
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["chat", "completions"]),
-            st.lists(st.sampled_from(MEMBERS), max_size=3).map(lambda found: ['"model":"m"', *found]),
-            st.sampled_from(PROMPTS),
-            st.lists(st.sampled_from(MEMBERS), max_size=3),
-            st.sampled_from([":", ": "]),
-            st.sampled_from(["}", " }", "}x", ',"model":"m"}']),
-        ),
-        max_size=20,
-    )
-)
-def test_what_is_known_of_bodies_that_differ_in_their_prompts_is_what_reading_them_finds(told):
-    requests._FRAMES.clear()
-    for kind, before, prompt, behind, colon, end in told:
-        name = '"messages"' if kind == "chat" else '"prompt"'
-        body = ("{" + ",".join([*before, name + colon + prompt, *behind]) + end).encode()
-        found = outcome(kind, body)
-        kept = requests._FRAMES.copy()
-        requests._FRAMES.clear()
-        assert found == outcome(kind, body)
-        requests._FRAMES.update(kept)
-
-
-def outcome(kind, body):
-    try:
-        found = read_request(kind, body)
-    except InputError as error:
-        return str(error)
-    names = "kind fields model stream prompts n slots max_tokens min_tokens prompt prompt_tokens user asked"
-    told = {name: getattr(found, name) for name in names.split()}
-    return told | {"model_value": found.value("model"), "unchanged": found.frame.goes_unchanged}

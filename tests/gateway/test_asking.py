@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from evenstep.gateway.asking import asking_of
+import pytest
+
+from evenstep.gateway.asking import Asking, ClientHeads, asking_of
 from evenstep.gateway.callers import ANONYMOUS, Callers
 from evenstep.gateway.config import GatewayConfig
 from evenstep.gateway.head import read_request_head
@@ -42,3 +44,56 @@ def test_without_keys_everybody_may_and_a_key_is_the_engines():
     )
     assert found.caller.tenant == ANONYMOUS and found.carries_key and b"own" in found.carried
     assert (found.name, found.kind) == ("", "other")
+
+
+TRACES = [f"00-{number:032x}-00f067aa0ba902b7-01" for number in range(3)]
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/models"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("traceparent: {}",),
+        ("Traceparent: {}", "tracestate: a=b"),
+        ("tracestate: a=b", "TRACEPARENT: {}", "Authorization: Bearer sesame"),
+        ("traceparent: {}", "traceparent: {}"),
+        ("traceparent: {}", "traceparent: other"),
+        ("traceparent:{}",),
+        ("x: traceparent: {}",),
+        ("tracestate: a=b",),
+    ],
+)
+@pytest.mark.parametrize("config", [KEYS, GatewayConfig()])
+def test_a_head_that_differs_in_its_traceparent_asks_for_what_it_would_alone(path, lines, config):
+    callers = Callers(config)
+
+    def read(head: bytes) -> tuple[Asking, int, bool]:
+        found = read_request_head(head)
+        asked = asking_of(found, callers, ())
+        return asked, found.length, asked.caller is not None
+
+    heads = ClientHeads(read)
+    for trace in [*TRACES, "", "00-AA", *TRACES]:
+        for length in (3, 12):
+            shown = [line.replace("{}", trace) for line in (*lines, f"Content-Length: {length}")]
+            head = "\r\n".join((f"POST {path} HTTP/1.1", "Host: a", *shown, "", "")).encode()
+            (found, found_length), (alone, alone_length, _) = heads.read(head), read(head)
+            assert (found_length, found.caller) == (alone_length, alone.caller) == (length, alone.caller)
+            for name in ("name", "kind", "number", "carried", "carries_key", "traceparent"):
+                assert getattr(found, name) == getattr(alone, name)
+
+
+def test_heads_that_differ_in_their_traceparent_are_parsed_once():
+    parsed: list[bytes] = []
+
+    def read(head: bytes) -> tuple[Asking, int, bool]:
+        parsed.append(head)
+        return asking_of(read_request_head(head), Callers(GatewayConfig()), ()), 0, True
+
+    heads = ClientHeads(read)
+    for trace in TRACES:
+        head = (
+            f"POST /v1/completions HTTP/1.1\r\nHost: a\r\ntraceparent: {trace}\r\nContent-Length: 0\r\n\r\n"
+        )
+        assert heads.read(head.encode())[0].traceparent == trace
+    assert len(parsed) == 1

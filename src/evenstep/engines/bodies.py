@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from evenstep.engines import splice
-from evenstep.engines.requests import ROUTING_FIELDS, Frame, GenerationRequest
+from evenstep.engines.requests import ROUTING_FIELDS, GenerationRequest
 from evenstep.engines.view import Asked, Dialect
 from evenstep.errors import EngineError
 
+#: `stream_options` of a request that has none, by whether usage is, and whether it is for every chunk.
+_OPTIONS = {
+    (False, False): b"{}",
+    (True, False): b'{"include_usage":true}',
+    (False, True): b'{"continuous_usage_stats":true}',
+    (True, True): b'{"include_usage":true,"continuous_usage_stats":true}',
+}
 _PREFILL = b'{"do_remote_decode":true,"do_remote_prefill":false%s}'
 
 
@@ -34,28 +41,6 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
     if not changes:
         return request.body, asked
     return splice.replaced(request.body, changes, spans=request.fields), asked
-
-
-class Upstream:
-    """`upstream` of request after request, most of which differ from the last one in their prompts alone."""
-
-    def __init__(self) -> None:
-        self._of: tuple[Frame, Dialect, bool] | None = None  # what the last one was about
-        self._front = self._back = b""
-        self._asked = Asked()
-
-    def body(
-        self, request: GenerationRequest, dialect: Dialect, *, token_ids: bool = False
-    ) -> tuple[bytes, Asked]:
-        """See `upstream`."""
-        frame, of, prompt = request.frame, self._of, request.prompt
-        if of is not None and of[0] is frame and of[1] is dialect and of[2] == token_ids:
-            return self._front + prompt + self._back, self._asked
-        body, asked = upstream(request, dialect, token_ids=token_ids)
-        front, _, back = body.partition(prompt)
-        if frame.prompt_bytes and prompt not in back:  # where it lies is plain
-            self._of, self._front, self._back, self._asked = (frame, dialect, token_ids), front, back, asked
-        return body, asked
 
 
 def prefill_leg(body: bytes) -> bytes:
@@ -104,9 +89,11 @@ def decode_leg(body: bytes, handover: bytes) -> bytes:
 
 
 def _stream_options(request: GenerationRequest, asked: Asked) -> bytes:
+    given = request.value("stream_options")
+    if not given:
+        return _OPTIONS[asked.usage, asked.continuous]
     wanted = {"include_usage": asked.usage, "continuous_usage_stats": asked.continuous}
     changes = {name: b"true" for name, value in wanted.items() if value}
-    given = request.value("stream_options")
     return splice.replaced(given if given and given != b"null" else b"{}", changes)
 
 

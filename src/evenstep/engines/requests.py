@@ -36,11 +36,11 @@ _FIRST = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
 
 
 class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What a body says beside its prompt; the same for all bodies that differ in their prompts alone.
+    """What a body says besides its prompt.
 
     Args:
         kind: ``chat`` or ``completions``.
-        fields: where each member of the body lay that it was read from.
+        fields: where each member of the body lies.
         model: the model asked for.
         model_value: that, as it stands in the body.
         stream: whether the answer is a stream.
@@ -51,7 +51,6 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
         user: a key that may pin a request to where its like went; empty where not given.
         asked: what is to be told beside the text.
         goes_unchanged: engines get it as it is: it is no stream, and nothing in it would pick an engine's rank or memory.
-        start, prompt_bytes: where the prompt lay, and how long it was.
     """
 
     kind: Literal["chat", "completions"]
@@ -67,19 +66,6 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
     asked: Asked
     stops_at_recomputed: bool
     goes_unchanged: bool
-    start: int
-    prompt_bytes: int
-
-    def fields_with(self, more: int) -> Mapping[str, splice.Span]:
-        """Where each member lies when the prompt is so many bytes longer."""
-        if not more:
-            return self.fields
-        start = self.start
-        return {
-            name: (key + more, value + more, stop + more) if key > start
-            else (key, value, stop + more if value == start else stop)
-            for name, (key, value, stop) in self.fields.items()
-        }  # fmt: skip
 
 
 class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -114,7 +100,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     @property
     def fields(self) -> Mapping[str, splice.Span]:
         """Where each member of the body lies."""
-        return self.frame.fields_with(len(self.prompt) - self.frame.prompt_bytes)
+        return self.frame.fields
 
     @property
     def model(self) -> str:
@@ -208,7 +194,7 @@ def read_request(
             raise InputError(_WHERE, "body", f"byte {error.start}", "UTF-8") from None
     if headers:
         session = next((headers[name] for name in session_headers if headers.get(name)), session)
-    frame, prompt = _framed(body, kind == "chat")
+    frame, prompt = _frame(body, kind == "chat")
     prompts, prompt_tokens = _messages(prompt) if kind == "chat" else _prompts(prompt)
     slots = frame.best_of * prompts
     if slots > max_slots:
@@ -216,49 +202,8 @@ def read_request(
     return GenerationRequest(frame, body, prompt, prompts, prompt_tokens, session)
 
 
-class _Chat(msgspec.Struct, gc=False):
-    messages: msgspec.Raw = msgspec.Raw()
-
-
-class _Completion(msgspec.Struct, gc=False):
-    prompt: msgspec.Raw = msgspec.Raw()
-
-
-_MESSAGES, _PROMPT = msgspec.json.Decoder(_Chat), msgspec.json.Decoder(_Completion)
-_FRAMES: dict[tuple[bytes, bytes], Frame] = {}
-_MOST_FRAMES, _LONGEST_FRAME = 1024, 1024
-
-
-def _framed(body: bytes, chat: bool) -> tuple[Frame, bytes]:
-    """What a body says, and its prompt. Clients write the same around prompt after prompt, so that is read only once.
-
-    Two bodies that have the same bytes in front of their prompts and the same behind them differ in their prompts alone:
-    each is one JSON value, and begins where the first of them was seen to begin.
-    """
-    name = b'"messages":' if chat else b'"prompt":'
-    try:
-        prompt = bytes(_MESSAGES.decode(body).messages if chat else _PROMPT.decode(body).prompt)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _frame(body, chat)  # it says what is wrong
-    start = body.find(name) + len(name)
-    if body[start : start + 1] == b" ":
-        start += 1
-    if not prompt or not body.startswith(prompt, start):
-        return _frame(body, chat)
-    key = body[:start], body[start + len(prompt) :]
-    found = _FRAMES.get(key)
-    if found is not None:
-        return found, prompt
-    found, prompt = _frame(body, chat)
-    if found.start == start and len(key[0]) + len(key[1]) <= _LONGEST_FRAME:
-        if len(_FRAMES) >= _MOST_FRAMES:
-            _FRAMES.clear()
-        _FRAMES[key] = found
-    return found, prompt
-
-
 def _frame(body: bytes, chat: bool) -> tuple[Frame, bytes]:
-    """Read all of a body."""
+    """What a body says, and its prompt."""
     fields = splice.members(body, _WHERE)
     given = _given(body, fields)
     if not given.model:
@@ -290,8 +235,6 @@ def _frame(body: bytes, chat: bool) -> tuple[Frame, bytes]:
         asked=Asked(usage, usage and bool(options.continuous_usage_stats), bool(given.return_token_ids)),
         stops_at_recomputed="stop" in fields and b'"recomputed"' in body[slice(*fields["stop"][1:])],
         goes_unchanged=not given.stream and _ROUTING.isdisjoint(fields),
-        start=span[1],
-        prompt_bytes=span[2] - span[1],
     )
     return frame, body[span[1] : span[2]]
 

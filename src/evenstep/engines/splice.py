@@ -33,14 +33,10 @@ def members(text: bytes, where: str = "request") -> dict[str, Span]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         value = text[:40].decode("utf-8", "replace")
         raise InputError(where, "body", value, "a JSON object", f"{_said(error)}.") from None
-    found: dict[str, Span] = {}
-    at = 1
-    for name, value in values.items():
-        start = at + len(name) + 3
-        found[name] = (at, start, at := start + len(value))
-        at += 1
-    if at == len(text):  # that is all there is: nothing is there twice, and nothing stands between
+    found = _laid_out(text, values)
+    if found is not None:
         return found
+    found = {}
     name, at = "", _past_space(text, 0) + 1
     for name, value in values.items():
         if text[at] <= 32:
@@ -58,6 +54,29 @@ def members(text: bytes, where: str = "request") -> dict[str, Span]:
         at = (stop if text[stop] > 32 else _past_space(text, stop)) + 1
     if values and text[at - 1] != 125:
         raise InputError(where, name, "there twice", "each key once")
+    return found
+
+
+def _laid_out(text: bytes, values: Mapping[str, msgspec.Raw]) -> dict[str, Span] | None:
+    """As `members`, of an object written as most writers do, with no space or with one after each colon and comma.
+
+    None where it is written in another way, or a key is there twice.
+    """
+    name = next(iter(values), "")
+    gap = 1 if text[len(name) + 4 : len(name) + 5] == b" " else 0
+    found: dict[str, Span] = {}
+    at, more = 1, gap + 3
+    for name, value in values.items():
+        start = at + len(name) + more
+        stop = start + len(value)
+        found[name] = (at, start, stop)
+        at = stop + gap + 1
+    if at - gap != len(text):
+        return None
+    if gap:  # without gaps no other text is as short
+        written = b", ".join([b'"%b": %b' % (name.encode(), value) for name, value in values.items()])
+        if text[1:-1] != written:
+            return None
     return found
 
 
@@ -88,6 +107,8 @@ def replaced(
     if spans is None:
         spans = members(text, where)
     names = list(spans)
+    if spans.keys().isdisjoint(changes):
+        return _with_more(text, changes, spans[names[-1]][2] if names else text.index(b"{") + 1, bool(names))
     kept = [name for name in names if changes.get(name, b"") is not None]
     cuts: list[tuple[int, int, bytes]] = []
     for place, name in enumerate(names):
@@ -112,6 +133,14 @@ def replaced(
         at = stop
     out.append(text[at:])
     return b"".join(out)
+
+
+def _with_more(text: bytes, changes: Mapping[str, bytes | None], end: int, has_members: bool) -> bytes:
+    """An object with new members behind its last, which ends at `end`."""
+    added = b",".join(
+        [msgspec.json.encode(name) + b":" + new for name, new in changes.items() if new is not None]
+    )
+    return b"%b%b%b%b" % (text[:end], b"," if has_members and added else b"", added, text[end:])
 
 
 def _past_space(text: bytes, at: int) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+
+import msgspec
 
 from evenstep.engines.refusals import Refusal
 from evenstep.engines.requests import Kind, kind_of
@@ -18,12 +20,12 @@ from evenstep.gateway.callers import (
     expected_tokens,
 )
 from evenstep.gateway.head import RequestHead
+from evenstep.gateway.heads import Heads
 
 _NAME = re.compile(r"[A-Za-z0-9._\-]{1,128}")
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A head, and what follows from it under the config of the day.
 
     Args:
@@ -53,6 +55,40 @@ class Asking:
     session: str
     task: str
     traceparent: str
+
+    def traced(self, traceparent: bytes) -> Asking:
+        """The same head, which had an empty ``traceparent``, with this one."""
+        carried = b"traceparent: %b\r\n%b" % (traceparent, self.carried)
+        return msgspec.structs.replace(self, traceparent=traceparent.decode("ascii"), carried=carried)
+
+
+_TRACEPARENT = re.compile(
+    rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})(?=\r\n)"
+)
+
+
+class ClientHeads:
+    """What clients' heads ask for; heads that differ in the length or in the ``traceparent`` alone are read once.
+
+    Args:
+        read: as `Heads` takes it.
+    """
+
+    def __init__(self, read: Callable[[bytes], tuple[Asking, int, bool]]) -> None:
+        self._heads = Heads(read)
+
+    def read(self, head: bytes) -> tuple[Asking, int]:
+        """What a head asks for, and the length of its body."""
+        found = _TRACEPARENT.search(head)
+        if found is None:
+            return self._heads.read(head)
+        begin, end = found.span(1)
+        asking, length = self._heads.read(head[:begin] + head[end:])
+        if (
+            asking.kind == "other" or asking.traceparent
+        ):  # its lines go on in another way, or there are two of it
+            return self._heads.read(head)
+        return asking.traced(head[begin:end]), length
 
 
 def asking_of(head: RequestHead, callers: Callers, session_headers: tuple[str, ...]) -> Asking:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from evenstep import names
-from evenstep.engines.bodies import Upstream
 from evenstep.engines.habits import Habits
 from evenstep.engines.view import Dialect, EngineAdapter
 from evenstep.gateway.endpoint import Endpoint
@@ -35,7 +34,6 @@ class Attached:
     Attributes:
         fingerprint: ``system_fingerprint`` of its chunks, once told.
         habits: what its streams look like.
-        upstream: bodies as it gets them.
         passing: requests under way that are no generations.
         serves: names of models that it was said to serve; denied: those of them that it says it does not.
         denied_s: when it said so last.
@@ -49,7 +47,7 @@ class Attached:
         self.name = worker.name
         self.adapter: EngineAdapter = names.build("engines", names.parse(worker.engine))
         self.dialect: Dialect = self.adapter.dialect
-        self.fingerprint, self.habits, self.upstream = b"", Habits(), Upstream()
+        self.fingerprint, self.habits = b"", Habits()
         self.passing, self.denied_s = 0, -math.inf
         self.serves, self.denied = frozenset[str](), set[str]()
         self.has_key = bool(api_key)
@@ -99,10 +97,6 @@ class Attached:
         return b"%bX-Request-Id: %b\r\n%bContent-Length: %d\r\n\r\n" % (
             self._generation[chat], name.encode("ascii"), more, length,
         )  # fmt: skip
-
-    def generation_around(self, chat: bool, more: bytes) -> tuple[bytes, bytes]:
-        """`generation_head` in front of the name, and from there to the digits of the length."""
-        return self._generation[chat] + b"X-Request-Id: ", b"\r\n%bContent-Length: " % more
 
     def head(self, method: str, target: str, name: str, length: int, more: bytes = b"") -> bytes:
         """Head of any other request."""

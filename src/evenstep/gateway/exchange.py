@@ -298,7 +298,7 @@ class Exchange:
             return
         dialect = attached.dialect
         wants_ids = self._can_break and (dialect.chat_from_ids or not self.request.chat)
-        self._body, self._asked = attached.upstream.body(self.request, dialect, token_ids=wants_ids)
+        self._body, self._asked = bodies.upstream(request, dialect, token_ids=wants_ids)
 
     def _send(self, leg: Collecting, attached: Attached, body: bytes, patience_s: float) -> None:
         head = attached.generation_head(self.request.chat, self.name, len(body), self.asking.carried)

@@ -19,13 +19,12 @@ from evenstep.engines.prompt_blocks import name_key, prompt_blocks, prompt_key
 from evenstep.engines.refusals import Refusal
 from evenstep.engines.requests import Kind, kind_of, read_request
 from evenstep.errors import InputError
-from evenstep.gateway.asking import Asking, asking_of
+from evenstep.gateway.asking import Asking, ClientHeads, asking_of
 from evenstep.gateway.callers import Callers
 from evenstep.gateway.client import Client
 from evenstep.gateway.ended import Sink, Story
 from evenstep.gateway.exchange import Exchange
 from evenstep.gateway.head import read_request_head
-from evenstep.gateway.heads import Heads
 from evenstep.gateway.models import page
 from evenstep.gateway.passing import Passing
 from evenstep.gateway.pools import Pools
@@ -84,7 +83,7 @@ class Front:
         """Go by another config from now on."""
         self.limits: Limits = config.limits
         self._callers, self._session_headers = callers, tuple(config.session_headers)
-        self.heads = Heads(self._read_head)  # what follows from a head may be something else now
+        self.heads = ClientHeads(self._read_head)  # what follows from a head may be something else now
 
     def listen_to(self, sinks: tuple[Sink, ...], class_sinks: tuple[Sink, ...]) -> None:
         """Tell these of each request that is over, from the next one on."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from evenstep.gateway.asking import Asking
+from evenstep.gateway.asking import Asking, ClientHeads
 from evenstep.gateway.config import Limits
-from evenstep.gateway.heads import Heads
 
 if TYPE_CHECKING:
     from evenstep.gateway.client import Client
@@ -38,7 +37,7 @@ class Service(Protocol):
     """Who answers; sets `Client.job` where the answer takes time."""
 
     limits: Limits
-    heads: Heads[Asking]
+    heads: ClientHeads
     clients: set[Client]
     is_draining: bool
 
