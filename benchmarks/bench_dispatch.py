@@ -24,7 +24,7 @@ import numpy as np
 from evenstep import compiled
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.settings import Settings, WorkerSpec
 from evenstep.dispatch.warming import warm
 from evenstep.routing.br_0 import BR0
@@ -47,7 +47,7 @@ class Fleet:
             round_slots=options.round_slots,
         )  # fmt: skip
         self.dispatcher = Dispatcher(policy, settings=settings, stopwatch=clock)
-        for name, stage in self.dispatcher.meters.stages.items():
+        for name, stage in self.dispatcher.parts.meters.stages.items():
             stage.add = self.taken["send" if name == "apply" else name].append  # type: ignore[method-assign]
         self.cut = cut_of(self.dispatcher)
         self.now_s, self.requests, self.waiting, self.blocks = 0.0, 0, options.waiting, options.blocks
@@ -117,19 +117,19 @@ class Fleet:
 
 def cut_of(dispatcher: Dispatcher):  # type: ignore[no-untyped-def]
     """Seconds of stages 1 and 2 of the last decision, for BR-0 and BR-H; nothing for others."""
-    policy = dispatcher.deciding.door.policy
+    policy = dispatcher.parts.deciding.door.policy
     if not isinstance(policy, BR0 | BRH):
         return lambda now_s, waiting: {}
     from evenstep.experiments.papers.balance_route.stages_kernel import decide_until
 
-    door = dispatcher.deciding.door
+    door = dispatcher.parts.deciding.door
     horizon = getattr(policy, "horizon", 0)
     discount = getattr(policy, "discount", 1.0)
     reward = policy.reward * sum(discount**h for h in range(horizon + 1))
     nan = float("nan")
 
     def cut(now_s: float, waiting: int) -> dict[str, float]:
-        packed = dispatcher.deciding.packed
+        packed = dispatcher.parts.deciding.packed
         waiting = min(waiting, dispatcher.settings.pool_window or waiting)
         worker = np.full(waiting, -1)
         arguments = (

@@ -28,7 +28,7 @@ import numpy as np
 from evenstep import compiled
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.settings import Settings, WorkerSpec
 from evenstep.sim.prefix_caches import block_keys
 from evenstep.workload.reading import read_trace
@@ -170,7 +170,7 @@ class Fleet:
 
     def watch_hits(self) -> None:
         """Note what each request hits as it is sent."""
-        prefixes = self.dispatcher.prefixes
+        prefixes = self.dispatcher.parts.prefixes
         sent = prefixes.sent
 
         def noted(row: int, worker: int, prompt: int) -> None:

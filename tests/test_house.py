@@ -5,6 +5,7 @@ Every module must also be run by a test. `make test-full` measures that (`tests/
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -142,3 +143,53 @@ def test_the_lock_file_covers_every_requirement():
     }
     missing = {re.split(r"[<>=\[ ]", line)[0].lower() for line in wanted} - locked
     assert not missing, f"run make lock: {missing}"
+
+
+def writes_of(tree: ast.AST, column: str) -> list[int]:
+    """Lines that assign to a column of a table, by its name or by a name that stands for it."""
+    assigned = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+                pairs = zip(target.elts, node.value.elts, strict=False) if several else [(target, node.value)]
+                assigned += [(node.lineno, *pair) for pair in pairs]
+        elif isinstance(node, ast.AugAssign):
+            assigned.append((node.lineno, node.target, node.value))
+    names = {t.id for _, t, value in assigned if isinstance(t, ast.Name) and _is_of(value, column, set())}
+    return [line for line, target, _ in assigned if _is_of(target, column, names)]
+
+
+def _is_of(node: ast.AST, column: str, names: set[str]) -> bool:
+    """Whether this is ``table[column]``, ``table[column, row]``, ``table[column][row]``, or ``name[row]`` of such a name."""
+    if not isinstance(node, ast.Subscript):
+        return False
+    index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if any(isinstance(one, ast.Name) and one.id == column for one in index):
+        return True
+    return _is_of(node.value, column, names) or (isinstance(node.value, ast.Name) and node.value.id in names)
+
+
+def test_only_the_table_of_transitions_changes_the_state_of_a_request():
+    found = {
+        path.name: lines
+        for path in sorted((SOURCE / "dispatch").rglob("*.py"))
+        if path.name not in ("transitions.py", "rows.py")
+        and (lines := writes_of(ast.parse(path.read_text(encoding="utf-8")), "STATE"))
+    }
+    assert not found, f"lines that write the state of a request: {found}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i[STATE][row] = 3",
+        "rows[STATE, row] = 3",
+        "a[REQUEST, row], a[STATE, row] = 1, 2",
+        "states = i[STATE]\nstates[row] = 2",
+        "a, states = i[WORKER], i[STATE]\nstates[row] += 1",
+    ],
+)
+def test_a_write_of_the_state_of_a_request_is_found(text):
+    assert writes_of(ast.parse(text), "STATE")
+    assert not writes_of(ast.parse(text.replace("STATE", "LEG")), "STATE")

@@ -9,7 +9,7 @@ from typing import Any
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.settings import Settings, WorkerSpec
 
 
@@ -91,12 +91,12 @@ class Batches:
 def state(d: Dispatcher) -> tuple[Any, ...]:
     """Everything that these events change."""
     d.check()
-    d.set_deadlines()
+    d.parts.deadlines.set_newcomers()
     rows, mirror = d.rows, d.mirror
     return (
         json.dumps(d.snapshot(), sort_keys=True, default=str), rows.ints.tolist(), list(rows.step), rows.free,
         {request: [rows.f[column][row] for column in range(3)] for request, row in rows.by_request.items()},
         list(d.pool), mirror.columns.ints.tolist(), mirror.columns.floats.tolist(),
-        list(d.waits.sums), list(d.deciding.learned), d.timers.next_s, d.legs, d.due, d.rounds.opened_s, d.rounds.ripe,
-        {name: circuit.failures for name, circuit in d.breaker.circuits.items()}, d.breaker.failing,
+        list(d.parts.meters.waits.sums), list(d.parts.deciding.learned), d.parts.fleet.timers.next_s, d.parts.turn.legs, d.due, d.parts.rounds.opened_s, d.parts.rounds.ripe,
+        {name: circuit.failures for name, circuit in d.fleet.breaker.circuits.items()}, d.fleet.breaker.failing,
     )  # fmt: skip

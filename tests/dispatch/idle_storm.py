@@ -114,11 +114,14 @@ class IdleStorm(Storm):
                 continue  # reserved: a request of several copies gathers its slots there
             left = f[CAPACITY][g] - f[FOREIGN_LOAD][g]
             for row in found.pool:
-                if name in found.excluded.get(row, ()) or self.copies[requests[row]] > i[FREE_AT_MOST][g]:
+                if (
+                    name in found.parts.exclusions.excluded.get(row, ())
+                    or self.copies[requests[row]] > i[FREE_AT_MOST][g]
+                ):
                     continue
                 load = found.rows.load(row)
                 assert load > left, (
-                    f"seed {self.seed}, {found.deciding.door.text}: {requests[row]} of {load} tokens waits while {name} "
+                    f"seed {self.seed}, {found.parts.deciding.door.text}: {requests[row]} of {load} tokens waits while {name} "
                     f"has {left} free"
                 )
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 from tests.dispatch.engines import Barrier
-from tests.dispatch.test_dispatcher import small_trace
+from tests.dispatch.test_core import small_trace
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.log_file import LogFile
 from evenstep.dispatch.settings import Settings
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.settings import Settings, TenantLimits, WorkerSpec
 
 POLICIES = (
@@ -334,7 +334,7 @@ class Storm:
         shown = self.dispatcher.snapshot()
         assert shown["pool_depth"] == shown["requests_present"] == 0
         assert all(w["worker_kv_tokens"] == 0 and w["worker_active_requests"] == 0 for w in shown["workers"])
-        assert not self.dispatcher.breaker._doubted and not self.dispatcher.excluded
+        assert not self.dispatcher.fleet.breaker._doubted and not self.dispatcher.parts.exclusions.excluded
 
 
 class HandingBack(Storm):

@@ -25,12 +25,12 @@ def breakages():
             d.mirror.i[0].__setitem__(0, 2),
         ),
         "the pool": lambda d, row: d.pool.remove(d.pool.oldest()),
-        "waiting": lambda d, row: setattr(d.tenants[row], "waiting", 7),
-        "present": lambda d, row: d.door.enters("nobody"),
+        "waiting": lambda d, row: setattr(d.parts.door.of[row], "waiting", 7),
+        "present": lambda d, row: setattr(d.parts.door.of[row], "requests", 7),
         "used twice": lambda d, row: d.rows.free.append(row),
         "waited longer": lambda d, row: (
             setattr(d, "now_s", 9.0),
-            d.timers.set(("ttl", d.pool.oldest()), 99.0),
+            d.parts.fleet.timers.set(("ttl", d.pool.oldest()), 99.0),
         ),
         "requests say": lambda d, row: d.mirror.i[SENT].__setitem__(0, 1),
     }

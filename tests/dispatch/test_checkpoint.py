@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.dispatch.storm import Storm
 
-from evenstep.dispatch.checkpoint import dump, restore
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.checkpoint import dump
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.log_file import LogFile
 from evenstep.errors import InputError
 
@@ -23,7 +23,7 @@ def test_a_restored_dispatcher_is_the_same_one(seed, split):
     for _ in range(40):
         storm.step()
     again = Dispatcher("jsq")
-    restore(dump(storm.dispatcher), again)
+    again.resume(dump(storm.dispatcher.parts))
     again.check()
     before, after = storm.dispatcher.snapshot(), again.snapshot()
     assert before == after
@@ -49,9 +49,9 @@ class Writes:
 )
 def test_bytes_that_are_something_else_are_refused(state):
     with pytest.raises(InputError, match="checkpoint"):
-        restore(state, Dispatcher("jsq"))
+        Dispatcher("jsq").resume(state)
 
 
 def test_a_state_of_another_version_says_where_to_begin():
     with pytest.raises(InputError, match="Another version of evenstep wrote it; begin with part 0"):
-        restore(pickle.dumps({"now_s": 0.0}), Dispatcher("jsq"))
+        Dispatcher("jsq").resume(pickle.dumps({"now_s": 0.0}))

@@ -14,7 +14,7 @@ def run(policy, plain):
     for name in "abc":
         story.worker(name, slots=4)
     if plain:
-        story.d.deciding.door._kernel = None
+        story.d.parts.deciding.door._kernel = None
     told = []
     for request in range(9):
         story.arrives(request, prompt_tokens=1 + 7 * request % 5)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tests.dispatch.engines import Barrier, saturated
-from tests.dispatch.test_dispatcher import small_trace
+from tests.dispatch.test_core import small_trace
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.log_file import LogFile, part_of
 from evenstep.dispatch.replay import replay
 from evenstep.dispatch.settings import Settings
@@ -48,7 +48,7 @@ def run(predictor, later, log=None, policy="br-h:horizon=6", requests=300):
 
 
 def fits(dispatcher):
-    return dispatcher.deciding.ahead.counted()["predictor_fits"]
+    return dispatcher.parts.deciding.ahead.counted()["predictor_fits"]
 
 
 @pytest.mark.parametrize("predictor", [LEARNED, "bounded:of=" + LEARNED.replace(",", "/")])
@@ -75,7 +75,7 @@ def test_a_log_replays_to_the_bit_with_the_models_put_in_where_they_were(tmp_pat
     assert fits(dispatcher) >= 4
     found = replay(tmp_path / "log.evlog")
     assert found.difference is None and found.decisions > 100
-    monkeypatch.setattr("evenstep.dispatch.fitting.Fitting._fitted", lambda *_: None)
+    monkeypatch.setattr("evenstep.dispatch.core.Dispatcher._fitted", lambda *_: None)
     assert replay(tmp_path / "log.evlog").difference is not None
 
 
@@ -100,7 +100,7 @@ def test_models_that_cannot_be_put_in_are_a_fallback_of_the_next_round(monkeypat
     dispatcher.handle(ev.Fitted(now_s=dispatcher.now_s))
     dispatcher.handle(ev.Arrived(now_s=dispatcher.now_s, request=10**6, prompt_tokens=5))
     dispatcher.handle(ev.Tick(now_s=dispatcher.now_s))
-    assert dispatcher.meters.decisions["br-h:horizon=6", "fallback"] == 1
+    assert dispatcher.parts.meters.decisions["br-h:horizon=6", "fallback"] == 1
 
 
 @pytest.mark.parametrize("predictor", ["survival", "bounded:of=survival", ""])

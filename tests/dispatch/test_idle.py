@@ -18,7 +18,7 @@ def holding(workers=("a", "b"), kv_tokens=1000, **options):
     story = Story(**options)
     for name in workers:
         story.worker(name, slots=4, kv_tokens=kv_tokens)
-    story.d.deciding.door.policy, story.d.deciding.door._kernel = Holds(), None
+    story.d.parts.deciding.door.policy, story.d.parts.deciding.door._kernel = Holds(), None
     return story
 
 
@@ -52,7 +52,7 @@ def test_a_policy_that_held_is_asked_again_in_the_next_round():
     story = holding(policy_cooldown_s=50.0)
     story.arrives(0)
     assert sent(story.tick()) == [(0, "a")]
-    story.d.deciding.door.policy = AllToTheSecond()
+    story.d.parts.deciding.door.policy = AllToTheSecond()
     story.arrives(1)
     assert sent(story.tick()) == [(1, "b")]
     assert story.d.snapshot()["fallback_total"] == {"held": 1}
@@ -115,7 +115,7 @@ def test_a_request_that_gathered_slots_of_an_ejected_worker_is_decided_about_at_
     assert sent(story.tick()) == []  # it holds two slots of "a", and waits for the third
     story.worker("b", slots=3, kv_tokens=1000)
     story.tick()
-    story.d.eject("a")
+    story.d.requests.eject("a")
     assert story.d.due and sent(story.tick()) == [(1, "b")]
 
 
@@ -131,7 +131,7 @@ def test_no_request_waits_while_an_idle_worker_could_take_it(policy, workers):
 
 def test_a_storm_sees_a_request_that_waits_beside_an_idle_worker():
     storm = IdleStorm(1, "holds", 2)
-    storm.dispatcher.deciding.idle.fill = lambda packed, pool, shown, *_: shown
+    storm.dispatcher.parts.deciding.idle.fill = lambda packed, pool, shown, *_: shown
     with pytest.raises(AssertionError, match="waits while"):
         storm.run(300)
 

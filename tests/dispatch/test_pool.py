@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.dispatch.pool import Door, Pool, Waits
+from evenstep.dispatch.pool import Door, Pool
 from evenstep.dispatch.rows import Rows
 from evenstep.dispatch.rows_layout import SINCE
 from evenstep.dispatch.settings import Settings, TenantLimits
@@ -25,16 +25,6 @@ def test_who_comes_back_takes_the_place_of_its_arrival():
     assert list(pool) == [taken[0], taken[2]]
     with pytest.raises(RuntimeError, match="not in the pool"):
         pool.remove(taken[1])
-
-
-def test_the_mean_wait_forgets():
-    waits = Waits()
-    assert waits.mean_s == 0.0
-    for _ in range(1 << 16):
-        waits.add(1.0)
-    for _ in range(1 << 17):
-        waits.add(3.0)
-    assert 2.5 < waits.mean_s < 3.0
 
 
 def test_a_rate_fills_up_again_and_a_burst_is_bounded():

@@ -112,7 +112,7 @@ class Served:
 
     def shares(self, requests):
         """Believed and true share of the prompt tokens of these requests."""
-        prefixes = self.story.d.prefixes
+        prefixes = self.story.d.parts.prefixes
         before = prefixes.sent_tokens, prefixes.hit_tokens, sum(c.hit for c in self.caches.values())
         for number in requests:
             self.request(number)
@@ -145,7 +145,7 @@ def test_engines_that_tell_no_counters_are_believed_as_before():
 def test_what_was_learned_of_a_worker_stays_when_the_fleet_changes():
     served = Served({"a": Cache(600), "b": Cache(1200)})
     served.shares(range(1, 3001))
-    prefixes = served.story.d.prefixes
+    prefixes = served.story.d.parts.prefixes
     learned = [prefixes.belief(place).room for place in range(2)]
     assert max(learned) < 1800
     served.story.worker("c")
@@ -176,7 +176,7 @@ def test_a_replay_learns_the_same(tmp_path):
     served.shares(range(1, 1501))
     file.close()
     assert file.part > 1
-    assert served.story.d.prefixes.belief(0).room < 65_536
+    assert served.story.d.parts.prefixes.belief(0).room < 65_536
     for part in (0, file.part):
         found = replay(part_of(file.path, part))
         assert found.decisions > 10 and found.difference is None

@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.dispatch.engines import Barrier, saturated
 from tests.dispatch.storm import Storm
-from tests.dispatch.test_dispatcher import small_trace
+from tests.dispatch.test_core import small_trace
 from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.log_file import LogFile, part_of
 from evenstep.dispatch.replay import replay
 from evenstep.dispatch.settings import Settings
@@ -82,7 +82,7 @@ def test_any_storm_replays_from_any_part(tmp_path_factory, seed, split):
     file.close()
     found = replay(path)
     assert found.difference is None and (
-        file.part > 0 or found.decisions == storm.dispatcher.deciding.decisions
+        file.part > 0 or found.decisions == storm.dispatcher.parts.deciding.decisions
     )
     assert replay(part_of(path, file.part)).difference is None
 
@@ -91,7 +91,7 @@ def test_a_part_whose_predictor_could_not_be_kept_says_so(tmp_path):
     path = tmp_path / "log.evlog"
     file = LogFile(path, part_bytes=1)
     story = Story("br-h:horizon=4", log=file)
-    story.d.deciding.predictor = object()
+    story.d.parts.deciding.predictor = object()
     story.worker("a")
     story.sent(1)
     file.close()
@@ -111,7 +111,7 @@ def test_any_storm_replays(tmp_path_factory, seed, split):
     storm.calm()
     file.close()
     found = replay(path)
-    assert found.difference is None and found.decisions == storm.dispatcher.deciding.decisions
+    assert found.difference is None and found.decisions == storm.dispatcher.parts.deciding.decisions
 
 
 def test_what_was_too_slow_then_is_too_slow_now(tmp_path):

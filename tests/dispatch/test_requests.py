@@ -79,9 +79,9 @@ def test_a_prompt_is_prefilled_first_where_there_are_prefillers():
     assert story.tell(ev.PrefillDone, request=1, leg=1, prompt_tokens=12) == []
     (sent,) = story.tick()
     assert sent == SendDecode(1, 2, "d", sent.row)
-    assert story.d.prefill.free("p") < 0.9
+    assert story.d.fleet.prefill.free("p") < 0.9
     story.chunk(sent.row)  # the transfer is complete
-    assert story.d.prefill.free("p") == pytest.approx(0.9)
+    assert story.d.fleet.prefill.free("p") == pytest.approx(0.9)
 
 
 def test_a_prefiller_that_was_not_heard_of_takes_no_work_until_it_is():
@@ -269,7 +269,7 @@ def test_a_client_that_leaves_frees_everything_at_every_stage(stage):
     story.worker("p", role="prefill")
     story.worker("d", slots=1)
     if stage == "pool":
-        story.d.prefill.unreadable("p")
+        story.d.fleet.prefill.unreadable("p")
     told = story.arrives(1)
     expected = []
     if stage == "prefill":

@@ -73,7 +73,7 @@ def loads_of_steps(chunks):
                 story.d.produced(sent[what].row, 1)
             else:
                 story.tell(ev.Finished, request=-what, leg=sent[-what].leg)
-            (group,) = story.d.steps
+            (group,) = story.d.parts.barriers.steps
             if group.steps > len(found):
                 found.append(group.load)
         story.now_s = float(at)

@@ -9,7 +9,7 @@ import pytest
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.settings import Settings, WorkerSpec
 
 SLOTS, WORKERS, STEP_S, SCRAPE_STEPS = 8, 3, 0.02, 25

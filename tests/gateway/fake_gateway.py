@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
 from evenstep.gateway.config import GatewayConfig

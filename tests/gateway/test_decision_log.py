@@ -42,7 +42,7 @@ def test_a_log_that_fails_anywhere_goes_on_later_and_replays(tmp_path_factory, n
             storm.step()
     assert log.failures == 1
     assert cut_off(path) == 0 if path.exists() else kilobytes < 9
-    begun = storm.dispatcher.deciding.decisions
+    begun = storm.dispatcher.parts.deciding.decisions
     now_s[0] = 59.0
     storm.step()
     assert log.why
@@ -53,7 +53,7 @@ def test_a_log_that_fails_anywhere_goes_on_later_and_replays(tmp_path_factory, n
     storm.calm()
     log.close()
     last = part_of(path, 1)
-    made = storm.dispatcher.deciding.decisions
+    made = storm.dispatcher.parts.deciding.decisions
     found = replay(last)
     assert found.difference is None and found.events and found.decisions <= made - begun
     whole = replay(path)

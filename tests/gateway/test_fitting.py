@@ -92,7 +92,7 @@ def test_a_gateway_puts_models_in_while_it_serves(monkeypatch):
             (pool,) = server.gateway.pools.all
             for _ in range(40):
                 await asyncio.gather(*(raw(server, request(BODY, headers=CLOSE)) for _ in range(4)))
-                if pool.dispatcher.deciding.ahead.counted()["predictor_fits"]:
+                if pool.dispatcher.parts.deciding.ahead.counted()["predictor_fits"]:
                     return
             raise AssertionError("no models were put in")
 

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families as read
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import SendDecode
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.gateway.metrics_page import HELP, metrics_page
 

@@ -120,7 +120,7 @@ def test_fallbacks_are_reported_once_with_what_is_new():
         gateway = FakeGateway()
         sources = Sources(flags={"policy": Given("command line", "jsq")})
         operation = Operation(sources, sources.settled(), gateway, loop)
-        fallback = gateway.dispatcher.deciding.fallback
+        fallback = gateway.dispatcher.parts.deciding.fallback
         for number, more in enumerate(({"stale": 2}, {}, {"stale": 1, "raised": 3})):
             fallback.counted.update(more)
             fallback.last = Fell(number, 0.0, "raised", f"raised: number {number}")
@@ -431,7 +431,7 @@ def test_the_engines_counters_of_their_prefix_cache_correct_what_they_are_believ
             ):
                 await until(lambda: not server.gateway.not_ready())
                 (pool,) = server.gateway.pools.all
-                belief = pool.dispatcher.prefixes.belief(0)
+                belief = pool.dispatcher.parts.prefixes.belief(0)
                 await until(lambda: pool.dispatcher.mirror.workers[0].is_known)
                 turn = 0
                 while (

@@ -92,7 +92,7 @@ async def answered(parts, body, headers=CLOSE, **config):
         answer = await raw(server, request(body, headers=headers))
         (pool,) = server.gateway.pools.all
         await until(lambda: not pool.requests)
-        return answer[end_of_head(answer) :], pool.dispatcher.meters.output_tokens
+        return answer[end_of_head(answer) :], pool.dispatcher.parts.meters.output_tokens
 
 
 def joined(answer):
@@ -126,11 +126,11 @@ class Pair:
     async def answered(self, server, body):
         """What the answer carries, and tokens counted for it."""
         (pool,) = server.gateway.pools.all
-        before = pool.dispatcher.meters.output_tokens
+        before = pool.dispatcher.parts.meters.output_tokens
         answer = await raw(server, request(body, headers=CLOSE))
         await until(lambda: not pool.requests)
         pool.dispatcher.check()
-        return joined(answer[end_of_head(answer) :]), pool.dispatcher.meters.output_tokens - before
+        return joined(answer[end_of_head(answer) :]), pool.dispatcher.parts.meters.output_tokens - before
 
     def ask(self, parts, body):
         self.parts = parts

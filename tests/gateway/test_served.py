@@ -149,14 +149,15 @@ def test_a_bug_in_the_decision_costs_the_request_that_meets_it_and_no_other(capl
     async def story():
         async with engine(one_token) as one, serving(one.url) as server:
             (pool,) = server.gateway.pools.all
-            arrived, broken = pool.dispatcher.arrived_all, [True]
+            arrivals = pool.dispatcher.arrivals
+            arrived, broken = arrivals.arrived, [True]
 
             def breaks_once(events):
                 if broken and broken.pop():
                     raise ValueError("a bug")
                 return arrived(events)
 
-            pool.dispatcher.arrived_all = breaks_once
+            arrivals.arrived = breaks_once
             answers = await asyncio.gather(*(raw(server, request(BODY, headers=CLOSE)) for _ in range(3)))
             assert sorted(answer.split()[1] for answer in answers) == [b"200", b"200", b"500"]
             assert pool.requests == 0

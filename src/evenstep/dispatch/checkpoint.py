@@ -10,27 +10,21 @@ from __future__ import annotations
 import io
 import pickle
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from evenstep.dispatch.parts import Parts
 from evenstep.errors import InputError
-
-if TYPE_CHECKING:
-    from evenstep.dispatch.dispatcher import Dispatcher
 
 _PREDICTORS = "evenstep.predict."
 _QUICK = 1  #: level of zlib
-_LAYOUT = 6  #: of what a dispatcher keeps; one more whenever an earlier state cannot be gone on from
-#: Of a dispatcher: what is its host's, or bound anew.
-_LEFT_OUT = (
-    "_do", "_log", "_parts", "_chunks", "history", "out", "_on", "_step_of", "_produced", "_load", "_step",
-    "_delivered", "_expected", "_seen_s", "_group", "_counts_tokens", "_room", "_members", "counts", "told", "times",
-    "_telling", "_times", "_quiet", "_ending", "_seating",
-)  # fmt: skip
+_LAYOUT = 7  #: of what a dispatcher keeps; one more whenever an earlier state cannot be gone on from
 _MODULES = {
     f"evenstep.dispatch.{name}"
     for name in (
-        "ahead", "breaker", "commands", "deciding", "door", "fallback", "fleet", "lockstep", "meters", "mirror", "pool",
-        "prefill", "prefix_belief", "prefixes", "rounds", "rows", "settings", "step_fit", "steps", "tenants", "timers",
+        "ahead", "barriers", "breaker", "commands", "deadlines", "deciding", "door", "exclusions", "fallback", "fleet",
+        "histogram", "journal", "lockstep", "meters", "mirror", "parts", "pool", "prefill", "prefill_queue",
+        "prefix_belief", "prefixes", "rounds", "rows", "settings", "slots", "step_fit", "steps", "tenants", "timers",
+        "turn",
     )
 } | {"evenstep.routing.prefix_index"}  # fmt: skip
 _NAMES = {
@@ -45,20 +39,19 @@ _NAMES = {
 }  # fmt: skip
 
 
-def dump(dispatcher: Dispatcher) -> bytes:
+def dump(parts: Parts) -> bytes:
     """The state of a dispatcher between two events; empty where its predictor is not one of ours or cannot be kept."""
-    state = {name: value for name, value in vars(dispatcher).items() if name not in _LEFT_OUT}
-    predictor = dispatcher.deciding.predictor
+    predictor = parts.deciding.predictor
     if predictor is not None and not type(predictor).__module__.startswith(_PREDICTORS):
         return b""
     try:
-        return zlib.compress(pickle.dumps((_LAYOUT, state), protocol=5), _QUICK)
+        return zlib.compress(pickle.dumps((_LAYOUT, parts), protocol=5), _QUICK)
     except (TypeError, AttributeError, pickle.PicklingError):
         return b""
 
 
-def restore(state: bytes, dispatcher: Dispatcher) -> None:
-    """Put a new dispatcher into this state.
+def load(state: bytes) -> Parts:
+    """The parts of a dispatcher in this state.
 
     Raises:
         InputError: bytes that are no state of a dispatcher, that name something else, or that an earlier version wrote.
@@ -70,24 +63,15 @@ def restore(state: bytes, dispatcher: Dispatcher) -> None:
         if layout != _LAYOUT:
             hint = "Another version of evenstep wrote it; begin with part 0."
             raise InputError("decision log", "checkpoint", f"of layout {layout}", f"layout {_LAYOUT}", hint)
-        log, deciding = dispatcher._log, dispatcher.deciding  # pyright: ignore[reportPrivateUsage]
-        vars(dispatcher).update(found)
+        if not isinstance(found, Parts):
+            raise InputError("decision log", "checkpoint", type(found).__name__, "a dispatcher's state")
     except InputError:
         raise
     except Exception as error:  # a pickle fails in any way
         raise InputError(
             "decision log", "checkpoint", f"{type(error).__name__}: {error}", "a dispatcher's state"
         ) from None
-    now = dispatcher.deciding
-    now.notice, now.stopwatch, now.processor, now.overruns, now.keep_round = (
-        dispatcher.fleet.notice,
-        None,
-        None,
-        deciding.overruns,
-        log,
-    )
-    dispatcher.out = dispatcher.fleet.out
-    dispatcher.bind()
+    return found
 
 
 class _Reader(pickle.Unpickler):

@@ -16,13 +16,12 @@ from evenstep.dispatch.fallback import Fallback, Fell, Reason
 from evenstep.dispatch.idle import Idle
 from evenstep.dispatch.meters import Meters
 from evenstep.dispatch.mirror import Mirror
-from evenstep.dispatch.pool import Pool, Waits
+from evenstep.dispatch.pool import Pool
 from evenstep.dispatch.prefixes import Prefixes
 from evenstep.dispatch.records import Round
 from evenstep.dispatch.rows import Rows
 from evenstep.dispatch.rows_layout import KEY, PRODUCED, PROMPT, REQUEST
 from evenstep.dispatch.settings import Settings
-from evenstep.dispatch.turn_kernel import HALF_OF
 from evenstep.errors import InputError, PolicyError
 from evenstep.predict.view import is_oracle
 from evenstep.request import I8
@@ -30,6 +29,8 @@ from evenstep.routing.least_load import LeastLoad
 from evenstep.routing.view import HOLD, RoutingView, expects_loads
 
 PREDICTOR = "bounded"
+#: Completions after which the older ones weigh half in the mean output.
+HALF_OF = 1 << 14
 _NO_MEMORY: I8 = np.zeros(0, np.int64)
 
 
@@ -38,7 +39,7 @@ class Deciding:
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``; the predictor is asked by a policy with a horizon only.
-        rows, mirror, prefixes, waits, meters: the dispatcher's own.
+        rows, mirror, prefixes, meters: the dispatcher's own.
         notice: tells the operator: kind, about, text, now_s.
         stopwatch: seconds of any clock, for the stages; None = they are not looked at.
         overruns: decisions that were over their budget when they were first made (replay).
@@ -48,16 +49,17 @@ class Deciding:
     """
 
     def __init__(
-        self, policy: str, predictor: str, *, rows: Rows, mirror: Mirror, prefixes: Prefixes, waits: Waits,
-        meters: Meters, notice: Callable[[str, str, str, float], None], settings: Settings,
+        self, policy: str, predictor: str, *, rows: Rows, mirror: Mirror, prefixes: Prefixes, meters: Meters,
+        notice: Callable[[str, str, str, float], None], settings: Settings,
         stopwatch: Callable[[], float] | None, overruns: frozenset[int],
     ) -> None:  # fmt: skip
-        self.rows, self.mirror, self.prefixes, self.waits, self.meters = rows, mirror, prefixes, waits, meters
+        self.rows, self.mirror, self.prefixes, self.meters = rows, mirror, prefixes, meters
         self.settings, self.stopwatch, self.overruns = settings, stopwatch, overruns
         self.processor = stopwatch  # seconds of processor time, for the budget; None = `overruns` has it
         self.fallback = Fallback(settings.policy_cooldown_s)
         self.least_load, self.idle = PolicyDoor("least-load", LeastLoad()), Idle(rows, mirror)
         self.decisions = 0
+        self.prepared = 0  # turns in which predictions were asked for since the last decision
         self.decided_s = 0.0  # when the last answer was there, as the stopwatch says
         self.free = 0  # slots at the last decision, offered or not
         self.notice, self._said = notice, ""
@@ -65,6 +67,7 @@ class Deciding:
         self.keep_round: Callable[[Round], None] | None = None
         self.learned = array("d", [0.0, 0.0, 0.0])  # output tokens, their squares, requests
         self.predictor_text, self.predictor = "", None
+        self._generation = mirror.generation
         self.load(policy, predictor)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -99,12 +102,21 @@ class Deciding:
         self._pack()
         self.fallback.reload()
 
+    def go_by(self, settings: Settings) -> None:
+        """Other limits and deadlines."""
+        self.settings = settings
+        self.fallback.cooldown_s = settings.policy_cooldown_s
+        self.limit()
+
     def limit(self) -> None:
         """Tell the mirror how much a worker may be sent; policy or settings are others."""
         self.mirror.go_by(self.settings.gateways, self.settings.bypass_margin if self.has_bypassed else 0)
 
-    def resize(self) -> None:
-        """The fleet changed."""
+    def look(self) -> None:
+        """Begin anew if places or groups of workers changed since the last decision."""
+        if self._generation == self.mirror.generation:
+            return
+        self._generation = self.mirror.generation
         self._pack()
         self.door.forget()
         if self.ahead is not None:
@@ -164,7 +176,7 @@ class Deciding:
         self.free = total
         reason = self.fallback.before(self._is_stale(now_s), now_s)
         shown.decision, shown.seed, shown.waiting = self.decisions, self.settings.seed, most
-        shown.now_s, shown.mean_wait_s = now_s, self.waits.mean_s
+        shown.now_s, shown.mean_wait_s = now_s, self.meters.waits.mean_s
         if self.ahead is not None or self.door.reads_cached:
             reason = self._look_further(packed.waiting[:most], reason)
         prepared = watch() if watch else 0.0

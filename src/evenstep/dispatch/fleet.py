@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from evenstep.dispatch.breaker import Breaker
-from evenstep.dispatch.commands import Command, Notice, Probe
+from evenstep.dispatch.commands import Notice, Probe
 from evenstep.dispatch.events import Sampled
 from evenstep.dispatch.mirror import Mirror, Worker
 from evenstep.dispatch.prefill import PrefillBudget, Prefiller
-from evenstep.dispatch.settings import Settings, WorkerSpec
+from evenstep.dispatch.settings import WorkerSpec
 from evenstep.dispatch.timers import Timers
+from evenstep.dispatch.turn import Turn
 from evenstep.errors import InputError
 
 _NOTICE_EVERY_S = 60.0
@@ -19,12 +20,12 @@ class Fleet:
     """Decode workers, prefillers, and the circuit of each.
 
     Args:
-        settings: limits and deadlines.
-        timers, out: the dispatcher's own deadlines and commands.
+        turn: what all parts share.
+        timers: deadlines.
     """
 
-    def __init__(self, settings: Settings, timers: Timers, out: list[Command]) -> None:
-        self.settings, self.timers, self.out = settings, timers, out
+    def __init__(self, turn: Turn, timers: Timers) -> None:
+        settings, self._turn, self.timers = turn.settings, turn, timers
         self.mirror, self.prefill = Mirror(settings.gateways), PrefillBudget()
         self.breaker = Breaker(settings.breaker_failures, settings.cooldown_s, settings.cooldown_cap_s)
         self._numbers: dict[str, int] = {}  # of the probes' deadlines
@@ -150,7 +151,7 @@ class Fleet:
         name = next(name for name, its in self._numbers.items() if its == number)
         self.breaker.cooled(name)
         self.timers.set(("probe", number), now_s + _PROBE_AGAIN_S)  # in case nobody answers
-        self.out.append(Probe(name))
+        self._turn.out.append(Probe(name))
 
     def probed(self, name: str, ok: bool, now_s: float) -> bool:
         """A worker's health is known; whether it just came back."""
@@ -173,7 +174,7 @@ class Fleet:
         """Say something to the operator, at most once a minute."""
         if now_s - self._noticed.get((kind, about), float("-inf")) >= _NOTICE_EVERY_S:
             self._noticed[kind, about] = now_s
-            self.out.append(Notice(kind, about, text))
+            self._turn.out.append(Notice(kind, about, text))
 
     def _like(self, name: str) -> list[Worker] | list[Prefiller]:
         if name in self.prefill.prefillers:

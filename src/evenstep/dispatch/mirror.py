@@ -148,6 +148,7 @@ class Mirror:
         self.left = array("d")
         self._open: list[int] | None = None  # what `open_groups` found, until slots change
         self._slots = -1  # of all workers; -1 = to be counted
+        self.generation = 0  # one more whenever places or groups change
         self._replace(np.zeros((INTS, 0), np.int64), np.zeros((FLOATS, 0)))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -185,6 +186,7 @@ class Mirror:
 
     def regroup(self) -> None:
         """Number workers and groups anew, as their specs say."""
+        self.generation += 1
         self.names = [worker.spec.name for worker in self.workers]
         self.place = {name: g for g, name in enumerate(self.names)}
         named: dict[str, int] = {}
@@ -228,6 +230,11 @@ class Mirror:
     def joins(self, place: int) -> None:
         """A request has its first token."""
         self.requests[place] += 1
+        self.i[CHANGES][place] += 1
+
+    def leaves(self, place: int) -> None:
+        """A running request leaves a worker."""
+        self.requests[place] -= 1
         self.i[CHANGES][place] += 1
 
     def peers(self, place: int) -> list[str]:

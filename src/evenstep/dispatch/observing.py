@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.mirror_layout import RUNNING
 from evenstep.dispatch.records import Done, Record, Round
 from evenstep.dispatch.replay import Replayed, replay
@@ -210,7 +210,7 @@ class Watch:
 
     def _look(self, dispatcher: Dispatcher) -> None:
         """Take the steps that were counted since the last look."""
-        groups = dispatcher.steps
+        groups = dispatcher.parts.barriers.steps
         if len(self._counted) != len(groups):
             self._counted = [steps.steps for steps in groups]
         for number, steps in enumerate(groups):

@@ -13,7 +13,6 @@ from evenstep.dispatch.rows import Rows
 from evenstep.dispatch.rows_layout import REQUEST, SINCE
 from evenstep.dispatch.settings import Settings, TenantLimits
 from evenstep.dispatch.tenants import Present, Tenants, retry_after
-from evenstep.dispatch.turn_kernel import FORGET_AT
 
 _CLASSES = 32  # that have a share of a window of their own
 
@@ -65,36 +64,18 @@ class Pool:
         return self._rows.f[SINCE][row], self._rows.i[REQUEST][row]
 
 
-class Waits:
-    """Mean wait of the requests admitted so far; after many, the latest weigh most."""
-
-    def __init__(self) -> None:
-        self.sums = array("d", [0.0, 0.0])  # of waits, and their number
-
-    def add(self, wait_s: float) -> None:
-        sums = self.sums
-        sums[0] += wait_s
-        sums[1] += 1.0
-        if sums[1] == FORGET_AT:
-            sums[0], sums[1] = sums[0] / 2, FORGET_AT // 2
-
-    @property
-    def mean_s(self) -> float:
-        total, count = self.sums
-        return total / count if count else 0.0
-
-
 class Door:
     """Who may come in: a bounded pool, and what each tenant may have.
 
     Attributes:
-        present: what tenants have here.
+        present: what tenants have here. of: row -> what the tenant of that request has.
         tenants: their limits; a host that serves several models lets all of them `share` theirs.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.present: dict[str, Present] = {}
+        self.of: dict[int, Present] = {}
         self.share(Tenants())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -123,17 +104,23 @@ class Door:
         limits = self._limits(tenant)
         return None if limits is None else self.tenants.refusal(tenant, limits, mean_wait_s, now_s)
 
-    def enters(self, tenant: str, requests: int = 1) -> Present:
-        """A request of this tenant is there now, and waits, or several."""
+    def enters(self, row: int, tenant: str) -> None:
+        """A request of this tenant is there now, and waits."""
         here = self.present.get(tenant)
         if here is None:
             here = self.present[tenant] = Present(tenant)
-        here.requests += requests
-        here.waiting += requests
-        return here
+        here.requests += 1
+        here.waiting += 1
+        self.of[row] = here
 
-    def leaves(self, here: Present) -> None:
-        """One that waits no longer is over."""
+    def leaves(self, row: int, waits: bool) -> None:
+        """A request is over.
+
+        Args:
+            waits: whether it waited until now.
+        """
+        here = self.of.pop(row)
+        here.waiting -= waits
         here.requests -= 1
         if not here.requests:
             del self.present[here.tenant]

@@ -9,8 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from evenstep.dispatch.checkpoint import restore
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.events import Reloaded
 from evenstep.dispatch.log_file import cut_off, read_log
 from evenstep.dispatch.records import Checkpoint, Chunks, Done, Header, Record, Round
@@ -116,7 +115,7 @@ def replay(
                 made.clear()
                 dispatcher = fresh()
             _begin_at(record, dispatcher, policy, predictor, str(path))
-            text = dispatcher.deciding.door.text
+            text = dispatcher.parts.deciding.door.text
             continue
         if isinstance(record, Round):
             now = made.popleft() if made else None
@@ -156,8 +155,8 @@ def _begin_at(record: Checkpoint, dispatcher: Dispatcher, policy: str, predictor
             "Its predictor could not be kept; begin with part 0, where no records are lost before this part."
         )
         raise InputError(where, "checkpoint", "empty", "the state that the part began with", hint)
-    restore(record.state, dispatcher)
-    deciding = dispatcher.deciding
+    dispatcher.resume(record.state)
+    deciding = dispatcher.parts.deciding
     if (policy and policy != deciding.door.text) or (predictor and predictor != deciding.predictor_text):
         dispatcher.reload(policy, predictor)
 

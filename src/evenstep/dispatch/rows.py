@@ -7,10 +7,12 @@ read and written about twice as fast through a view.
 from __future__ import annotations
 
 from array import array
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from evenstep.compiled import ArrayOf, Table, jit
 from evenstep.dispatch.lockstep import NEW
 from evenstep.dispatch.rows_layout import (
     COPIES,
@@ -31,7 +33,23 @@ from evenstep.request import F8, I8
 _STATES = tuple(State)
 _ENDS = Cause.ENDS  # a name of a module is found several times as fast as a member of an enum
 _FRESH: I8 = np.zeros(INTS, np.int64)
+_NEXT: I8 = np.array(NEXT)
+#: The tables as fields of a struct.
+IntTable: TypeAlias = Annotated[NDArray[np.int64], ArrayOf("int64", dimensions=2, writable=True)]
+FloatTable: TypeAlias = Table
 _FRESH[[WORKER, PREDICTED, LEAVE, COPIES]] = -1, -1, NEVER, 1
+
+
+@jit
+def may_move(ints: I8, row: int, cause: int) -> bool:
+    """Whether the request in this row can go through this; see `transitions`."""
+    return _NEXT[ints[STATE, row], cause] >= 0
+
+
+@jit
+def moves(ints: I8, row: int, cause: int) -> None:
+    """`Rows.move` for compiled code, which asks `may_move` first."""
+    ints[STATE, row] = _NEXT[ints[STATE, row], cause]
 
 
 class Rows:
@@ -48,6 +66,7 @@ class Rows:
         self.high = 0  # rows beyond were never used
         self.generation = 0
         self.by_request: dict[int, int] = {}
+        self.wide = set[int]()  # rows of requests that want several slots
         self.step = array("q", [NEW]) * room  # of its group that it delivered last (`lockstep`)
         self._look()
 
@@ -81,6 +100,7 @@ class Rows:
         self.move(row, _ENDS)
         del self.by_request[request]
         self.free.append(row)
+        self.wide.discard(row)
 
     def clean(self, row: int) -> None:
         """Nothing is left of the request that ended in this row."""

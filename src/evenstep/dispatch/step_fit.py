@@ -67,7 +67,7 @@ class StepFit:
         return 2.0 * math.sqrt(rest / n[XX]) / abs(slope) if slope else math.inf
 
     def _law(self) -> tuple[float, float]:
-        """Seconds a token and fixed seconds, both nan where there is no law; `delivering_kernel` has the same lines."""
+        """Seconds a token and fixed seconds, both nan where there is no law; `deliveries_kernel` has the same lines."""
         n = self._numbers
         if n[FIT_STEPS] < FEWEST or not n[XX] > 0.0:
             return math.nan, math.nan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import SendDecode
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.settings import Settings, WorkerSpec
 
 _REQUESTS = 1500  # enough for the predictors' first buckets and first growth, and more than a window shows

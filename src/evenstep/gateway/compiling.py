@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 
 from evenstep import kernel_cache
-from evenstep.dispatch.delivering import warm as warm_delivering
+from evenstep.dispatch.deliveries import warm as warm_delivering
 from evenstep.dispatch.warming import warm
 from evenstep.engines.quick import warm as warm_quick
 from evenstep.errors import PolicyError

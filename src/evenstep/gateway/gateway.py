@@ -8,7 +8,7 @@ import ssl
 from typing import Any
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.engines.view import EngineSample
 from evenstep.gateway.callers import Callers
 from evenstep.gateway.config import GatewayConfig, check_files

@@ -14,7 +14,7 @@ import select
 import numpy as np
 
 from evenstep.compiled import array_at, check, jit, part_of
-from evenstep.dispatch.delivering_kernel import deliver
+from evenstep.dispatch.deliveries_kernel import deliver
 from evenstep.engines.quick_kernel import PARTS, read_chunks
 from evenstep.gateway import system_calls as system
 

@@ -20,7 +20,7 @@ import msgspec
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.mirror_layout import RUNNING, SENT
 from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.tenants import Tenants
@@ -76,7 +76,7 @@ class ServedModel:
             policy, predictor=predictor, settings=settings, stopwatch=wall, log=log, processor=spent
         )
         if tenants is not None:
-            self.dispatcher.door.share(tenants)
+            self.dispatcher.parts.door.share(tenants)
         self.attached: dict[str, Attached] = {}
         self._tokenizer = TokenizerFile(Path(tokenizer)) if tokenizer else None
         self.sizes = PromptSizes(prior=1.0) if tokenizer else PromptSizes()
@@ -237,7 +237,7 @@ class ServedModel:
     @property
     def reads_cached(self) -> bool:
         """Whether the policy looks at prefix caches."""
-        return self.dispatcher.deciding.door.reads_cached
+        return self.dispatcher.parts.deciding.door.reads_cached
 
     def estimate(self, exchange: Exchange) -> int:
         """Tokens of a prompt before an engine has told; a guess never says that no engine can hold it."""

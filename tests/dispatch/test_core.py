@@ -16,7 +16,7 @@ from evenstep import names
 from evenstep.cost.linear import Linear
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import Reject, SendDecode, WakeAt
-from evenstep.dispatch.dispatcher import Dispatcher
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.settings import Settings, TenantLimits
 from evenstep.errors import InputError
 from evenstep.request import Trace
@@ -268,11 +268,11 @@ def test_an_answer_that_came_whole_counts_but_is_no_step_of_its_group():
     story.worker("a", slots=2)
     streamed, whole = story.sent(1), story.sent(2)
     story.chunk(streamed.row)
-    steps = story.d.steps[0].steps
+    steps = story.d.parts.barriers.steps[0].steps
     story.tell(ev.Finished, request=2, leg=whole.leg, prompt_tokens=12, output_tokens=7, at=3.0)
-    meters = story.d.meters
+    meters = story.d.parts.meters
     assert (meters.output_tokens, meters.requests["200"], meters.tpot_s.values()["count"]) == (7, 1, 0)
-    assert meters.ttft_s.values()["sum"] == 3.0 and story.d.steps[0].steps == steps
+    assert meters.ttft_s.values()["sum"] == 3.0 and story.d.parts.barriers.steps[0].steps == steps
     assert story.d.snapshot()["workers"][0]["worker_kv_tokens"] == 11.0
 
 
@@ -284,7 +284,7 @@ def test_the_predictor_hears_of_who_left_or_failed_after_a_first_token():
         for one in (left, failed, runs):
             story.chunk(one.row)
     heard = []
-    predictor = story.d.deciding.predictor
+    predictor = story.d.parts.deciding.predictor
     gone, predictor.gone = predictor.gone, lambda unfinished: (heard.append(unfinished), gone(unfinished))
     story.tell(ev.ClientGone, request=1)
     story.fails(failed, "stream")

@@ -65,7 +65,7 @@ def test_a_class_does_not_keep_another_one_out_of_the_window():
         story.arrives(request, request_class=0 if request < 7 else 1)
     seen = story.d.rows.ints[CLASS]
     story.tick()
-    assert seen[story.d.deciding.packed.waiting[:4]].tolist() == [0, 0, 1, 1]
+    assert seen[story.d.parts.deciding.packed.waiting[:4]].tolist() == [0, 0, 1, 1]
 
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=30), st.data())
@@ -130,7 +130,7 @@ def test_very_many_predictions_are_made_in_parts_and_come_to_the_same():
         assert story.d.due
         asked.append(story.d.snapshot()["predictions"]["predictions"])
     assert asked == [256, 512, 600] and told == [600]
-    ahead = story.d.deciding.ahead
+    ahead = story.d.parts.deciding.ahead
     kept = ahead.projections.copy()
     ahead.forget()
     assert (ahead.project(story.d.rows, story.d.mirror) == kept).all()
@@ -146,7 +146,7 @@ def test_a_predictor_that_fails_before_a_round_is_a_reason_of_that_round():
         told += story.tick()
     for command in told:
         story.chunk(command.row)
-    story.d.deciding.ahead.predictor = None
+    story.d.parts.deciding.ahead.predictor = None
     story.finishes(told[0])
     assert story.tick() == []
     assert sent(story.tick()) == [100]

@@ -13,8 +13,8 @@ from tests.strategies import examples
 
 from evenstep import compiled
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.delivering import warm
-from evenstep.dispatch.delivering_kernel import deliver
+from evenstep.dispatch.deliveries import warm
+from evenstep.dispatch.deliveries_kernel import deliver
 from evenstep.dispatch.records import Chunks
 from evenstep.dispatch.rows_layout import LEG, REQUEST, WORKER
 
@@ -45,7 +45,7 @@ def state(told: Story) -> tuple[object, ...]:
     """Everything that chunks change."""
     told.d.check()
     dispatcher = told.d
-    steps = dispatcher.lockstep
+    steps = dispatcher.parts.barriers.lockstep
     return (
         json.dumps(dispatcher.snapshot(), sort_keys=True, default=str),
         dispatcher.rows.ints.tolist(),
@@ -59,7 +59,7 @@ def state(told: Story) -> tuple[object, ...]:
             for one in (steps.seen_s, steps.ended_s, steps.lasted_s, steps.parted, steps.early_seen_s)
         ],
         [list(one) for one in (steps.going, steps.early_delivered, steps.early_going)],
-        [[str(number) for number in one.numbers] for one in dispatcher.steps],
+        [[str(number) for number in one.numbers] for one in dispatcher.parts.barriers.steps],
         list(dispatcher.mirror.left),
         dispatcher.due,
     )
@@ -122,14 +122,14 @@ def test_many_at_once_leave_the_same_state_also_after_hundreds_of_steps(tokens):
         one_by_one(one, rows, [tokens] * 6, now_s)
         at_once(other, rows, [tokens] * 6, now_s, ahead=True)
     assert state(one) == state(other)
-    assert min(group.steps for group in one.d.steps) > 500
+    assert min(group.steps for group in one.d.parts.barriers.steps) > 500
 
 
 def slow_ones(told: Story) -> list[tuple[object, ...]]:
     """Gets every chunk that goes the long way from here on."""
     slow = []
-    deliver_one = told.d._deliver
-    told.d._deliver = lambda *args: (slow.append(args), deliver_one(*args))
+    deliver_one = told.d.deliveries.deliver
+    told.d.deliveries.deliver = lambda *args: (slow.append(args), deliver_one(*args))
     return slow
 
 

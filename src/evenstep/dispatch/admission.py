@@ -1,0 +1,171 @@
+"""Rounds that are due: what they are about, and how their decisions are carried out.
+
+A round must not keep the host from its reads, whatever the size of fleet and pool. So it looks at the oldest `pool_window`
+requests and offers `round_slots` slots at most; the rest is decided in the next round, right after the next reads. Where
+many predictions are due they are made first, in parts, and the decision follows after the next reads as well.
+
+A small fleet looks at fewer requests (`window_per_slot`). A policy that balances prefers what fits; with the whole of a
+long pool before it, it would take that first, until only large requests are left and run all together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from evenstep.dispatch.mirror_layout import LOAD, SENT_LOAD
+from evenstep.dispatch.parts import Parts
+from evenstep.routing.view import HOLD, KV_FREE
+
+_AGAIN_S = (
+    0.05  # a policy that holds requests though slots are free is asked again after this long at the latest
+)
+_MOST_TURNS = 64  # in which predictions are asked for before a decision; what is due then is asked for in it
+_FEWEST = 8  # requests that a round looks at however few slots there are
+
+
+class Admission:
+    """Decides rounds, and sends what they admit.
+
+    Args:
+        parts: where everything about requests and workers is kept.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._turn, self._rows, self._mirror, self._pool = (
+            parts.turn,
+            parts.rows,
+            parts.fleet.mirror,
+            parts.pool,
+        )
+        self._rounds, self._slots, self._deciding = parts.rounds, parts.slots, parts.deciding
+        self._exclusions, self._timers, self._meters = parts.exclusions, parts.fleet.timers, parts.meters
+
+    def close_rounds(self) -> None:
+        """Decide the rounds that need not wait any longer, if there is one."""
+        turn, rounds, deciding = self._turn, self._rounds, self._deciding
+        gather_s = turn.settings.gather_ms / 1000
+        if not rounds.ripe and rounds.deadline_s(gather_s) > turn.now_s:
+            return
+        waiting = self._pool.here
+        if waiting and deciding.ahead is not None and deciding.prepared < _MOST_TURNS:
+            deciding.look()
+            if deciding.has_prepared(turn.now_s):
+                deciding.prepared += 1
+                rounds.ripe = turn.due = True  # the rest, or the decision, follows after the next reads
+                return
+        deciding.prepared = 0
+        gathering = rounds.close(gather_s)
+        if waiting:
+            self._decide(0, gathering)
+
+    def bind_waiting(self) -> None:
+        """Pool bypass: what waits is sent as soon as that can be (BalanceRoute App. D.6)."""
+        self._decide(self._turn.settings.bypass_margin)
+
+    def _decide(self, margin: int, gathering: Collection[int] = ()) -> None:
+        """Decide about the oldest requests.
+
+        Args:
+            margin: slots that a worker may be sent beyond its own.
+            gathering: groups that are offered nothing.
+        """
+        deciding, pool, offered = self._deciding, self._pool, self._turn.settings.round_slots
+        deciding.look()
+        packed, size = deciding.packed, len(pool.here)
+        asked = min(self._window() or size, size)
+        if gathering:
+            packed.gathers[[*gathering]] = 1
+        worker = deciding.decide(pool, asked, margin, offered, self._turn.now_s, self._exclusions.excluded)
+        if gathering:
+            packed.gathers[[*gathering]] = 0
+        if not worker:
+            return
+        shown = len(worker)
+        sent = self._carry_out(shown, worker)
+        if deciding.stopwatch:
+            self._meters.stages["apply"].add(deciding.stopwatch() - deciding.decided_s)
+        self._look_further(shown, sent, is_part=0 < offered < deciding.free)
+
+    def _look_further(self, shown: int, sent: int, is_part: bool) -> None:
+        """See to the requests that a round left waiting.
+
+        Args:
+            shown: requests of the round. sent: of them. is_part: not all free slots were offered.
+        """
+        left, rounds = len(self._pool.here), self._rounds
+        if not left or rounds.binds_at_once:
+            self._turn.due |= is_part and sent > 0 < left
+            return
+        is_part = is_part or shown < left + sent
+        if sent and is_part and self._mirror.open_groups():  # the rest, after the next reads
+            rounds.again()
+        elif self._mirror.open_groups():
+            self._timers.set(("again", 0), self._turn.now_s + _AGAIN_S)
+
+    def _window(self) -> int:
+        """Requests that a round looks at; 0 = all."""
+        settings = self._turn.settings
+        most, per_slot = settings.pool_window, settings.window_per_slot
+        if not per_slot:
+            return most
+        fitting = max(_FEWEST, int(per_slot * self._mirror.slots))
+        return most if 0 < most < fitting else fitting
+
+    def _carry_out(self, shown: int, worker: list[int]) -> int:
+        """Send what the answer admits.
+
+        Args:
+            shown: requests that the answer is about. worker: of each of them.
+
+        Returns:
+            Requests that got a slot.
+        """
+        packed, wide = self._deciding.packed, self._rows.wide
+        exclusions = self._exclusions
+        if wide or exclusions.excluded or exclusions.avoided:
+            rows = packed.waiting[:shown].tolist()
+            if not wide.isdisjoint(rows) or exclusions.concerns(rows):
+                return self._carry_out_one_by_one(rows, worker, packed.free.tolist())
+        return self._slots.send(packed.waiting[:shown], packed.worker[:shown])
+
+    def _carry_out_one_by_one(self, rows: list[int], worker: list[int], free: list[int]) -> int:
+        """As `_carry_out`, where a request may want several slots, or may not be sent everywhere.
+
+        A request that failed on the engine it was given, or was handed back by it, goes to the lightest other engine. A
+        request that was handed back goes to the same engine if no other has room.
+        """
+        sent, moved = 0, list[int]()
+        for row, g in zip(rows, worker, strict=True):
+            if g == HOLD:
+                continue
+            if self._exclusions.forbids(row, self._mirror.names[g]):
+                moved.append(row)
+            else:
+                taken = self._slots.seat(row, g, free[g])
+                free[g] -= taken
+                sent += taken > 0
+        for row in moved:
+            g = self._elsewhere(row, free)
+            taken = self._slots.seat(row, g, max(free[g], self._mirror.free(g))) if g >= 0 else 0
+            free[g] -= taken
+            sent += taken > 0
+            if taken and self._pool.here:  # another request may have the slot that was meant for this one
+                self._rounds.again()
+        return sent
+
+    def _elsewhere(self, row: int, free: list[int]) -> int:
+        """The worker with a free slot and memory for a request that has not failed there; -1 = there is no such worker.
+
+        A worker that the round does not offer is taken if no other is left. The worker that handed the request back comes
+        last of all. Among equals the lightest is taken.
+        """
+        out, avoided = self._exclusions.excluded.get(row, ()), self._exclusions.avoided.get(row)
+        f, kv_free = self._mirror.f, self._deciding.packed.workers_f[KV_FREE]
+        others = [
+            (name == avoided, free[g] <= 0, f[LOAD][g] + f[SENT_LOAD][g], g)
+            for g, name in enumerate(self._mirror.names)
+            if (free[g] > 0 or self._mirror.free(g) > 0)
+            and name not in out
+            and self._rows.load(row) <= kv_free[g]
+        ]
+        return min(others)[3] if others else -1

@@ -1,0 +1,167 @@
+"""Requests that arrive: which may come in, and the row and the queue of each.
+
+The order of checks is the order of errors and refusals: a request that is told twice or has no tokens is a bug or an error
+of the host, then come draining, the fleet's size, the queue's length and the limits of tenants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from evenstep.dispatch.commands import Reject
+from evenstep.dispatch.events import Arrived
+from evenstep.dispatch.parts import Parts
+from evenstep.dispatch.requests import Requests
+from evenstep.dispatch.rows_layout import (
+    CAP,
+    CLASS,
+    CONTINUES,
+    COPIES,
+    EXPECTED,
+    KEY,
+    PROMPT,
+    QUEUED_AT,
+    SESSION,
+    SINCE,
+)  # fmt: skip
+from evenstep.dispatch.transitions import Cause
+from evenstep.errors import InputError
+
+_ARRIVES = Cause.ARRIVES_FOR_DECODE
+
+
+class Arrivals:
+    """Lets requests in.
+
+    Args:
+        parts: where everything about requests and workers is kept.
+        requests: puts those that need a prefiller into its queue.
+    """
+
+    def __init__(self, parts: Parts, requests: Requests) -> None:
+        self._parts, self._requests = parts, requests
+        self._turn, self._rows, self._pool, self._door = parts.turn, parts.rows, parts.pool, parts.door
+        self._mirror = parts.fleet.mirror
+        self._most: tuple[float, int] | None = None
+
+    def arrived(self, events: Sequence[Arrived]) -> int:
+        """Requests arrive, in order.
+
+        Returns:
+            How many were handled: all, or those before one that is an error of the host.
+
+        Raises:
+            InputError: the first request has no tokens.
+            RuntimeError: the first request is known already.
+        """
+        parts, turn, rows, is_split = self._parts, self._turn, self._rows, self._parts.fleet.is_split
+        is_logged, deadlines, opens = parts.journal.log is not None, parts.deadlines, True
+        for count, event in enumerate(events):
+            is_wrong = event.prompt_tokens < 1 or event.copies < 1 or event.request in rows.by_request
+            if is_wrong and count:
+                return count
+            if is_logged:
+                event = self._noted(event)
+            turn.now_s = max(turn.now_s, event.now_s)
+            if is_wrong:
+                raise _complaint(event)
+            refusal = self.refusal(event, turn.now_s)
+            if refusal is not None:
+                parts.meters.requests[str(refusal[0])] += 1
+                turn.out.append(Reject(event.request, *refusal))
+                continue
+            row = self._enter(event)
+            deadlines.arrives(row, waits=not is_split)
+            if is_split:
+                self._requests.enqueue(row, Cause.ARRIVES_FOR_PREFILL)
+                continue
+            rows.move(row, _ARRIVES)
+            rows.f[QUEUED_AT][row] = turn.now_s
+            self._pool.add(row)
+            if opens:  # the rounds that the first request opens are open for those after it
+                parts.rounds.open()
+                opens = False
+        return len(events)
+
+    def _noted(self, event: Arrived) -> Arrived:
+        """Log an event with what its tenant's limits say of it, which other dispatchers of the host share."""
+        turn = self._turn
+        if turn.settings.tenants and not event.judged:
+            found = self.refusal(event, max(turn.now_s, event.now_s))
+            if found is None:
+                event = msgspec.structs.replace(event, judged="in")
+            elif found[0] == 429:
+                event = msgspec.structs.replace(event, judged=found[1], retry_after_s=found[2])
+        self._parts.journal.note(event, turn.now_s)
+        return event
+
+    def _enter(self, event: Arrived) -> int:
+        """The row of a request that comes in; rows are clean, so what most clients do not say is not written."""
+        rows = self._rows
+        row = rows.take(event.request)
+        i = rows.i
+        i[PROMPT][row] = event.prompt_tokens
+        rows.f[SINCE][row] = self._turn.now_s
+        if event.copies > 1:
+            i[COPIES][row] = event.copies
+            rows.wide.add(row)
+        elif event.can_continue:
+            i[CONTINUES][row] = 1
+        if event.max_tokens:
+            i[CAP][row] = event.max_tokens
+        if event.key:
+            i[KEY][row] = event.key
+        if event.session:
+            i[SESSION][row] = event.session
+        if event.request_class:
+            i[CLASS][row] = event.request_class
+        if event.expected_tokens:
+            i[EXPECTED][row] = event.expected_tokens
+        self._door.enters(row, event.tenant)
+        if event.blocks:
+            self._parts.prefixes.add(row, event.blocks)
+        return row
+
+    def refusal(self, event: Arrived, now_s: float) -> tuple[int, str, int] | None:
+        """Status, reason and Retry-After of a request that is turned away at once; None for one that comes in."""
+        if self._turn.is_draining:
+            return 503, "draining", 1
+        capacity, slots = self._most or self.most
+        if not slots:
+            return 503, "no-worker", 1
+        if event.prompt_tokens > capacity:
+            return 400, "too-long", 0
+        if event.copies > slots:
+            return 400, "too-wide", 0
+        settings, waiting = self._turn.settings, len(self._pool.here) + len(self._parts.prefills.waiting)
+        if waiting < settings.pool_limit:
+            if event.judged == "in" or not settings.tenants:
+                return None
+            if event.judged:
+                return 429, event.judged, event.retry_after_s
+        return self._door.refusal(event.tenant, waiting, self._parts.meters.waits.mean_s, now_s)
+
+    @property
+    def most(self) -> tuple[float, int]:
+        """KV tokens and slots of the largest workers that take requests; 0 where there is none."""
+        if self._most is None:
+            workers = [worker for worker in self._mirror.workers if not worker.leaves]
+            self._most = (
+                max((worker.capacity for worker in workers), default=0.0),
+                max((worker.spec.slots for worker in workers), default=0),
+            )
+        return self._most
+
+    def fleet_changed(self) -> None:
+        """Other workers, or other sizes of them."""
+        self._most = None
+
+
+def _complaint(event: Arrived) -> Exception:
+    """Why a request is an error of the host."""
+    if event.prompt_tokens > 0 and event.copies > 0:
+        return RuntimeError(f"request {event.request} arrived twice")
+    field = "prompt_tokens" if event.prompt_tokens < 1 else "copies"
+    return InputError(f"request {event.request}", field, getattr(event, field), "an integer >= 1")

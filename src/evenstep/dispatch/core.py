@@ -1,0 +1,442 @@
+"""The dispatcher: a plain state machine that decides everything live. Events in, commands out; no clock, no sockets.
+
+Rules of this file. `handle` takes one event, `handle_all` those that have come up; each brings the state up to date and
+answers with commands, which the host carries out in order before it gives more. `produced` is the path of a chunk and
+takes two ints. All that decides is in the events, so the same events give the same commands, in any process. Every change
+of a request's state is one of `transitions.TABLE`.
+
+The state is in `parts.Parts`. Here is what connects the parts: which of them an event concerns, and in which order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args
+
+from evenstep import __version__
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.admission import Admission
+from evenstep.dispatch.arrivals import Arrivals
+from evenstep.dispatch.checking import check
+from evenstep.dispatch.checkpoint import dump, load
+from evenstep.dispatch.commands import Abort, Command, Removed, WakeAt
+from evenstep.dispatch.deliveries import Deliveries
+from evenstep.dispatch.events import Arrived, Event, Finished
+from evenstep.dispatch.parts import Options, Parts
+from evenstep.dispatch.records import Header, Record
+from evenstep.dispatch.requests import Requests
+from evenstep.dispatch.rows_layout import LEAVE, LEG, NEVER, PREDICTED, REQUEST, WORKER
+from evenstep.dispatch.settings import Settings
+from evenstep.dispatch.snapshot import snapshot
+from evenstep.dispatch.transitions import Cause, State
+from evenstep.predict.view import Fit
+
+_E = TypeVar("_E", Arrived, Finished)
+_IN_NUMBER = (Arrived, Finished)  # events of these kinds are handled as batches
+_PENDING_S = 1.0  # a host may be early by less than this
+_TOGETHER = 64  # events of a kind that are handled at once
+
+
+class Dispatcher:
+    """Decides which request goes where and when, for one served model.
+
+    Args:
+        policy: routing policy, ``NAME[:key=value,...]``.
+        predictor: predictor for a policy with a horizon; empty = what it usually asks, ``bounded`` by `max_tokens`.
+        settings: limits and deadlines.
+        stopwatch: seconds of the host's clock, to time decisions only; None = they have no budget.
+        processor: seconds of processor time of the host's thread, for the budget; None = the stopwatch serves for it.
+        log: takes the records of a decision log, in order, and may come in parts (`records.InParts`); None = no log.
+        overruns: decisions to be taken for too slow (replay).
+
+    Attributes:
+        parts: where everything about requests and workers is kept.
+        produced, produced_all, counts: as in `Deliveries`.
+
+    Raises:
+        InputError: an unknown policy, predictor or option.
+    """
+
+    def __init__(
+        self, policy: str = "br-0", *, predictor: str = "", settings: Settings | None = None,
+        stopwatch: Callable[[], float] | None = None, log: Callable[[Record], None] | None = None,
+        overruns: frozenset[int] = frozenset(), processor: Callable[[], float] | None = None,
+    ) -> None:  # fmt: skip
+        settings = settings or Settings()
+        parts = Parts(settings, Options(policy, predictor, stopwatch, log, overruns))
+        parts.deciding.processor = processor or stopwatch
+        if log is not None:
+            log(Header(policy=policy, predictor=predictor, settings=settings, evenstep=__version__))
+            parts.deciding.keep_round = log
+        self._do: dict[type, Callable[[Any], None]] = {
+            kind: getattr(self, f"_{kind.__name__.lower()}")
+            for kind in get_args(Event)
+            if kind not in _IN_NUMBER
+        }
+        self._take(parts)
+
+    def _take(self, parts: Parts) -> None:
+        """Work on these parts from now on."""
+        self.parts, self._turn, self._journal = parts, parts.turn, parts.journal
+        self._rounds, self._deadlines, self._timers = parts.rounds, parts.deadlines, parts.fleet.timers
+        self.rows, self.pool, self.fleet, self.mirror = (
+            parts.rows,
+            parts.pool,
+            parts.fleet,
+            parts.fleet.mirror,
+        )
+        self.requests = Requests(parts)
+        self.arrivals = Arrivals(parts, self.requests)
+        self.admission = Admission(parts)
+        self.deliveries = deliveries = Deliveries(parts, self.requests)
+        self.produced, self.produced_all, self.counts = (
+            deliveries.produced,
+            deliveries.produced_all,
+            deliveries.counts,
+        )
+
+    # --- what a host reads and writes ----------------------------------------------------------------------------
+
+    @property
+    def now_s(self) -> float:
+        """The time. Events set it; the host may set it before a batch of chunks."""
+        return self._turn.now_s
+
+    @now_s.setter
+    def now_s(self, now_s: float) -> None:
+        self._turn.now_s = now_s
+
+    @property
+    def due(self) -> bool:
+        """Whether a `Tick` is wanted as soon as the reads at hand are done; `produced` may set it."""
+        return self._turn.due
+
+    @property
+    def settings(self) -> Settings:
+        """Limits and deadlines."""
+        return self._turn.settings
+
+    @property
+    def history(self) -> deque[tuple[Event, list[Command]]]:
+        """The last events, each with all commands that were given together with its own, to look for a bug."""
+        return self._journal.history
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether it writes a decision log."""
+        return self._journal.log is not None
+
+    @property
+    def most(self) -> tuple[float, int]:
+        """KV tokens and slots of the largest workers that take requests; 0 where there is none."""
+        return self.arrivals.most
+
+    @property
+    def fit(self) -> Fit | None:
+        """A fit that is due; the same until `Fitted`, or until the next one falls due.
+
+        No decision fits. The host makes the fit beside the decisions and tells `Fitted`: the new models decide from that
+        event on. A replay, which finds the fit not made, makes it from the same data there.
+        """
+        return None if self.parts.deciding.ahead is None else self.parts.deciding.ahead.fit
+
+    def counted(self, row: int, prompt_tokens: int) -> None:
+        """An engine told the tokens of the prompt of the request in this row: what `PromptCounted` would leave.
+
+        Only while nothing is logged, and all events are told.
+        """
+        self.requests.correct(row, prompt_tokens)
+
+    def flush(self) -> None:
+        """Log the chunks since the last record."""
+        self._journal.flush()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything that is measured, as plain numbers by metric name."""
+        return snapshot(self.parts)
+
+    def check(self) -> None:
+        """See that all parts agree with each other.
+
+        Raises:
+            RuntimeError: they do not; a bug of ours.
+        """
+        check(self.parts)
+
+    def resume(self, state: bytes) -> None:
+        """Go on from the state that a checkpoint of a decision log keeps.
+
+        Raises:
+            InputError: bytes that are no state of a dispatcher, or that an earlier version wrote.
+        """
+        parts, now = load(state), self.parts.deciding
+        parts.journal.follow(self._journal)
+        found = parts.deciding
+        found.notice, found.stopwatch, found.processor = parts.fleet.notice, None, None
+        found.overruns, found.keep_round = now.overruns, self._journal.log
+        self._take(parts)
+
+    def reload(self, policy: str, predictor: str) -> None:
+        """Decide by other rules from now on; empty = as before.
+
+        Raises:
+            InputError: no such policy or predictor; nothing has changed then.
+        """
+        deciding, i = self.parts.deciding, self.rows.i
+        deciding.load(policy or deciding.door.text, predictor)
+        self._rounds.binds_at_once = deciding.door.binds_at_once
+        for row in self.rows.by_request.values():
+            i[PREDICTED][row], i[LEAVE][row] = -1, NEVER
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> list[Command]:
+        """What to do about an event, in order; see `handle_all`.
+
+        Raises:
+            InputError: a new policy, predictor or worker that is invalid; a request of no tokens. Nothing has changed then.
+        """
+        return self.handle_all(deque((event,)))
+
+    def handle_all(self, events: deque[Event], ticks: bool = False) -> list[Command]:
+        """What to do about events that have come up, in order; they are taken out as they are handled.
+
+        Decisions, state and log are as if each had been handled by itself, and all commands carried out then. Time never
+        goes back: an event that was stamped before the last one happens now.
+
+        Args:
+            ticks: a `Tick` follows them, if they make one due.
+
+        Raises:
+            InputError: as `handle`; the event stands first in `events`, and the next call has the commands so far.
+        """
+        turn, history, waiting, journal = self._turn, self._journal.history, self.pool.here, self._journal
+        while events or (ticks and turn.due):
+            if not events:
+                events.append(ev.Tick(now_s=turn.now_s))
+                ticks = False
+            if journal.log is not None:
+                journal.flush()
+                if journal.part_is_full:
+                    journal.begin_part(dump(self.parts))
+            for _ in range(self._handle_first(events)):
+                history.append((events.popleft(), turn.out))
+            if waiting and self._rounds.binds_at_once:
+                self.admission.bind_waiting()
+        return self._told()
+
+    def _handle_first(self, events: deque[Event]) -> int:
+        """Handle the first event, and those after it that can be handled with it; how many they were."""
+        event, most = events[0], 1 if self._rounds.binds_at_once else _TOGETHER
+        if isinstance(event, Arrived):
+            return self.arrivals.arrived(_run_of(events, event, most))
+        if isinstance(event, Finished):
+            run = _run_of(events, event, most)
+            self.requests.finished(run)
+            return len(run)
+        turn = self._turn
+        self._journal.note(event, turn.now_s)
+        turn.now_s = max(turn.now_s, event.now_s)
+        self._do[type(event)](event)
+        return 1
+
+    def _told(self) -> list[Command]:
+        """All commands there are, with the time of the next tick."""
+        turn, deadlines, wake_s = self._turn, self._deadlines, self._deadlines.wake_s
+        out = turn.out
+        if wake_s > turn.now_s and (
+            turn.due
+            or self._rounds.opened_s
+            or self._timers.is_new
+            or deadlines.newcomers
+            or deadlines.overdue_s < wake_s
+        ):
+            self._wake()
+        self.deliveries.look()
+        turn.out = []
+        return out
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    def _prefilldone(self, event: ev.PrefillDone) -> None:
+        requests = self.requests
+        row = requests.row_of(event.request, event.leg)
+        if row < 0:
+            return
+        if event.prompt_tokens > 0:
+            requests.correct(row, event.prompt_tokens)
+        requests.answered(row, self.parts.prefills.prefiller_of[row])
+        requests.enqueue(row, Cause.PREFILLED)
+
+    def _promptcounted(self, event: ev.PromptCounted) -> None:
+        row = self.rows.by_request.get(event.request)
+        if row is not None and event.prompt_tokens > 0:
+            self.requests.correct(row, event.prompt_tokens)
+
+    def _failed(self, event: ev.Failed) -> None:
+        requests = self.requests
+        row = requests.row_of(event.request, event.leg)
+        if row < 0:
+            return
+        worker = self.rows.i[WORKER][row]
+        name = self.parts.prefills.prefiller_of[row] if worker < 0 else self.mirror.names[worker]
+        requests.again(row, name, event.kind, event.retry_after_s)
+        requests.forget_if_empty(name)
+        self._rounds.open()
+
+    def _clientgone(self, event: ev.ClientGone) -> None:
+        row = self.rows.by_request.get(event.request)
+        if row is None:
+            self.parts.meters.late += 1
+        else:
+            self.requests.gone(row)
+
+    # --- time ----------------------------------------------------------------------------------------------------
+
+    def _tick(self, _event: ev.Tick) -> None:
+        timers, deadlines, turn = self._timers, self._deadlines, self._turn
+        turn.due, timers.is_new = False, bool(timers.at)
+        if deadlines.wake_s != deadlines.overdue_s or deadlines.wake_s - turn.now_s < _PENDING_S:
+            deadlines.wake_s = math.inf  # what was asked for has come
+        if deadlines.newcomers_are_due:
+            deadlines.set_newcomers()
+        if timers.at:
+            self._look_at_timers()
+        if deadlines.overdue_s <= turn.now_s:
+            while (row := deadlines.overdue()) >= 0:
+                self.requests.abort(row)
+                self.requests.give_up(row, "overdue")
+        self.admission.close_rounds()
+        if deadlines.newcomers:
+            deadlines.set_newcomers()
+
+    def _look_at_timers(self) -> None:
+        while (found := self._timers.pop(self._turn.now_s)) is not None:
+            name, number = found
+            if name == "ttl":
+                self.requests.give_up(number, "expired")
+            elif name == "backoff":
+                self.requests.backed_off(number)
+            elif name == "probe":
+                self.fleet.probe(number, self._turn.now_s)
+            else:
+                self._rounds.open()
+                self._rounds.ripe = True
+
+    def _wake(self) -> None:
+        """Ask for the next tick, if it is another one than was asked for.
+
+        Not where a tick is due that was asked for, nor where nothing came up; a tick that comes too early does no harm.
+        """
+        deadlines, turn, timers = self._deadlines, self._turn, self._timers
+        timers.is_new = False
+        at_s = turn.now_s
+        if not turn.due:
+            if deadlines.newcomers:
+                deadlines.set_newcomers()
+                timers.is_new = False
+            round_s = self._rounds.deadline_s(turn.settings.gather_ms / 1000)
+            at_s = max(at_s, min(timers.next_s, round_s, deadlines.overdue_s))
+        if at_s != deadlines.wake_s and at_s < math.inf:
+            turn.out.append(WakeAt(at_s))
+        deadlines.wake_s = at_s
+
+    # --- workers -------------------------------------------------------------------------------------------------
+
+    def _workeradded(self, event: ev.WorkerAdded) -> None:
+        """A worker joins. If the host was not told of its removal yet, the host need not hear of it: it is there again."""
+        removed = Removed(event.spec.name)
+        if removed in self._turn.out:
+            self._turn.out.remove(removed)
+        if self.fleet.add(event.spec, self._turn.now_s):
+            self.requests.regroup()
+        self._fleet_changed()
+
+    def _workerremoved(self, event: ev.WorkerRemoved) -> None:
+        name = event.worker
+        if self.fleet.find(name) is None:
+            return
+        self.fleet.leave(name)
+        place = self.mirror.place.get(name)
+        if place is not None:
+            self.parts.slots.clear(place)
+        if not event.drain:
+            for row in self.requests.at(name):
+                self._move_off(row, name)
+        self.requests.give_up_stranded()
+        self.requests.forget_if_empty(name)
+        self._fleet_changed()
+
+    def _move_off(self, row: int, name: str) -> None:
+        """A worker leaves at once: what it does for this request is done elsewhere."""
+        is_placed, prefills = self.rows.i[WORKER][row] >= 0, self.parts.prefills
+        is_prefiller = name in self.fleet.prefill.prefillers
+        if is_prefiller if is_placed else self.rows.state(row) is not State.PREFILLING:
+            prefills.leave(row, told=False)
+            return
+        self._turn.out.append(Abort(self.rows.i[REQUEST][row], self.rows.i[LEG][row], name))
+        self.requests.again(row, name, "status", is_counted=False)
+
+    def _sampling(self, event: ev.Sampling) -> None:
+        place = self.mirror.place.get(event.worker)
+        if place is not None:
+            self.mirror.sampling(place)
+
+    def _sampled(self, event: ev.Sampled) -> None:
+        self.fleet.sampled(event, self._turn.now_s)
+        place = self.mirror.place.get(event.worker)
+        if place is not None:
+            self.parts.prefixes.sampled(place, event.prefix_queried, event.prefix_hit)
+        self._fleet_changed()
+
+    def _scrapefailed(self, event: ev.ScrapeFailed) -> None:
+        if event.worker in self.fleet.prefill.prefillers:
+            self.fleet.prefill.unreadable(event.worker)
+
+    def _probed(self, event: ev.Probed) -> None:
+        self.fleet.probed(event.worker, event.ok, self._turn.now_s)
+        place = self.mirror.place.get(event.worker)
+        if place is not None and not self.mirror.workers[place].is_up:
+            self.parts.slots.clear(place)
+        self._fleet_changed()
+
+    def _fleet_changed(self) -> None:
+        slots = self.parts.slots
+        self.arrivals.fleet_changed()
+        for place in list(slots.seating):
+            slots.fill(place)
+        self.parts.prefills.feed()
+        self._rounds.open()
+
+    # --- rules ---------------------------------------------------------------------------------------------------
+
+    def _reloaded(self, event: ev.Reloaded) -> None:
+        if event.policy or event.predictor:
+            self.reload(event.policy, event.predictor)
+        if event.settings is not None:
+            self._deadlines.set_newcomers()
+            self._turn.settings = found = event.settings
+            self.parts.door.settings = found
+            self.parts.deciding.go_by(found)
+            self.fleet.breaker.limits(found.breaker_failures, found.cooldown_s, found.cooldown_cap_s)
+            self._deadlines.look_when_overdue()
+        self._rounds.open()
+
+    def _fitted(self, event: ev.Fitted) -> None:
+        if self.parts.deciding.ahead is not None:
+            self.parts.deciding.ahead.fitted(event.ok)
+
+    def _draining(self, _event: ev.Draining) -> None:
+        self._turn.is_draining = True
+
+
+def _run_of(events: deque[Event], first: _E, most: int) -> list[_E]:
+    """The first events, as far as they are of the same kind as `first`, and at most so many."""
+    run, kind = [first], type(first)
+    for event in events:
+        if len(run) > most or not isinstance(event, kind):
+            break
+        run.append(event)
+    return run[1:]

@@ -1,0 +1,130 @@
+"""Histograms of what a dispatcher measures, and the mean wait."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import numpy as np
+
+from evenstep.compiled import F1, I1, INT, declared, jit
+from evenstep.request import F8, I8
+
+SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
+SHORT_SECONDS = (
+    1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 0.1,
+)  # fmt: skip
+TOKENS = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+#: Observations of a mean after which the older ones weigh half.
+FORGET_AT = 1 << 16
+_TOGETHER = 256
+
+
+@jit
+def count(value: float, counts: I8, bounds: F8, sums: F8) -> None:
+    """One more observation of a histogram; see `Histogram`."""
+    low, high = 0, bounds.size
+    while low < high:
+        middle = (low + high) // 2
+        if bounds[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    counts[low] += 1
+    sums[0] += value
+    sums[1] += 1.0
+
+
+@jit
+def add_wait(wait_s: float, sums: F8) -> None:
+    """One more wait; see `Waits`."""
+    sums[0] += wait_s
+    sums[1] += 1.0
+    if sums[1] == FORGET_AT:
+        sums[0], sums[1] = sums[0] / 2, FORGET_AT // 2
+
+
+_COUNT_ALL = F1, I1, F1, F1
+
+
+@declared(None if INT is None else INT(*_COUNT_ALL))
+def count_all(values: F8, counts: I8, bounds: F8, sums: F8) -> int:
+    """So many more observations, in order."""
+    for value in values:
+        count(value, counts, bounds, sums)
+    return values.size
+
+
+class Waits:
+    """Mean wait of the requests admitted so far; after many, the latest weigh most.
+
+    Attributes:
+        sums: sum and number of waits.
+    """
+
+    def __init__(self) -> None:
+        self.sums = array("d", [0.0, 0.0])
+
+    @property
+    def mean_s(self) -> float:
+        """Seconds; 0 before the first wait."""
+        total, count = self.sums
+        return total / count if count else 0.0
+
+
+class Histogram:
+    """Counts of observations at or below each bound, their sum and number.
+
+    Args:
+        bounds: ascending.
+
+    Attributes:
+        counts: int64, observations of each interval. sums: float64[2], sum and number of all.
+    """
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts, self.sums = array("q", [0]) * (len(self.bounds) + 1), array("d", [0.0, 0.0])
+
+    def add(self, value: float) -> None:
+        sums = self.sums
+        self.counts[bisect_left(self.bounds, value)] += 1
+        sums[0] += value
+        sums[1] += 1.0
+
+    def arrays(self) -> tuple[I8, F8, F8]:
+        """Its counts, bounds and sums, for `count`."""
+        return np.frombuffer(self.counts, np.int64), np.array(self.bounds), np.frombuffer(self.sums)
+
+    def cumulative(self) -> dict[str, int]:
+        """Observations at or below each bound, by its text, and ``+Inf``."""
+        total, found = 0, dict[str, int]()
+        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
+            total += count
+            found[bound] = total
+        return found
+
+    def values(self) -> dict[str, object]:
+        return {"buckets": self.cumulative(), "sum": self.sums[0], "count": int(self.sums[1])}
+
+
+class Seconds(Histogram):
+    """A histogram that is written often and read rarely: it counts many observations together."""
+
+    def __init__(self) -> None:
+        super().__init__(SHORT_SECONDS)
+        self._new = list[float]()
+
+    def add(self, value: float) -> None:
+        self._new.append(value)
+        if len(self._new) == _TOGETHER:
+            self._count()
+
+    def values(self) -> dict[str, object]:
+        self._count()
+        return super().values()
+
+    def _count(self) -> None:
+        new, self._new = self._new, []
+        count_all(np.array(new, np.float64), *self.arrays())

@@ -1,0 +1,69 @@
+"""The parts of a dispatcher that hold its state, in order: each uses only those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from evenstep.dispatch.barriers import Barriers
+from evenstep.dispatch.deadlines import Deadlines
+from evenstep.dispatch.deciding import Deciding
+from evenstep.dispatch.exclusions import Exclusions
+from evenstep.dispatch.fleet import Fleet
+from evenstep.dispatch.journal import Journal
+from evenstep.dispatch.meters import Meters
+from evenstep.dispatch.pool import Door, Pool
+from evenstep.dispatch.prefill_queue import PrefillQueue
+from evenstep.dispatch.prefixes import Prefixes
+from evenstep.dispatch.records import Record
+from evenstep.dispatch.rounds import Rounds
+from evenstep.dispatch.rows import Rows
+from evenstep.dispatch.settings import Settings
+from evenstep.dispatch.slots import Slots
+from evenstep.dispatch.timers import Timers
+from evenstep.dispatch.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a dispatcher decides.
+
+    Args:
+        policy, predictor, stopwatch, log, overruns: as in `Dispatcher`.
+    """
+
+    policy: str
+    predictor: str = ""
+    stopwatch: Callable[[], float] | None = None
+    log: Callable[[Record], None] | None = None
+    overruns: frozenset[int] = frozenset()
+
+
+class Parts:
+    """All parts.
+
+    Args:
+        settings: limits and deadlines.
+        options: how it decides.
+    """
+
+    def __init__(self, settings: Settings, options: Options) -> None:
+        self.turn = turn = Turn(settings)
+        self.rows, self.meters, self.journal = Rows(), Meters(), Journal(options.log)
+        self.pool, self.door = Pool(self.rows), Door(settings)
+        self.prefixes = Prefixes(settings.prefix_blocks)
+        self.fleet = Fleet(turn, Timers())
+        self.exclusions = Exclusions(self.rows, self.fleet)
+        self.deadlines = Deadlines(turn, self.rows, self.fleet.timers, self.exclusions)
+        self.prefills = PrefillQueue(turn, self.rows, self.fleet, self.exclusions)
+        self.rounds = Rounds(turn, self.pool, self.fleet.mirror)
+        self.barriers = Barriers(self.rows, self.fleet.mirror, self.rounds)
+        self.slots = Slots(
+            turn, self.rows, self.fleet, self.pool, self.door, self.barriers, self.prefixes, self.meters
+        )
+        self.deciding = Deciding(
+            options.policy, options.predictor, rows=self.rows, mirror=self.fleet.mirror, prefixes=self.prefixes,
+            meters=self.meters, notice=self.fleet.notice, settings=settings, stopwatch=options.stopwatch,
+            overruns=options.overruns,
+        )  # fmt: skip
+        self.rounds.binds_at_once = self.deciding.door.binds_at_once

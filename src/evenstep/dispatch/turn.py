@@ -1,0 +1,30 @@
+"""What the parts of a dispatcher share while it handles an event: the time, the rules, and what follows."""
+
+from __future__ import annotations
+
+import math
+
+from evenstep.dispatch.commands import Command
+from evenstep.dispatch.settings import Settings
+
+
+class Turn:
+    """One value of each, for all parts.
+
+    Args:
+        settings: limits and deadlines.
+
+    Attributes:
+        now_s: the host's time; it never goes back.
+        due: whether a `Tick` is wanted as soon as the reads at hand are done.
+        legs: number of the last upstream call.
+        is_draining: nothing new is accepted.
+        out: commands so far.
+    """
+
+    __slots__ = ("due", "is_draining", "legs", "now_s", "out", "settings")
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.now_s = settings, -math.inf
+        self.due, self.is_draining, self.legs = False, False, 0
+        self.out: list[Command] = []

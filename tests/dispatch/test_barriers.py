@@ -1,0 +1,33 @@
+"""Steps of barrier groups when their workers change."""
+
+from __future__ import annotations
+
+from tests.dispatch.told import Story
+
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.lockstep import BEHIND, WIDE
+
+
+def test_running_requests_begin_anew_when_groups_change():
+    story = Story("jsq")
+    story.worker("a", slots=5)
+    one, wide = story.sent(1), story.sent(2, copies=2)
+    story.chunk(one.row)
+    story.chunk(wide.row)
+    before = story.d.parts.barriers.lockstep
+    story.worker("b", slots=5)
+    found = story.d.parts.barriers
+    assert found.lockstep is not before and found.lockstep.running == [2, 0] and len(found.steps) == 2
+    assert story.d.rows.step[one.row] == BEHIND and story.d.rows.step[wide.row] == WIDE
+
+
+def test_a_group_in_which_nothing_runs_has_no_step():
+    story = Story("jsq")
+    story.worker("a")
+    leg = story.sent(1)
+    for at in (1.0, 2.0, 3.0):
+        story.now_s = at
+        story.chunk(leg.row)
+    assert story.d.parts.barriers.steps[0].steps > 0
+    story.tell(ev.Finished, request=1, leg=leg.leg)
+    assert story.d.parts.barriers.lockstep.running == [0]

@@ -1,0 +1,36 @@
+"""Requests that wait for a prefiller."""
+
+from __future__ import annotations
+
+from tests.dispatch.told import Story
+
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.commands import Removed, SendPrefill
+
+
+def split(slots: int = 1) -> Story:
+    story = Story("jsq")
+    story.worker("d", slots=9)
+    story.worker("p", role="prefill", slots=slots)
+    return story
+
+
+def test_the_oldest_request_gets_the_first_room():
+    story = split()
+    sent = [c for c in story.arrives(1) if isinstance(c, SendPrefill)]
+    story.arrives(2)
+    story.arrives(3)
+    assert list(story.d.parts.prefills.waiting) == [story.d.rows.by_request[r] for r in (2, 3)]
+    told = story.tell(ev.Failed, request=1, leg=sent[0].leg, kind="client")
+    assert [c.request for c in told if isinstance(c, SendPrefill)] == [2]
+
+
+def test_a_prefiller_that_leaves_is_removed_once_it_keeps_no_prompt():
+    story = split(slots=2)
+    (sent,) = [c for c in story.arrives(1) if isinstance(c, SendPrefill)]
+    assert not [c for c in story.tell(ev.WorkerRemoved, worker="p") if isinstance(c, Removed)]
+    told = story.tell(ev.PrefillDone, request=1, leg=sent.leg)
+    (decode,) = story.tick()
+    assert not [c for c in told if isinstance(c, Removed)]
+    story.chunk(decode.row)
+    assert Removed("p") in story.tick() and not story.d.parts.prefills.prefiller_of

@@ -1,0 +1,44 @@
+"""Slots of workers as stories."""
+
+from __future__ import annotations
+
+from tests.dispatch.told import Story
+
+from evenstep.dispatch import events as ev
+
+
+def half_seated() -> Story:
+    """Request 2 holds one of the two slots that it wants."""
+    story = Story("jsq")
+    story.worker("a", slots=3)
+    story.sent(1, copies=2)
+    story.arrives(2, copies=2)
+    story.tick()
+    assert story.d.parts.slots.seating == {0: [story.d.rows.by_request[2]]}
+    return story
+
+
+def test_a_request_that_holds_some_slots_goes_back_to_the_pool_when_its_worker_leaves():
+    story = half_seated()
+    story.worker("b", slots=1)
+    story.tell(ev.WorkerRemoved, worker="a")
+    assert not story.d.parts.slots.seating and list(story.d.pool) == [story.d.rows.by_request[2]]
+
+
+def test_a_request_that_holds_some_slots_gives_them_back_when_its_client_leaves():
+    story = half_seated()
+    story.tell(ev.ClientGone, request=2)
+    assert not story.d.parts.slots.seating and story.d.mirror.free(0) == 1
+
+
+def test_who_holds_slots_moves_up_with_its_worker():
+    story = Story("jsq")
+    story.worker("a", slots=1)
+    story.worker("b", slots=3)
+    story.sent(1, copies=2)
+    story.sent(3)
+    story.arrives(2, copies=2)
+    story.tick()
+    assert list(story.d.parts.slots.seating) == [1]
+    story.tell(ev.WorkerRemoved, worker="a", drain=False)
+    assert list(story.d.parts.slots.seating) in ([0], [])
