@@ -26,7 +26,7 @@ def waiting(*prompts: int) -> Story:
 def test_requests_that_are_not_held_go_to_their_workers_in_order():
     story = waiting(10, 20, 30)
     d, rows = story.d, np.array(story.d.pool.here)
-    assert d.parts.slots.send(rows, np.array([1, HOLD, 1])) == 2
+    assert d.parts.slots.send(rows, np.array([1, HOLD, 1]), 3) == 2
     i, ints, floats = d.rows.i, d.mirror.columns.ints, d.mirror.columns.floats
     assert [i[STATE][row] for row in rows] == [State.SENT, State.POOLED, State.SENT]
     assert [i[LEG][row] for row in rows] == [1, 0, 2] and [i[WORKER][row] for row in rows] == [1, -1, 1]
@@ -38,10 +38,10 @@ def test_requests_that_are_not_held_go_to_their_workers_in_order():
 def test_nothing_changes_where_one_request_may_not_be_sent():
     story = waiting(10, 20)
     d, rows = story.d, np.array(story.d.pool.here)
-    d.parts.slots.send(rows[1:], np.array([0]))
+    d.parts.slots.send(rows[1:], np.array([0]), 1)
     before = d.rows.ints.copy()
     with pytest.raises(RuntimeError, match="a request that is SENT cannot go through DECODE_SENT"):
-        d.parts.slots.send(rows, np.array([0, 0]))
+        d.parts.slots.send(rows, np.array([0, 0]), 2)
     assert np.array_equal(d.rows.ints, before)
     d.check()
 

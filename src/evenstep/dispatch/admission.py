@@ -126,7 +126,7 @@ class Admission:
             rows = packed.waiting[:shown].tolist()
             if not wide.isdisjoint(rows) or exclusions.concerns(rows):
                 return self._carry_out_one_by_one(rows, worker, packed.free.tolist())
-        return self._slots.send(packed.waiting[:shown], packed.worker[:shown])
+        return self._slots.send(packed.waiting, packed.worker, shown)
 
     def _carry_out_one_by_one(self, rows: list[int], worker: list[int], free: list[int]) -> int:
         """As `_carry_out`, where a request may want several slots, or may not be sent everywhere.

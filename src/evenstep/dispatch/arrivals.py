@@ -58,6 +58,8 @@ class Arrivals:
         """
         parts, turn, rows, is_split = self._parts, self._turn, self._rows, self._parts.fleet.is_split
         is_logged, deadlines, opens = parts.journal.log is not None, parts.deadlines, True
+        limit, may_refuse = turn.settings.pool_limit, turn.is_draining or bool(turn.settings.tenants)
+        here, queue, (capacity, slots) = self._pool.here, parts.prefills.waiting, self._most or self.most
         for count, event in enumerate(events):
             is_wrong = event.prompt_tokens < 1 or event.copies < 1 or event.request in rows.by_request
             if is_wrong and count:
@@ -67,11 +69,13 @@ class Arrivals:
             turn.now_s = max(turn.now_s, event.now_s)
             if is_wrong:
                 raise _complaint(event)
-            refusal = self.refusal(event, turn.now_s)
-            if refusal is not None:
-                parts.meters.requests[str(refusal[0])] += 1
-                turn.out.append(Reject(event.request, *refusal))
-                continue
+            is_too_large = event.prompt_tokens > capacity or event.copies > slots
+            if may_refuse or is_too_large or len(here) + len(queue) >= limit:
+                refusal = self.refusal(event, turn.now_s)
+                if refusal is not None:
+                    parts.meters.requests[str(refusal[0])] += 1
+                    turn.out.append(Reject(event.request, *refusal))
+                    continue
             row = self._enter(event)
             deadlines.arrives(row, waits=not is_split)
             if is_split:

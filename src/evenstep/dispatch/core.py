@@ -229,18 +229,21 @@ class Dispatcher:
 
     def _handle_first(self, events: deque[Event]) -> int:
         """Handle the first event, and those after it that can be handled with it; how many they were."""
-        event, most = events[0], 1 if self._rounds.binds_at_once else _TOGETHER
+        event, turn, journal = events[0], self._turn, self._journal
+        do = self._do.get(type(event))
+        if do is not None:
+            if journal.log is not None:
+                journal.note(event, turn.now_s)
+            turn.now_s = max(turn.now_s, event.now_s)
+            do(event)
+            return 1
+        most = 1 if self._rounds.binds_at_once else _TOGETHER
         if isinstance(event, Arrived):
             return self.arrivals.arrived(_run_of(events, event, most))
-        if isinstance(event, Finished):
-            run = _run_of(events, event, most)
-            self.requests.finished(run)
-            return len(run)
-        turn = self._turn
-        self._journal.note(event, turn.now_s)
-        turn.now_s = max(turn.now_s, event.now_s)
-        self._do[type(event)](event)
-        return 1
+        assert isinstance(event, Finished)
+        run = _run_of(events, event, most)
+        self.requests.finished(run)
+        return len(run)
 
     def _told(self) -> list[Command]:
         """All commands there are, with the time of the next tick."""
@@ -434,6 +437,8 @@ class Dispatcher:
 
 def _run_of(events: deque[Event], first: _E, most: int) -> list[_E]:
     """The first events, as far as they are of the same kind as `first`, and at most so many."""
+    if len(events) == 1 or most == 1:
+        return [first]
     run, kind = [first], type(first)
     for event in events:
         if len(run) > most or not isinstance(event, kind):

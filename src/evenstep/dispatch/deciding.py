@@ -130,7 +130,7 @@ class Deciding:
         """A request completed with so many tokens a copy."""
         learned = self.learned
         learned[0] += output
-        learned[1] += output**2
+        learned[1] += output * output
         learned[2] += 1.0
         if learned[2] == HALF_OF:
             learned[0], learned[1], learned[2] = learned[0] / 2, learned[1] / 2, HALF_OF // 2

@@ -98,7 +98,7 @@ class Deliveries:
 
     def look(self) -> None:
         """Something may have changed: arrays are in other places, or a decision waits for the end of a step."""
-        if self._bound != (self._rows.generation, self._mirror.generation):
+        if self._rows.generation != self._bound[0] or self._mirror.generation != self._bound[1]:
             self.bind()
         rounds = self._rounds
         self._quiet[QUIET] = not (self._pool.here or rounds.opened_s or rounds.ripe)

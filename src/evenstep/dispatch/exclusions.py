@@ -54,7 +54,8 @@ class Exclusions:
 
     def forget(self, row: int) -> bool:
         """A request is over; whether it had failed anywhere."""
-        had = row in self.excluded or row in self.avoided
+        if row not in self.excluded and row not in self.avoided:
+            return False
         self.excluded.pop(row, None)
         self.avoided.pop(row, None)
-        return had
+        return True

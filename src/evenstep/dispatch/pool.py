@@ -41,8 +41,10 @@ class Pool:
         return iter(self.here)
 
     def add(self, row: int) -> None:
-        here = self.here
-        if not here or self._entry(row) > self._entry(here[-1]):  # most come last
+        here, since = self.here, self._rows.f[SINCE]
+        if (
+            not here or since[row] > since[here[-1]] or self._entry(row) > self._entry(here[-1])
+        ):  # most come last
             here.append(row)
         else:
             here.insert(bisect_left(here, self._entry(row), key=self._entry), row)

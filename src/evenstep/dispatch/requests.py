@@ -243,12 +243,13 @@ class Requests:
 
     def _completed(self, row: int) -> None:
         """A request is about to end as it should: the predictor learns, and times are noted."""
-        i, meters = self._rows.i, self._meters
+        i, meters, journal = self._rows.i, self._meters, self._journal
         produced = i[PRODUCED][row]
         tokens = produced // i[COPIES][row]
         meters.requests["200"] += 1
         meters.output_tokens += produced
-        self._journal.done(i[REQUEST][row], i[PROMPT][row], produced)
+        if journal.log is not None:
+            journal.done(i[REQUEST][row], i[PROMPT][row], produced)
         if not tokens:
             return
         self._deciding.ended(i[REQUEST][row], i[PROMPT][row], tokens, i[KEY][row])
@@ -289,7 +290,8 @@ class Requests:
         self._door.leaves(row, state not in _PLACED)
         if self._exclusions.forget(row):
             self._breaker.forget(request)
-        self._prefixes.forget(row)
+        if self._prefixes.has_any:
+            self._prefixes.forget(row)
         rows.give_back(row, request)
         if row in self._prefills.prefiller_of:  # while it is prefilling the call itself is closed
             self._prefills.leave(row, told=told and state != _PREFILLING)
@@ -298,7 +300,8 @@ class Requests:
             found = self._mirror.workers[worker]
             if found.leaves:
                 self.forget_if_empty(found.spec.name)
-            self._rounds.open()
+            if self._pool.here:
+                self._rounds.open()
 
     def _leave_queues(self, row: int, state: int) -> None:
         self._timers.clear(("ttl", row))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from evenstep import compiled
-from evenstep.compiled import FLOAT, INT, Floats, Ints, declared
+from evenstep.compiled import FLOAT, I1, INT, Floats, Ints, declared
 from evenstep.dispatch.histogram import add_wait, count
 from evenstep.dispatch.mirror_layout import CAME, RESERVED, SENT, SENT_LOAD
 from evenstep.dispatch.rows import FloatTable, IntTable, may_move, moves
@@ -25,6 +25,7 @@ from evenstep.dispatch.rows_layout import (
     WORKER,
 )  # fmt: skip
 from evenstep.dispatch.transitions import Cause, State
+from evenstep.request import I8
 from evenstep.routing.view import HOLD
 
 _DECODE_SENT = int(Cause.DECODE_SENT)
@@ -53,32 +54,20 @@ class Tables(NamedTuple):
     tokens: Ints
 
 
-class Round(NamedTuple):
-    """Which requests are to go where.
-
-    Args:
-        rows: of the requests, at least `size` of them.
-        worker: of each, or `HOLD`; it gets the slots that the request lacks.
-        size: requests of the round.
-        pool: rows that wait, oldest first; those that are sent are taken out.
-    """
-
-    rows: Ints
-    worker: Ints
-    size: int
-    pool: Ints
+_TABLES = compiled.struct(Tables)
+_SEND = _TABLES, I1, I1, INT, I1, INT, FLOAT
 
 
-_TABLES, _ROUND = compiled.struct(Tables), compiled.struct(Round)
-
-
-@declared(None if INT is None else INT(_TABLES, _ROUND, INT, FLOAT))
-def send(tables: Tables, one: Round, legs: int, now_s: float) -> int:
+@declared(None if INT is None else INT(*_SEND))
+def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int, now_s: float) -> int:
     """Send the requests of a round that are not held.
 
     Args:
         tables: what it writes.
-        one: the round.
+        chosen: rows of the requests, at least `size` of them.
+        worker: place of each one's worker, or `HOLD`. The worker gets the slots that the request lacks.
+        size: requests of the round.
+        pool: rows that wait, oldest first; those that are sent are taken out.
         legs: number of the last upstream call.
         now_s: the time.
 
@@ -86,15 +75,15 @@ def send(tables: Tables, one: Round, legs: int, now_s: float) -> int:
         Requests that were sent; -1 - i, and nothing changed, where request i may not be sent.
     """
     rows, workers = tables.rows, tables.workers
-    for i in range(one.size):
-        row, g = one.rows[i], one.worker[i]
+    for i in range(size):
+        row, g = chosen[i], worker[i]
         if not 0 <= row < rows.shape[1] or not HOLD <= g < workers.shape[1]:
             return -1 - i
         if g != HOLD and not may_move(rows, row, _DECODE_SENT):
             return -1 - i
     sent = tables.tokens[0] = 0
-    for i in range(one.size):
-        row, g = one.rows[i], one.worker[i]
+    for i in range(size):
+        row, g = chosen[i], worker[i]
         if g == HOLD:
             continue
         sent += 1
@@ -113,9 +102,9 @@ def send(tables: Tables, one: Round, legs: int, now_s: float) -> int:
         add_wait(wait_s, tables.waits)
         count(wait_s, tables.counts, tables.bounds, tables.sums)
     left = 0
-    for i in range(one.pool.size):
-        row = one.pool[i]
+    for i in range(pool.size):
+        row = pool[i]
         if 0 <= row < rows.shape[1] and rows[STATE, row] == _POOLED:
-            one.pool[left] = row
+            pool[left] = row
             left += 1
     return sent

@@ -16,12 +16,11 @@ from evenstep.dispatch.pool import Door, Pool
 from evenstep.dispatch.prefixes import Prefixes
 from evenstep.dispatch.rows import Rows
 from evenstep.dispatch.rows_layout import COPIES, PRODUCED, PROMPT, REQUEST, SEATED, STATE, WORKER
-from evenstep.dispatch.sending import Round, Tables
+from evenstep.dispatch.sending import Tables
 from evenstep.dispatch.sending import send as send_rule
 from evenstep.dispatch.transitions import Cause, State, impossible
 from evenstep.dispatch.turn import Turn
 from evenstep.request import I8
-from evenstep.routing.view import HOLD
 
 _send = compiled.entry(send_rule)
 _SEATING, _SENT = int(State.SEATING), int(State.SENT)
@@ -66,7 +65,7 @@ class Slots:
         rows, i = self._rows, self._rows.i
         wanted = i[COPIES][row] - i[SEATED][row]
         if wanted <= free:
-            self.send(np.array([row]), np.array([worker]))
+            self.send(np.array([row]), np.array([worker]), 1)
             return wanted
         if free > 0:
             i[SEATED][row] += free
@@ -78,26 +77,28 @@ class Slots:
                 self.seating.setdefault(worker, []).append(row)
         return max(0, free)
 
-    def send(self, rows: I8, worker: I8) -> int:
+    def send(self, chosen: I8, worker: I8, size: int) -> int:
         """Requests for which there are slots enough go to their workers, in order.
 
         Args:
-            rows: int64[N]. worker: int64[N], place of each one's worker, or `HOLD`.
+            chosen: int64[>= size], rows. worker: int64[>= size], place of each one's worker, or `HOLD`.
+            size: requests.
 
         Returns:
             Requests that were sent.
         """
-        turn, here, legs = self._turn, self._pool.here, self._turn.legs
-        pool = np.frombuffer(here, np.int64) if here else _EMPTY
-        tables = self._tables()
-        sent = _send(tables, Round(rows, worker, len(rows), pool), legs, turn.now_s)
+        turn, here, legs, states = self._turn, self._pool.here, self._turn.legs, self._rows.i[STATE]
+        pool, tables = np.frombuffer(here, np.int64) if here else _EMPTY, self._tables()
+        sent = _send(tables, chosen, worker, size, pool, legs, turn.now_s)
         del pool  # an array that is looked at by another cannot shrink
         if sent < 0:
-            raise impossible(self._rows.i[STATE][int(rows[-1 - sent])], Cause.DECODE_SENT)
+            raise impossible(states[int(chosen[-1 - sent])], Cause.DECODE_SENT)
         if not sent:
             return 0
         turn.legs = legs + sent
-        gone = rows.tolist() if sent == len(rows) else rows[worker != HOLD].tolist()
+        gone = chosen[:size].tolist()
+        if sent < size:
+            gone = [row for row in gone if states[row] == _SENT]
         del here[len(here) - (sent if not self.seating else self._pooled(gone)) :]
         self._mirror.slots_changed()
         self._tell(gone, legs, int(tables.tokens[0]))
