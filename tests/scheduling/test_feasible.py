@@ -3,17 +3,34 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.scheduling._views import plain, rule_view
 from tests.strategies import engine_views
 
-from evenstep.scheduling.feasible import Ahead, base, remaining
+from evenstep.scheduling import feasible
+from evenstep.scheduling.feasible import Ahead
 
 CASES = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 30)), min_size=1, max_size=7)
 
 
-def ahead_of(view, cases, capacity):
-    ahead = Ahead(view, capacity)
-    ahead.entries = sorted((more, number, own) for number, (more, own) in enumerate(cases))
+def ahead_of(cases, spare=0):
+    """The entries of these (remaining, base), sorted."""
+    ahead = Ahead(*(np.zeros(len(cases) + spare, np.int64) for _ in range(3)))
+    for number, (more, own) in enumerate(cases):
+        plain(feasible.put)(ahead, number, more, number, own)
+    plain(feasible.sort)(ahead, len(cases))
     return ahead
+
+
+def fits(cases, capacity):
+    """Whether the last of these fits with all others."""
+    *others, (more, own) = cases
+    return plain(feasible.fits_with)(ahead_of(others), len(others), capacity, more, own)
+
+
+def growing(cases, capacity):
+    """Numbers of those that may grow."""
+    ahead = ahead_of(cases)
+    return set(ahead.number[: plain(feasible.may_grow)(ahead, len(cases), capacity)].tolist())
 
 
 def can_end_one_by_one(cases, capacity):
@@ -26,16 +43,16 @@ def can_end_one_by_one(cases, capacity):
     return True
 
 
-@given(engine_views(), CASES, st.integers(1, 200))
-def test_a_set_fits_if_memory_suffices_in_every_iteration_to_come(view, cases, capacity):
+@given(CASES, st.integers(1, 200))
+def test_a_set_fits_if_memory_suffices_in_every_iteration_to_come(cases, capacity):
     longest = max(more for more, _ in cases)
     peak = max(sum(own + j for more, own in cases if more >= j) for j in range(1, longest + 1))
-    assert ahead_of(view, cases, capacity).fits() == (peak <= capacity)
+    assert fits(cases, capacity) == (peak <= capacity)
 
 
-@given(engine_views(), CASES, st.integers(1, 200))
-def test_those_that_may_grow_leave_everybody_an_end(view, cases, capacity):
-    numbers = ahead_of(view, cases, capacity).may_grow()
+@given(CASES, st.integers(1, 200))
+def test_those_that_may_grow_leave_everybody_an_end(cases, capacity):
+    numbers = growing(cases, capacity)
     if not can_end_one_by_one(cases, capacity):
         assert not numbers or any(more + own > capacity for more, own in cases)
         return
@@ -51,29 +68,34 @@ def test_those_that_may_grow_leave_everybody_an_end(view, cases, capacity):
         assert not can_end_one_by_one(grown(len(numbers) + 1), capacity)
 
 
-@given(engine_views(), CASES, st.integers(1, 200))
-def test_whoever_fits_may_grow(view, cases, capacity):
-    ahead = ahead_of(view, cases, capacity)
-    if ahead.fits():
-        assert len(ahead.may_grow()) == len(cases)
+@given(CASES, st.integers(1, 200))
+def test_where_all_fit_all_may_grow(cases, capacity):
+    if fits(cases, capacity):
+        assert len(growing(cases, capacity)) == len(cases)
 
 
 @given(engine_views(), st.integers(1, 90))
 def test_the_last_of_the_remaining_iterations_holds_all_tokens_of_the_request(view, length):
     for request in range(view.left.size):
-        more = remaining(view, request, length)
+        more = plain(feasible.remaining)(rule_view(view), request, length)
         target = view.prompt_tokens[request] + view.hold_produced - 1 + view.block_tokens - 1
         expected = target + max(length, view.produced[request] + 1)
         assert more >= 1
         if more > 1:
-            assert base(view, request) + more == min(expected, view.kv_capacity)
+            assert plain(feasible.base)(rule_view(view), request) + more == min(expected, view.kv_capacity)
 
 
-@given(engine_views())
-def test_one_more_request_fits_or_not_as_the_whole_set_does(view):
-    ahead = Ahead(view)
-    for request in range(view.left.size):
-        length = float(np.maximum(view.output_high[request], 1))
-        fits = ahead.fits_with(request, length)
-        ahead.add(request, length)
-        assert ahead.fits() == fits
+@given(CASES, st.integers(1, 20), st.integers(0, 30))
+def test_one_more_request_takes_its_place_after_its_equals(cases, more, own):
+    ahead = ahead_of(cases, spare=1)
+    assert plain(feasible.insert)(ahead, len(cases), more, own) == len(cases) + 1
+    wanted = sorted((*pair, number) for number, pair in enumerate([*cases, (more, own)]))
+    wanted.sort(key=lambda entry: (entry[0], entry[2]))
+    assert list(zip(ahead.more, ahead.base, ahead.number, strict=True)) == wanted
+
+
+@given(CASES)
+def test_entries_are_sorted_by_remaining_iterations_and_ties_by_number(cases):
+    ahead = ahead_of(cases)
+    wanted = sorted(range(len(cases)), key=lambda k: (cases[k][0], k))
+    assert ahead.number.tolist() == wanted

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from evenstep.scheduling import knee, knee_kernel, pace, pace_kernel
+from evenstep.scheduling import knee, pace
 
 
 def flat_then_rising(tokens):
@@ -16,7 +14,7 @@ def lived(batches, seconds_of=flat_then_rising):
     """What is known after batches of (prefill tokens, decodes)."""
     memory, now = np.zeros(knee.MEMORY, np.int64), 0.0
     for prefill, decodes in [*batches, (0, 0)]:
-        knee.learned(memory, now, running=1)
+        knee.learned(memory, now, 1)
         knee.note(memory, prefill, decodes)
         pace.note(memory, now, prefill + decodes)
         now += seconds_of(prefill + decodes)
@@ -72,7 +70,7 @@ def mixes(seconds_of_mixed):
 
     memory, now = np.zeros(knee.MEMORY, np.int64), 0.0
     for prefill, decodes in [(400, 0), (0, 10), (400, 10)] * 20 + [(0, 0)]:
-        knee.learned(memory, now, running=1)
+        knee.learned(memory, now, 1)
         knee.note(memory, prefill, decodes)
         pace.note(memory, now, prefill + decodes)
         now += seconds_of(prefill, decodes)
@@ -80,8 +78,8 @@ def mixes(seconds_of_mixed):
 
 
 def test_prefills_run_apart_where_a_mixed_batch_takes_longer_than_one_of_each():
-    assert knee.apart(mixes(0.036)) and knee_kernel.apart(mixes(0.036))
-    assert not knee.apart(mixes(0.031)) and not knee_kernel.apart(mixes(0.031))
+    assert knee.apart(mixes(0.036))
+    assert not knee.apart(mixes(0.031))
     assert not knee.apart(np.zeros(knee.MEMORY, np.int64))
 
 
@@ -91,36 +89,16 @@ def test_one_batch_with_prefills_in_so_many_is_run_the_other_way_round_to_learn(
     assert not knee.apart(memory)
     memory = mixes(0.031)
     memory[knee.PREFILLS] = 5 * knee.PROBES - 1
-    assert knee.apart(memory) and knee_kernel.apart(memory)
+    assert knee.apart(memory)
     hopeless = mixes(0.020)
     hopeless[knee.PREFILLS] = 5 * knee.PROBES - 1
-    assert not knee.apart(hopeless) and not knee_kernel.apart(hopeless)
+    assert not knee.apart(hopeless)
     hopeless[knee.PREFILLS] = knee.SELDOM * knee.PROBES - 1
-    assert knee.apart(hopeless) and knee_kernel.apart(hopeless)
+    assert knee.apart(hopeless)
 
 
 def test_time_without_requests_is_no_iteration():
     memory = lived(USUAL)
     before = memory.copy()
-    knee.learned(memory, 1e6, running=0)
+    knee.learned(memory, 1e6, 0)
     assert np.array_equal(memory, before)
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 600), st.integers(0, 30), st.integers(0, 3)), max_size=80),
-    st.integers(0, 100), st.integers(0, 50), st.sampled_from([1, 64, 512, 1 << 40]),
-)  # fmt: skip
-def test_the_compiled_pace_equals_the_plain_one(batches, decodes, behind, most):
-    memory, twin, now = np.zeros(knee.MEMORY, np.int64), np.zeros(knee.MEMORY, np.int64), 0.0
-    for prefill, ran, running in batches:
-        knee.learned(memory, now, running)
-        knee_kernel.learn(twin, now, running)
-        knee.note(memory, prefill, ran)
-        knee_kernel.note(twin, prefill, ran)
-        pace.note(memory, now, prefill + ran)
-        pace_kernel.note(twin, now, prefill + ran)
-        now += flat_then_rising(prefill + ran) * (1 + 0.1 * running)
-        asked = knee.budget(memory, ran, behind, 512), knee_kernel.budget(twin, ran, behind, 512)
-        assert asked[0] == asked[1]
-    assert knee.budget(memory, decodes, behind, most) == knee_kernel.budget(twin, decodes, behind, most)
-    assert np.array_equal(memory, twin)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.preempting import run_or_evict
+from evenstep.scheduling.filling import Filling, run_or_evict
 from evenstep.scheduling.view import BatchDecision, EngineView
 
 
@@ -37,6 +36,47 @@ class TITLE:
             if not batch.admit(request, reserve=self.room * others):
                 break
         return batch.decision()
+
+
+policy = TITLE
+'''
+
+#: The same policy as a rule, which is compiled.
+RULE = '''"""NAME: what runs goes on, then the queue while memory lasts. Change it into your own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenstep.scheduling.batch import Batch, admit
+from evenstep.scheduling.preempting import run_phase
+from evenstep.scheduling.rules import Ruled, RuleView, rule
+
+
+@dataclass(frozen=True, slots=True)
+class TITLE(Ruled):
+    """Requests that decode, then those in the middle of their prefill, then the queue in order of arrival.
+
+    Args:
+        room: KV tokens that an admission leaves free for the growth of each request in the batch; more of it means fewer
+            evictions and smaller batches. A field is an option: ``--policy NAME.py:room=64``.
+    """
+
+    room: int = 32
+
+
+@rule
+def form_batch(view: RuleView, options: TITLE, batch: Batch) -> None:
+    """Fill one batch. It is compiled: loops, numbers and arrays, no lists or objects."""
+    run_phase(view, batch, 1)  # decodes; where memory is short the request admitted last is evicted
+    run_phase(view, batch, 0)  # running prefills
+    if batch.gone[0] > 0:
+        return
+    for i in range(view.waiting.size):  # the queue, oldest first; view.left[row] says what is known of a request
+        # `admit` asks for room for the whole prompt; with room for its first chunk alone, prompts evict each other
+        row, position = view.waiting[i], view.running.size + i
+        if not admit(view, batch, row, position, options.room * batch.given[0]):
+            break
 
 
 policy = TITLE

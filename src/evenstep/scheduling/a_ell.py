@@ -6,12 +6,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.reserving import batch_of_reserved, highest
-from evenstep.scheduling.view import BatchDecision, Belief, EngineView
+from evenstep.scheduling.reserving import (
+    ReservedWork,
+    form_reserved,
+    lowest_then_highest,
+    reserved_room,
+    stays_below_bound,
+)
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import Belief, RuleView
 
 
 @dataclass(frozen=True, slots=True)
-class AEll:
+class AEll(Ruled):
     """Admits in order of arrival by lower bounds; a request that is longer gives up its memory and starts again at the back.
 
     From then on it is believed to be as long as its upper bound. Made for outputs that are one of two lengths. While
@@ -24,17 +31,14 @@ class AEll:
     order: ClassVar[QueueOrder] = QueueOrder(arrival=1.0, reached=1e6)
     believes: ClassVar[Belief] = "bounds"
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        beyond = (view.output_low > 0) & (view.produced == view.output_low) & (view.evictions == 0)
-        leaving = [k for k in range(int(view.running.sum())) if beyond[k]]
-        return batch_of_reserved(view, lowest_then_highest, leaving=leaving)
+
+Work, room = ReservedWork, reserved_room
 
 
-def lowest_then_highest(view: EngineView, request: int) -> float:
-    """A request's lower bound until it has reached it, then its upper bound, tokens."""
-    low = int(view.output_low[request])
-    ever = max(int(view.reached[request]), int(view.produced[request]))
-    return low if ever < low else highest(view, request)
+@rule
+def form_batch(view: RuleView, options: AEll, work: ReservedWork) -> None:
+    """A batch by lower bounds until they are reached, then by upper ones."""
+    form_reserved(view, options, work, lowest_then_highest, stays_below_bound, 1.0)
 
 
 policy = AEll

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.reserving import batch_of_reserved, highest
-from evenstep.scheduling.view import BatchDecision, Belief, EngineView
+from evenstep.scheduling.reserving import ReservedWork, form_reserved, highest, reserved_room, stays
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import Belief, RuleView
 
 
 @dataclass(frozen=True, slots=True)
-class AMax:
+class AMax(Ruled):
     """Admits as many requests as fit to their ends if every output is as long as its upper bound; evicts nobody.
 
     The queue stands in order of upper bounds, ties by chance, and is taken up to the first that does not fit: with equal
@@ -25,8 +26,14 @@ class AMax:
     order: ClassVar[QueueOrder] = QueueOrder(high=1.0, chance=1.0)
     believes: ClassVar[Belief] = "bounds"
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        return batch_of_reserved(view, highest)
+
+Work, room = ReservedWork, reserved_room
+
+
+@rule
+def form_batch(view: RuleView, options: AMax, work: ReservedWork) -> None:
+    """A batch by upper bounds."""
+    form_reserved(view, options, work, highest, stays, 1.0)
 
 
 policy = AMax

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from evenstep.compiled import part
 from evenstep.errors import InputError
-from evenstep.scheduling.learning import Reading, Victim, batch_of_learned
+from evenstep.scheduling.learning import Reading, Victim, form_learned, learned, raised, with_chance
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.view import BatchDecision, Belief, EngineView
+from evenstep.scheduling.reserving import ReservedWork, reserved_room
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import Belief, RuleView
 
 
 @dataclass(frozen=True, slots=True)
-class AMin:
+class AMin(Ruled):
     """Admits by lower bounds, the lowest first, as many as fit to their ends; where memory runs out, evicts in that order.
 
     A request's lower bound is its own, so intervals of their own for requests (Algorithm 5) need nothing else. Ties in
@@ -47,8 +50,29 @@ class AMin:
         """The lowest bound first, ties by chance."""
         return ORDERS[self.reading]
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        return batch_of_learned(view, self.reading, self.victim, self.watermark)
+
+Work, room = ReservedWork, reserved_room
+
+
+@rule
+def form_batch(view: RuleView, options: Any, work: ReservedWork) -> None:
+    """A batch by the bounds that evictions teach."""
+    form_learned(view, options, work, bound, key_of, 1.0 - options.watermark)
+
+
+@part
+def bound(view: RuleView, options: Any, row: int) -> int:
+    """The lower bound of a request as this reading has it, tokens."""
+    return raised(view, options, row) if options.reading_repaired else learned(view, options, row)
+
+
+@part
+def key_of(view: RuleView, options: Any, position: int) -> float:
+    """The running request with the smallest of these gives way first."""
+    row: int = view.running[position]
+    if options.victim_last:
+        return -float(position)
+    return with_chance(view, row, bound(view, options, row) if options.victim_bound else view.resident[row])
 
 
 #: The queue's order by reading.

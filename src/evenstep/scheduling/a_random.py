@@ -8,12 +8,13 @@ from typing import ClassVar
 
 from evenstep.errors import InputError
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.reserving import batch_of_reserved, highest
-from evenstep.scheduling.view import BatchDecision, Belief, EngineView
+from evenstep.scheduling.reserving import ReservedWork, form_reserved, highest, reserved_room, stays
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import Belief, RuleView
 
 
 @dataclass(frozen=True, slots=True)
-class ARandom:
+class ARandom(Ruled):
     """Admits requests in a random order, fixed by the seed, as far as they fit to their ends, knowing every output length.
 
     For analysis, no policy to run: a simulator shows it the truth, whatever ``bounds`` others believe.
@@ -35,8 +36,14 @@ class ARandom:
         if not (math.isfinite(self.memory_scale) and 0 < self.memory_scale <= 1):
             raise InputError("a-random", "memory_scale", self.memory_scale, "a number above 0, at most 1")
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        return batch_of_reserved(view, highest, share=self.memory_scale)
+
+Work, room = ReservedWork, reserved_room
+
+
+@rule
+def form_batch(view: RuleView, options: ARandom, work: ReservedWork) -> None:
+    """A batch by true lengths, shown as upper bounds."""
+    form_reserved(view, options, work, highest, stays, options.memory_scale)
 
 
 policy = ARandom

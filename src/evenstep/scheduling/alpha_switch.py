@@ -6,18 +6,28 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from evenstep.compiled import part
 from evenstep.errors import InputError
 from evenstep.scheduling.a_ell import AEll
 from evenstep.scheduling.a_min import AMin
+from evenstep.scheduling.learning import form_learned, learned, with_chance
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.view import BatchDecision, Belief, EngineView
+from evenstep.scheduling.reserving import (
+    ReservedWork,
+    form_reserved,
+    lowest_then_highest,
+    reserved_room,
+    stays_below_bound,
+)
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import Belief, RuleView
 
 #: Below this ratio of the bounds A_ell has the better competitive ratio on outputs of two lengths, above it A_min.
 THRESHOLD: float = (3.0 - math.sqrt(5.0)) / 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class AlphaSwitch:
+class AlphaSwitch(Ruled):
     """A_ell where the bounds are far apart, A_min where they are close.
 
     Args:
@@ -41,9 +51,24 @@ class AlphaSwitch:
         """That of the policy it chooses."""
         return AEll.order if self.alpha < THRESHOLD else AMin().order
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        chosen = AEll() if self.alpha < THRESHOLD else AMin()
-        return chosen.form_batch(view)
+
+Work, room = ReservedWork, reserved_room
+
+
+@rule
+def form_batch(view: RuleView, options: AlphaSwitch, work: ReservedWork) -> None:
+    """A_ell's batch or A_min's."""
+    if options.alpha < THRESHOLD:
+        form_reserved(view, options, work, lowest_then_highest, stays_below_bound, 1.0)
+    else:
+        form_learned(view, options, work, learned, key_of, 1.0)
+
+
+@part
+def key_of(view: RuleView, options: AlphaSwitch, position: int) -> float:
+    """The running request with the smallest bound gives way first."""
+    row: int = view.running[position]
+    return with_chance(view, row, learned(view, options, row))
 
 
 policy = AlphaSwitch

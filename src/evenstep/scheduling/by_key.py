@@ -1,8 +1,7 @@
-"""Running by priority: the smallest key goes first, whether it runs already or waits; in plain Python.
+"""Running by priority: the smallest key goes first, whether it runs already or waits.
 
 A request that is not reached pauses with its KV. When memory is short the running request with the largest key gives it
-up, for those with smaller keys that run, and for those that wait if they are to make room. `by_key_kernel` is the
-compiled twin.
+up, for running requests with smaller keys, and for waiting ones if they are to make room.
 
 A request whose key is the smallest runs in every iteration and keeps its memory: with keys that rise only by what a
 request is served, or that fall by it, every run comes to its end.
@@ -10,28 +9,17 @@ request is served, or that fall by it, every run comes to its end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from evenstep.compiled import Floats, Ints, part
 from evenstep.errors import InputError
-from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.view import BatchDecision, EngineView
-
-
-def run_by_key(view: EngineView, order: QueueOrder, makes_room: bool, watermark: float) -> BatchDecision:
-    """One batch by keys.
-
-    Args:
-        view: the engine.
-        order: the key, which the host keeps the queue sorted by; without `level`, which no view tells. Equal keys: who
-            runs goes before who waits, then by admission.
-        makes_room: whether running requests with larger keys are evicted for one that waits and has no memory or no place
-            otherwise.
-        watermark: share of the memory that an admission leaves free while others run.
-    """
-    return _ByKey(view, order, makes_room, watermark).decision()
+from evenstep.scheduling.batch import Batch, give, grows, most, vacate
+from evenstep.scheduling.view import RuleView
 
 
 def check_watermark(policy: str, watermark: float) -> None:
-    """Refuse what is no share.
+    """Refuse a watermark that is not a share.
 
     Raises:
         InputError: naming it.
@@ -40,74 +28,114 @@ def check_watermark(policy: str, watermark: float) -> None:
         raise InputError(policy, "watermark", watermark, "a share of the memory, 0 <= share < 1")
 
 
-class _ByKey:
-    def __init__(self, view: EngineView, order: QueueOrder, makes_room: bool, watermark: float) -> None:
-        self.filling, self.order, self.makes_room = Filling(view), order, makes_room
-        self.reserve = int(watermark * (view.kv_capacity // view.block_tokens)) * view.block_tokens
-        self.sorted = sorted(range(self.filling.running), key=lambda k: (self.key(k), k))
+class KeyedWork(NamedTuple):
+    """The batch; the running requests sorted by key, as positions; and the key of each position."""
 
-    def key(self, k: int) -> float:
-        view = self.filling.view
-        return self.order.key(
-            seed=view.seed, request=int(view.request_id[k]), arrival_s=float(view.arrival_s[k]),
-            prompt=int(view.prompt_tokens[k]), low=int(view.output_low[k]), high=int(view.output_high[k]),
-            produced=int(view.produced[k]), reached=int(view.reached[k]), lost_at=int(view.lost_at[k]),
-            evictions=int(view.evictions[k]), attained=0,
-        )  # fmt: skip
+    batch: Batch
+    order: Ints
+    key: Floats
 
-    def decision(self) -> BatchDecision:
-        count = self.filling.view.left.size
-        at, waiting, admitting = 0, self.filling.running, True
-        while True:
-            if admitting and waiting < count and self.goes_before(waiting, at):
-                admitting = self.admit(waiting, at)
-                waiting += 1
-            elif at < len(self.sorted):
-                self.run(at)
-                at += 1
-            else:
-                return self.filling.decision()
 
-    def goes_before(self, waiting: int, at: int) -> bool:
-        """Whether a request that waits goes before the next one that runs."""
-        return at >= len(self.sorted) or self.key(waiting) < self.key(self.sorted[at])
+def keyed_room(running: int, waiting: int, options: Any) -> tuple[int, ...]:
+    """Numbers in each array of `KeyedWork` beyond the batch."""
+    return running, running
 
-    def evict_last(self) -> None:
-        self.filling.evict(self.sorted.pop())
 
-    def run(self, at: int) -> None:
-        """The request runs; those with larger keys make room for it, and it pauses where that is not enough."""
-        filling, request = self.filling, self.sorted[at]
-        tokens = filling.most(request)
-        while tokens > 0 and filling.grows(request, tokens) > filling.free:
-            if len(self.sorted) == at + 1:
-                return
-            self.evict_last()
-        if tokens > 0:
-            filling.give(request, tokens)
+@part
+def run_by_key(
+    view: RuleView, options: Any, work: KeyedWork, key_of: Callable[..., float], makes_room: bool, watermark: float
+) -> None:  # fmt: skip
+    """One batch by keys. Equal keys: running requests go first, then by admission.
 
-    def admit(self, request: int, at: int) -> bool:
-        """A request is admitted if the whole of its prefill fits; whether it was."""
-        filling = self.filling
-        if filling.seats <= 0 or filling.budget <= 0:
-            return False
-        reserve = self.reserve if filling.running or filling.tokens.any() else 0
-        needed = filling.grows(request, int(filling.view.left[request])) + reserve
-        if self.makes_room:
-            self.make_room(needed, at)
-        tokens = filling.most(request)
-        if tokens < 1 or needed > filling.free:
-            return False
-        filling.give(request, tokens)
-        return True
+    Args:
+        key_of: ``(view, options, row)``, the key that the policy's `order` keeps the queue sorted by.
+        makes_room: whether running requests with larger keys are evicted for one that waits and finds no memory or no
+            place otherwise.
+        watermark: share of the memory that an admission leaves free while others run.
+    """
+    batch, runs, waits = work.batch, view.running.size, view.waiting.size
+    sort_running(view, options, work, key_of)
+    reserve = int(watermark * (view.kv_capacity // view.block_tokens)) * view.block_tokens
+    at, i, is_admitting = 0, 0, waits > 0
+    while is_admitting or at < runs - batch.gone[0]:
+        goes_before = is_admitting
+        if is_admitting and at < runs - batch.gone[0]:
+            goes_before = key_of(view, options, view.waiting[i]) < work.key[work.order[at]]
+        if goes_before:
+            left_free = reserve if runs > 0 or batch.given[0] > 0 else 0
+            is_admitted = admit_by_key(view, work, i, at, makes_room, left_free)
+            i += 1
+            is_admitting = is_admitted and i < waits
+        else:
+            run_next(view, work, at)
+            at += 1
 
-    def make_room(self, needed: int, at: int) -> None:
-        """Requests with larger keys give up their memory, the largest first, until `needed` KV tokens and a place are free.
 
-        Unless all of them together hold too little.
-        """
-        filling = self.filling
-        held = sum(int(filling.view.resident[k]) for k in self.sorted[at:])
-        if needed <= filling.free + held:
-            while len(self.sorted) > at and (needed > filling.free or filling.places <= 0):
-                self.evict_last()
+@part
+def sort_running(view: RuleView, options: Any, work: KeyedWork, key_of: Callable[..., float]) -> None:
+    """Sort the running requests by key, equal ones by admission."""
+    for position in range(view.running.size):
+        key = key_of(view, options, view.running[position])
+        work.key[position] = key
+        at = position
+        while at > 0 and work.key[work.order[at - 1]] > key:
+            work.order[at] = work.order[at - 1]
+            at -= 1
+        work.order[at] = position
+
+
+@part
+def evict_last(view: RuleView, work: KeyedWork) -> None:
+    """The running request with the largest key gives up its memory."""
+    last: int = view.running.size - work.batch.gone[0] - 1
+    vacate(view, work.batch, work.order[last])
+
+
+@part
+def run_next(view: RuleView, work: KeyedWork, at: int) -> None:
+    """The request runs. Larger keys make room for it, and it pauses where that is not enough."""
+    batch = work.batch
+    position: int = work.order[at]
+    row: int = view.running[position]
+    tokens: int = most(view, batch, row)
+    while tokens > 0 and grows(view, row, tokens) > batch.free[0]:
+        if view.running.size - batch.gone[0] == at + 1:
+            return
+        evict_last(view, work)
+    if tokens > 0:
+        give(view, batch, row, position, tokens)
+
+
+@part
+def admit_by_key(view: RuleView, work: KeyedWork, i: int, at: int, makes_room: bool, reserve: int) -> bool:
+    """A waiting request is admitted if the whole of its prefill fits beside `reserve` KV tokens; whether it was."""
+    batch = work.batch
+    row: int = view.waiting[i]
+    if batch.seats[0] <= 0 or batch.budget[0] <= 0:
+        return False
+    needed = grows(view, row, view.left[row]) + reserve
+    if makes_room:
+        make_room(view, work, needed, at)
+    tokens: int = most(view, batch, row)
+    if tokens < 1 or needed > batch.free[0]:
+        return False
+    give(view, batch, row, view.running.size + i, tokens)
+    return True
+
+
+@part
+def make_room(view: RuleView, work: KeyedWork, needed: int, at: int) -> None:
+    """Larger keys give up their memory, the largest first, until `needed` KV tokens and a place are free.
+
+    Unless all of them together hold too little.
+    """
+    batch, runs = work.batch, view.running.size
+    if needed <= batch.free[0] and batch.places[0] > 0:
+        return
+    held = batch.free[0]
+    for i in range(at, runs - batch.gone[0]):
+        held += view.resident[view.running[work.order[i]]]
+    if needed > held:
+        return
+    while runs - batch.gone[0] > at and (needed > batch.free[0] or batch.places[0] <= 0):
+        evict_last(view, work)

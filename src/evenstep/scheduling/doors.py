@@ -12,9 +12,9 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.request import I8
+from evenstep.scheduling.rules import arguments_of
 from evenstep.scheduling.view import (
     EVICTED,
-    LIMITS,
     PICKED,
     RUNNING,
     WAITING,
@@ -83,28 +83,10 @@ def kernel_call(policy: SchedulingPolicy, view: EngineView) -> KernelCall | None
     scratch_i, scratch_f, memory = (guarded[n][:-_GUARD] for n in ("scratch_i", "scratch_f", "memory"))
     memory[:] = view.memory
     counts = np.array([R, N - R, 0, 0])
-    limits = np.array([
-        view.token_budget, view.batch_limit, view.kv_capacity, view.kv_free, view.block_tokens, view.hold_produced,
-        view.first_decoded, view.resident_limit,
-    ])  # fmt: skip
-    assert limits.size == LIMITS
     arguments = (
-        view.iteration, view.seed, view.now_s, limits, np.arange(R), np.arange(R, N), 0, counts, _rows(view),
-        view.arrival_s.copy(), view.arrived.copy(), memory, parameters, scratch_i, scratch_f, guarded["picked"],
-        guarded["evicted"],
+        *arguments_of(view, counts), memory, parameters, scratch_i, scratch_f, guarded["picked"], guarded["evicted"],
     )  # fmt: skip
     return KernelCall(module.form_batch_into, arguments, counts, memory, guarded)
-
-
-def _rows(view: EngineView) -> I8:
-    """int64[13, N], `ID` .. `LOST_AT`, in Fortran order, which takes two columns at least to tell."""
-    columns = (
-        view.request_id, view.request_class, view.prompt_tokens, view.prefilled, view.produced, view.reached, view.left,
-        view.resident, view.output_low, view.output_high, view.evictions, view.decoding, view.lost_at,
-    )  # fmt: skip
-    rows = np.zeros((len(columns), max(view.left.size, 2)), np.int64, order="F")
-    rows[:, : view.left.size] = columns
-    return rows
 
 
 def difference(plain: BatchDecision, kernel: BatchDecision) -> str:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from evenstep.compiled import part
 from evenstep.errors import InputError
-from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.preempting import run_or_evict
-from evenstep.scheduling.view import UNLIMITED, BatchDecision, EngineView
+from evenstep.scheduling.batch import Batch, grows, offer
+from evenstep.scheduling.preempting import run_phase
+from evenstep.scheduling.rules import Ruled, RuleView, rule
+from evenstep.scheduling.view import UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
-class FasterTransformer:
+class FasterTransformer(Ruled):
     """When nothing runs the queue's first become a group; it is prefilled, then decodes, and nobody joins until it is done.
 
     Not work-conserving: batches shrink while the group's longest outputs end, and prompts wait for them. Prefills and
@@ -43,35 +43,35 @@ class FasterTransformer:
         """One word: how many of the queue's first still belong to the group."""
         return 1
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        filling = Filling(view)
-        joining = int(view.memory[0]) if filling.running else self._size(view)
-        chunks = [k for k in range(filling.running) if not view.decoding[k]]
-        for request in chunks:
-            run_or_evict(filling, request)
-        joining = self._admit(filling, joining)
-        if not filling.tokens.any():
-            for request in range(filling.running):
-                if view.decoding[request]:
-                    run_or_evict(filling, request)
-        return filling.decision(np.array([joining], np.int64))
 
-    def _size(self, view: EngineView) -> int:
-        """How many of the queue's first are alike in phase: the next group."""
-        most = min(self.group or UNLIMITED, view.batch_limit, view.resident_limit, view.left.size)
-        different = np.flatnonzero(view.decoding[:most] != view.decoding[0]) if most else np.zeros(0)
-        return int(different[0]) if different.size else most
+@rule
+def form_batch(view: RuleView, options: FasterTransformer, batch: Batch) -> None:
+    """The group's prefills, those of it that still join, and its decodes once nothing is left to prefill."""
+    runs = view.running.size
+    joining = batch.memory[0] if runs > 0 else group_size(view, options)
+    run_phase(view, batch, 0)
+    for i in range(joining):
+        row: int = view.waiting[i]
+        if batch.gone[0] > 0 or grows(view, row, view.left[row]) > batch.free[0]:
+            joining = 0
+            break
+        if not offer(view, batch, row, runs + i, 0):
+            break
+        joining -= 1
+    batch.memory[0] = joining
+    if batch.given[0] == 0:
+        run_phase(view, batch, 1)
 
-    def _admit(self, filling: Filling, joining: int) -> int:
-        """Members of the group that fit; how many are still to join."""
-        for request in range(filling.running, filling.running + joining):
-            whole = filling.grows(request, int(filling.view.left[request]))
-            if filling.evicted.any() or whole > filling.free:
-                return 0
-            if not filling.offer(request):
-                return joining
-            joining -= 1
-        return joining
+
+@part
+def group_size(view: RuleView, options: FasterTransformer) -> int:
+    """How many of the queue's first are alike in phase: the next group."""
+    group = options.group if options.group > 0 else UNLIMITED
+    most = min(group, view.batch_limit, view.resident_limit, view.waiting.size)
+    for i in range(1, most):
+        if view.decoding[view.waiting[i]] != view.decoding[view.waiting[0]]:
+            return i
+    return most
 
 
 policy = FasterTransformer

@@ -6,84 +6,118 @@ the remaining iterations::
 
     sum over those with remaining >= r of (base + r) <= capacity
 
-`feasible_kernel` is the compiled twin.
-
-Source: Interval scheduling eq. 3, with two readings: who has outgrown its believed length is believed to need one more
-iteration (literally it would count nothing), and a prefill that is cut into chunks counts whole from its start.
+Source: Interval scheduling eq. 3, with two readings. A request that has outgrown its believed length is believed to need
+one more iteration (literally it would count nothing). A prefill that is cut into chunks counts whole from its start.
 """
 
 from __future__ import annotations
 
-import math
+from typing import NamedTuple
 
-from evenstep.scheduling.view import EngineView
+from evenstep.compiled import Ints, part
+from evenstep.scheduling.view import RuleView
 
-#: The believed length of a request of which nothing is believed: as long as memory allows.
-UNKNOWN = math.inf
+#: The believed length of a request of which nothing is believed; more than any memory holds.
+UNKNOWN = 1 << 50
 
 
-def base(view: EngineView, request: int) -> int:
+class Ahead(NamedTuple):
+    """Requests in order of their remaining iterations, ties as they were added; as many entries as its user counts.
+
+    Args:
+        more: int64[*], remaining iterations.
+        number: int64[*], running number of the request.
+        base: int64[*], KV tokens it holds before the first of them.
+    """
+
+    more: Ints
+    number: Ints
+    base: Ints
+
+
+@part
+def base(view: RuleView, row: int) -> int:
     """KV tokens a request holds before the first of its remaining iterations, room for a started block included.
 
     One that is not through its prefill is taken to have run all of it but the last token.
     """
-    held = int(view.prefilled[request]) + view.hold_produced + view.block_tokens - 1
-    return held if view.decoding[request] else held + int(view.left[request]) - 1
+    held = view.prefilled[row] + view.hold_produced + view.block_tokens - 1
+    return held if view.decoding[row] == 1 else held + view.left[row] - 1
 
 
-def remaining(view: EngineView, request: int, length: float) -> int:
+@part
+def remaining(view: RuleView, row: int, length: int) -> int:
     """Iterations a request is believed to need, if its output is `length` tokens; no more than the memory holds alone."""
-    produced, more = int(view.produced[request]), 0 if view.decoding[request] else view.first_decoded
-    most = view.kv_capacity - base(view, request)
-    return max(int(min(length - produced + more, most)), 1)
+    more = 0 if view.decoding[row] == 1 else view.first_decoded
+    most = view.kv_capacity - base(view, row)
+    return max(min(length - view.produced[row] + more, most), 1)
 
 
-class Ahead:
-    """Requests in order of their remaining iterations, ties as they were added.
+@part
+def put(ahead: Ahead, at: int, more: int, number: int, own: int) -> None:
+    """Write one entry."""
+    ahead.more[at], ahead.number[at], ahead.base[at] = more, number, own
 
-    Args:
-        view: the engine.
-        capacity: KV tokens they may hold together; default the engine's.
-    """
 
-    def __init__(self, view: EngineView, capacity: int | None = None) -> None:
-        self.view = view
-        self.capacity = view.kv_capacity if capacity is None else capacity
-        self.entries: list[tuple[int, int, int]] = []  # remaining, running number, base
+@part
+def sort(ahead: Ahead, count: int) -> None:
+    """Bring the entries into order of remaining iterations, ties by running number (Shell's sort)."""
+    gap = 1
+    while gap < count:
+        gap = 3 * gap + 1
+    while gap >= 1:
+        for i in range(gap, count):
+            more, number, own = ahead.more[i], ahead.number[i], ahead.base[i]
+            j = i - gap
+            while j >= 0 and (ahead.more[j] > more or (ahead.more[j] == more and ahead.number[j] > number)):
+                put(ahead, j + gap, ahead.more[j], ahead.number[j], ahead.base[j])
+                j -= gap
+            put(ahead, j + gap, more, number, own)
+        gap //= 3
 
-    def add(self, request: int, length: float) -> None:
-        """One more request."""
-        entry = (remaining(self.view, request, length), len(self.entries), base(self.view, request))
-        self.entries = sorted([*self.entries, entry])
 
-    def fits(self) -> bool:
-        """Whether all of them fit to their ends, each running in every iteration (eq. 3)."""
-        held = 0
-        for count, (more, _, own) in enumerate(reversed(self.entries), 1):
+@part
+def fits_with(ahead: Ahead, count: int, capacity: int, more: int, own: int) -> bool:
+    """Whether the entries fit with one more request that needs `more` iterations and has a base of `own`."""
+    held, many, is_in = 0, 0, False
+    for i in range(count - 1, -1, -1):
+        if not is_in and ahead.more[i] <= more:
+            is_in = True
             held += own
-            if held + count * more > self.capacity:
+            many += 1
+            if held + many * more > capacity:
                 return False
-        return True
+        held += ahead.base[i]
+        many += 1
+        if held + many * ahead.more[i] > capacity:
+            return False
+    return is_in or held + own + (many + 1) * more <= capacity
 
-    def fits_with(self, request: int, length: float) -> bool:
-        """Whether they fit with one more request."""
-        wider = Ahead(self.view, self.capacity)
-        wider.entries = self.entries
-        wider.add(request, length)
-        return wider.fits()
 
-    def may_grow(self) -> set[int]:
-        """Running numbers of those that may run a token now so that all can still finish one after the other.
+@part
+def insert(ahead: Ahead, count: int, more: int, own: int) -> int:
+    """One more request goes where it belongs, after its equals; how many there are."""
+    i = count
+    while i > 0 and ahead.more[i - 1] > more:
+        put(ahead, i, ahead.more[i - 1], ahead.number[i - 1], ahead.base[i - 1])
+        i -= 1
+    put(ahead, i, more, count, own)
+    return count + 1
 
-        It is a head of the order, the longest such: whoever is left out pauses with what it holds. Empty if they could
-        not finish so even now, though each fits alone (a host sees to that); everybody where they fit.
-        """
-        held = sum(own for _, _, own in self.entries)
-        most, limit = 0, math.inf
-        for place, (more, _, own) in enumerate(self.entries):
-            limit = min(limit, self.capacity - held - more + 1 + place)
-            if limit < place + 1:
-                break
-            most = place + 1
-            held -= own
-        return {number for _, number, _ in self.entries[:most]}
+
+@part
+def may_grow(ahead: Ahead, count: int, capacity: int) -> int:
+    """How many, from the start of the order, may run a token now so that all can still finish one after the other.
+
+    0 if they could not finish so even now, though each fits alone (a host sees to that); all where they fit.
+    """
+    held = 0
+    for i in range(count):
+        held += ahead.base[i]
+    limit = 1 << 60
+    for i in range(count):
+        limit = min(limit, capacity - held - ahead.more[i] + 1 + i)
+        if limit < i + 1:
+            return i
+        held -= ahead.base[i]
+    return count

@@ -1,7 +1,7 @@
-"""Filling one batch: what every policy that packs requests into a budget and a memory does, in plain Python.
+"""Filling one batch, for policies that are written as ``form_batch(view)`` in plain Python.
 
-A policy walks over requests in its own order and gives each its tokens; `Filling` keeps count of budget, batch limit and
-memory, of places for requests that hold memory, and of who has been evicted. `filling_kernel` is the compiled twin.
+A policy walks over requests in its own order and gives each its tokens. `Filling` keeps count of budget, batch limit and
+memory, of places for requests that hold memory, and of evicted requests. Rules use `scheduling.batch` in its place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from evenstep.request import I8
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.view import UNLIMITED, BatchDecision, EngineView
 
 
 class Filling:
@@ -95,3 +95,18 @@ class Filling:
         return BatchDecision(
             self.tokens, self.evicted, self.view.memory if memory is None else memory, wake_s
         )
+
+
+def run_or_evict(filling: Filling, request: int, most: int = UNLIMITED) -> None:
+    """Run at most `most` tokens of a running request; while they do not fit, the one admitted last is evicted."""
+    if filling.evicted[request]:
+        return
+    tokens = min(filling.most(request), most)
+    while tokens > 0 and filling.grows(request, tokens) > filling.free:
+        victim = max(k for k in range(filling.running) if not filling.evicted[k])
+        filling.evict(victim)
+        if victim == request:
+            return
+        tokens = min(filling.most(request), most)
+    if tokens > 0:
+        filling.give(request, tokens)

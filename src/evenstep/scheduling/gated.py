@@ -25,10 +25,8 @@ import numpy as np
 
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
-from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.giving_way import decodes_first
+from evenstep.scheduling.filling import Filling, run_or_evict
 from evenstep.scheduling.observed import BREAKS, Observed, Words
-from evenstep.scheduling.preempting import run_or_evict
 from evenstep.scheduling.view import BatchDecision, EngineView
 
 #: Names of the first words a gated policy keeps, without and with solving; `counts_of` adds the thresholds in force.
@@ -163,7 +161,7 @@ class Gated:
 
     def batch(self) -> BatchDecision:
         filling, memory, wake_s = self.filling, self.memory, math.inf
-        for request in decodes_first(self.view, list(range(filling.running))):
+        for request in sorted(range(filling.running), key=lambda k: not self.view.decoding[k]):
             if self.passes(request):
                 self.run(request)
         if not filling.evicted.any():

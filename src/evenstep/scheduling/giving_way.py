@@ -1,42 +1,66 @@
-"""Whoever holds memory goes on; where it does not suffice for an iteration, one after the other gives it up.
+"""Running requests go on; where the memory does not suffice for an iteration, one after the other gives it up.
 
-Tokens go to decodes before chunks of prefills, each in order of admission. `giving_way_kernel` is the compiled twin.
+Tokens go to decodes before chunks of prefills, each in order of admission. Each running request has a mark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from evenstep.compiled import Floats, Ints, part
+from evenstep.scheduling.batch import Batch, grows, offer, vacate
+from evenstep.scheduling.view import RuleView
 
-from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.view import EngineView
-
-
-def decodes_first(view: EngineView, requests: list[int]) -> list[int]:
-    """Requests that decode, then those in the middle of their prefill."""
-    return [k for k in requests if view.decoding[k]] + [k for k in requests if not view.decoding[k]]
+#: Marks: goes on; pauses with what it holds; gives up its memory.
+GROWS, PAUSES, LEAVES = range(3)
 
 
-def grow_or_give_way(filling: Filling, requests: list[int], key: Callable[[int], float]) -> list[int]:
-    """Run requests that hold memory; until all that budget and seats allow fits, the one of the smallest key is evicted.
-
-    The last one stays: alone it fits. Returns those that stay.
-    """
-    kept = list(requests)
-    while len(kept) > 1 and needed(filling, kept) > filling.free:
-        victim = min(kept, key=key)
-        kept.remove(victim)
-        filling.evict(victim)
-    for request in decodes_first(filling.view, kept):
-        filling.offer(request)
-    return kept
-
-
-def needed(filling: Filling, requests: list[int]) -> int:
-    """KV tokens of memory that running them takes, as far as budget and seats go."""
-    budget, total = filling.budget, 0
-    for request in decodes_first(filling.view, requests)[: filling.seats]:
-        tokens = min(int(filling.view.left[request]), budget)
-        if tokens > 0:
-            total += filling.grows(request, tokens)
-            budget -= tokens
+@part
+def needed(view: RuleView, batch: Batch, mark: Ints) -> int:
+    """KV tokens of memory that running those that go on takes, as far as budget and seats go."""
+    budget, seats, total = batch.budget[0], batch.seats[0], 0
+    for decoding in range(1, -1, -1):
+        for position in range(view.running.size):
+            row: int = view.running[position]
+            if mark[position] != GROWS or view.decoding[row] != decoding:
+                continue
+            if seats == 0:
+                return total
+            seats -= 1
+            tokens: int = min(view.left[row], budget)
+            if tokens > 0:
+                total += grows(view, row, tokens)
+                budget -= tokens
     return total
+
+
+@part
+def grow(view: RuleView, batch: Batch, mark: Ints) -> None:
+    """Tokens for those that go on, decodes first."""
+    for decoding in range(1, -1, -1):
+        for position in range(view.running.size):
+            row: int = view.running[position]
+            if mark[position] == GROWS and view.decoding[row] == decoding:
+                offer(view, batch, row, position, 0)
+
+
+@part
+def leave(view: RuleView, batch: Batch, mark: Ints, position: int) -> None:
+    """A running request gives up its memory."""
+    mark[position] = LEAVES
+    vacate(view, batch, position)
+
+
+@part
+def give_way(view: RuleView, batch: Batch, mark: Ints, key: Floats, kept: int) -> None:
+    """Until all that budget and seats allow fits, the request of the smallest key is evicted; the last one fits alone.
+
+    Args:
+        key: float64[R], by position.
+        kept: how many go on.
+    """
+    while kept > 1 and needed(view, batch, mark) > batch.free[0]:
+        victim = -1
+        for position in range(view.running.size):
+            if mark[position] == GROWS and (victim < 0 or key[position] < key[victim]):
+                victim = position
+        leave(view, batch, mark, victim)
+        kept -= 1

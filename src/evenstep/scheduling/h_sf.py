@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.reserving import batch_of_reserved, highest
-from evenstep.scheduling.view import BatchDecision, Belief, EngineView
+from evenstep.scheduling.reserving import ReservedWork, form_reserved, highest, reserved_room, stays
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import Belief, RuleView
 
 
 @dataclass(frozen=True, slots=True)
-class HindsightShortestFirst:
+class HindsightShortestFirst(Ruled):
     """Knows every output length, as `output_high`, and admits the shortest first, as many as fit to their ends.
 
     A yardstick, no policy to run: a simulator shows it the truth, whatever ``bounds`` others believe. Ties go to the one
@@ -23,8 +24,14 @@ class HindsightShortestFirst:
     order: ClassVar[QueueOrder] = QueueOrder(high=1.0)
     believes: ClassVar[Belief] = "truth"
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        return batch_of_reserved(view, highest)
+
+Work, room = ReservedWork, reserved_room
+
+
+@rule
+def form_batch(view: RuleView, options: HindsightShortestFirst, work: ReservedWork) -> None:
+    """A batch by true lengths, shown as upper bounds."""
+    form_reserved(view, options, work, highest, stays, 1.0)
 
 
 policy = HindsightShortestFirst

@@ -8,15 +8,16 @@ meets the bare time at the knee, and over *light* ones near the knee, which show
 
 On some engines a batch of prefills and decodes takes longer than one of each. Sums over prefill tokens that ran alone and
 beside decodes tell: where the former took less than nine tenths of what the latter added, prefills run alone (`apart`).
-`knee_kernel` is the compiled twin, equal in bits.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from evenstep.compiled import jit
 from evenstep.request import I8
 from evenstep.scheduling import pace
+from evenstep.scheduling.pace import RAN, SINCE, VARIES, fade, kept, quantised
 
 _FIRST = pace.MEMORY
 #: Words: prefill tokens of the last batch, tokens prefilled and decoded so far, the knee; float64: seconds a prefill token
@@ -42,85 +43,91 @@ LEAST = 16
 FREE = 1e-9
 
 
-def learned(memory: I8, now_s: float, running: int) -> None:
-    """Take note of how long the last iteration lasted, before `pace.learned`; of none while nobody runs: time was idle."""
-    if memory[pace.RAN] == 0 or running == 0:
-        return
-    kept = memory.view(np.float64)
-    tokens, prefill = float(memory[pace.RAN]), float(memory[RAN_PREFILL])
-    seconds = pace.quantised(now_s - float(kept[pace.SINCE]))
-    _learn_mixing(memory, tokens, prefill, seconds)
-    if prefill == 0.0:
-        more = ((BARE, 1.0), (BARE_S, seconds))
-    elif kept[BARE] == 0.0:
-        return
-    elif seconds > LONGER * float(kept[BARE_S]) / float(kept[BARE]):
-        more = (
-            (HEAVY, 1.0), (HEAVY_TOKENS, tokens), (HEAVY_S, seconds), (SQUARES, tokens * tokens),
-            (PRODUCTS, tokens * seconds),
-        )  # fmt: skip
-    elif 2 * memory[pace.RAN] >= memory[KNEE]:
-        more = ((LIGHT, 1.0), (LIGHT_TOKENS, prefill), (LIGHT_S, seconds))
-    else:
-        return
-    for word, what in more:
-        kept[word] = pace.FADES * float(kept[word]) + what
-
-
-def _learn_mixing(memory: I8, tokens: float, prefill: float, seconds: float) -> None:
+@jit
+def learn_mixing(memory: I8, tokens: float, prefill: float, seconds: float) -> None:
     """Take note of what prefill tokens took: alone, and beside decodes."""
-    kept = memory.view(np.float64)
     if prefill > 0.0 and prefill == tokens:
-        more = ((PURE_TOKENS, prefill), (PURE_S, seconds))
-    elif prefill > 0.0 and kept[BARE] > 0.0:
-        more = ((MIXED_TOKENS, prefill), (MIXED_S, seconds - float(kept[BARE_S]) / float(kept[BARE])))
-    else:
-        return
-    for word, what in more:
-        kept[word] = pace.FADES * float(kept[word]) + what
+        fade(memory, PURE_TOKENS, prefill)
+        fade(memory, PURE_S, seconds)
+    elif prefill > 0.0 and kept(memory, BARE) > 0.0:
+        fade(memory, MIXED_TOKENS, prefill)
+        fade(memory, MIXED_S, seconds - kept(memory, BARE_S) / kept(memory, BARE))
 
 
+@jit
 def apart(memory: I8) -> bool:
     """Whether prefills run without decodes, because a prefill token takes less time so; now and then the other, to learn."""
-    pure, pure_s, mixed, mixed_s = memory.view(np.float64)[PURE_TOKENS : MIXED_S + 1].tolist()
-    pays = pure_s * mixed < PAYS * mixed_s * pure
-    period = PROBES * SELDOM if pure_s * mixed > mixed_s * pure else PROBES
+    pure, mixed = kept(memory, PURE_TOKENS), kept(memory, MIXED_TOKENS)
+    pays = kept(memory, PURE_S) * mixed < PAYS * kept(memory, MIXED_S) * pure
+    period = PROBES
+    if kept(memory, PURE_S) * mixed > kept(memory, MIXED_S) * pure:
+        period = PROBES * SELDOM
     return pays != (memory[PREFILLS] % period == period - 1)
 
 
+@jit
+def learned(memory: I8, now_s: float, running: int) -> None:
+    """Take note of how long the last iteration lasted, before `pace.learned`; idle time does not count."""
+    if memory[RAN] == 0 or running == 0:
+        return
+    tokens, prefill, seconds = (
+        float(memory[RAN]),
+        float(memory[RAN_PREFILL]),
+        quantised(now_s - kept(memory, SINCE)),
+    )
+    learn_mixing(memory, tokens, prefill, seconds)
+    if prefill == 0.0:
+        fade(memory, BARE, 1.0)
+        fade(memory, BARE_S, seconds)
+    elif kept(memory, BARE) == 0.0:
+        return
+    elif seconds > LONGER * kept(memory, BARE_S) / kept(memory, BARE):
+        fade(memory, HEAVY, 1.0)
+        fade(memory, HEAVY_TOKENS, tokens)
+        fade(memory, HEAVY_S, seconds)
+        fade(memory, SQUARES, tokens * tokens)
+        fade(memory, PRODUCTS, tokens * seconds)
+    elif 2 * memory[RAN] >= memory[KNEE]:
+        fade(memory, LIGHT, 1.0)
+        fade(memory, LIGHT_TOKENS, prefill)
+        fade(memory, LIGHT_S, seconds)
+
+
+@jit
 def note(memory: I8, prefill: int, decodes: int) -> None:
-    """Take note of the batch that is formed now: its prefill tokens and its decodes."""
+    """Take note of the batch that is formed now."""
     memory[RAN_PREFILL] = prefill
-    memory[PREFILLS] += prefill > 0
+    if prefill > 0:
+        memory[PREFILLS] += 1
     memory[PREFILLED] += prefill
     memory[DECODED] += decodes
 
 
+@jit
 def budget(memory: I8, decodes: int, behind: int, most: int) -> int:
     """Tokens to run beside `decodes`, while `behind` more requests could prefill as well; `most` where that is better.
 
-    At the knee a prefill takes longer, and so do those behind it; with as many tokens as possible every decode waits for it.
-    Whichever delays fewer requests for less, a token, is chosen. What has to be prefilled for each decode in the long run is
+    At the knee a prefill takes longer, and so do those after it; with as many tokens as possible every decode waits for
+    it. The choice delays fewer requests for less, a token. What has to be prefilled for each decode in the long run is
     never held back.
     """
     memory[PRICE] = 0
-    count, tokens, seconds, squares, products = memory.view(np.float64)[HEAVY : PRODUCTS + 1].tolist()
-    bare, bare_s, light, prefill, light_s = memory.view(np.float64)[
-        [BARE, BARE_S, LIGHT, LIGHT_TOKENS, LIGHT_S]
-    ].tolist()
+    count, tokens, seconds = kept(memory, HEAVY), kept(memory, HEAVY_TOKENS), kept(memory, HEAVY_S)
+    squares = kept(memory, SQUARES)
     spread = count * squares - tokens * tokens
-    rises = count * products - tokens * seconds
-    if decodes == 0 or bare < KNOWN or spread <= pace.VARIES * count * squares or rises <= 0.0:
+    rises = count * kept(memory, PRODUCTS) - tokens * seconds
+    bare = kept(memory, BARE)
+    if decodes == 0 or bare < KNOWN or spread <= VARIES * count * squares or rises <= 0.0:
         return most
     slope = rises / spread
-    flat, bare_s = (seconds - slope * tokens) / count, bare_s / bare
+    flat, bare_s = (seconds - slope * tokens) / count, kept(memory, BARE_S) / bare
     knee = min((bare_s - flat) / slope, float(most))
-    memory[KNEE] = int(max(knee, 0.0) + 0.5)
+    memory[KNEE] = np.int64(max(knee, 0.0) + 0.5)
     if knee < decodes + LEAST:
         return most
-    chunk, slow_s = knee - decodes, bare_s
+    chunk, slow_s, light = knee - decodes, bare_s, kept(memory, LIGHT)
     if light >= KNOWN:
-        chunk, slow_s = prefill / light, max(light_s / light, bare_s)
+        chunk, slow_s = kept(memory, LIGHT_TOKENS) / light, max(kept(memory, LIGHT_S) / light, bare_s)
     fast_s, asks = flat + slope * most, 1.0 + behind
     slow = (asks * slow_s + decodes * (slow_s - bare_s)) / chunk
     fast = (asks * fast_s + decodes * (fast_s - bare_s)) / (most - decodes)
@@ -129,5 +136,5 @@ def budget(memory: I8, decodes: int, behind: int, most: int) -> int:
     needed = decodes * (1.0 + float(memory[PREFILLED]) / float(max(memory[DECODED], 1)))
     held = max(knee, min(needed, float(most)))
     price = (slow_s - bare_s + slope * (held - knee)) / (held - decodes)
-    memory.view(np.float64)[PRICE] = max(price, FREE)
+    memory[PRICE] = np.float64(max(price, FREE)).view(np.int64)
     return min(most, int(held + 0.5))

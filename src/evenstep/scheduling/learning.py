@@ -1,61 +1,87 @@
-"""A_min's batch: lengths are believed to be their lower bounds, and who outgrows the memory gives way; reference.
-
-`learning_kernel` is the compiled twin.
-"""
+"""A_min's batch: lengths are believed to be their lower bounds, and requests that outgrow the memory give way."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
-from evenstep import streams
-from evenstep.scheduling.feasible import Ahead
-from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.giving_way import grow_or_give_way
-from evenstep.scheduling.reserving import admit
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.compiled import part
+from evenstep.scheduling.feasible import Ahead, base, put, remaining, sort
+from evenstep.scheduling.giving_way import GROWS, give_way, grow, needed
+from evenstep.scheduling.reserving import ReservedWork, admit_believed
+from evenstep.scheduling.view import RuleView
+from evenstep.streams import stream_number
+from evenstep.streams_kernel import uniform
 
 #: The stream victims' chances are drawn from; another than the queue's, or the first admitted is the first evicted.
 VICTIMS = "victims"
+_VICTIMS = stream_number(VICTIMS)
 
 Reading = Literal["literal", "repaired"]
 Victim = Literal["bound", "least-kv", "last"]
 
 
-def bound(view: EngineView, request: int, reading: Reading) -> int:
-    """The lower bound of a request as A_min knows it, tokens.
-
-    Literally it becomes what the request had produced when it was evicted, even if that is less than was believed before;
-    repaired, a known bound is never lowered. Either changes with evictions alone, not while the request runs.
-    """
-    low = int(view.output_low[request])
-    if reading == "repaired":
-        return max(low, int(view.reached[request]))
-    return int(view.lost_at[request]) if view.evictions[request] else low
+@part
+def learned(view: RuleView, options: Any, row: int) -> int:
+    """The lower bound of a request, literally: after an eviction what it had produced then, even if that is less."""
+    return view.lost_at[row] if view.evictions[row] > 0 else view.output_low[row]
 
 
-def victim_key(view: EngineView, request: int, reading: Reading, victim: Victim) -> float:
-    """Who gives way first: the smallest; ties by chance, drawn once for a request and apart from its place in the queue."""
-    if victim == "last":
-        return -request
-    chance = streams.uniform(view.seed, VICTIMS, int(view.request_id[request]))
-    size = bound(view, request, reading) if victim == "bound" else int(view.resident[request])
-    return size + chance
+@part
+def raised(view: RuleView, options: Any, row: int) -> int:
+    """The lower bound of a request, repaired: a known bound is never lowered."""
+    return max(view.output_low[row], view.reached[row])
 
 
-def batch_of_learned(view: EngineView, reading: Reading, victim: Victim, watermark: float) -> BatchDecision:
+@part
+def with_chance(view: RuleView, row: int, size: int) -> float:
+    """The key of a victim of this size: ties by chance, drawn once for a request and apart from its place in the queue."""
+    return size + uniform(view.seed, _VICTIMS, view.request_id[row], 0)
+
+
+@part
+def form_learned(
+    view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], key_of: Callable[..., float],
+    share: float,
+) -> None:  # fmt: skip
     """One batch of A_min.
 
     Args:
-        view: the engine.
-        reading: how an eviction changes the bound.
-        victim: who gives way first.
-        watermark: share of the memory that admissions leave free.
+        believed: the bound of a request, tokens; it changes with evictions alone, not while the request runs.
+        key_of: ``(view, options, position)``, the smallest gives way first.
+        share: of the memory that admissions may fill.
     """
-    filling, ahead = Filling(view), Ahead(view)
-    kept = grow_or_give_way(
-        filling, list(range(filling.running)), lambda k: victim_key(view, k, reading, victim)
-    )
-    for request in kept:
-        ahead.add(request, bound(view, request, reading))
-    admit(filling, ahead, lambda seen, k: bound(seen, k, reading), 1.0 - watermark)
-    return filling.decision()
+    batch, runs = work.batch, view.running.size
+    for position in range(runs):
+        work.mark[position] = GROWS
+    if runs > 1 and needed(view, batch, work.mark) > batch.free[0]:
+        for position in range(runs):
+            work.key[position] = key_of(view, options, position)
+        give_way(view, batch, work.mark, work.key, runs)
+    grow(view, batch, work.mark)
+    capacity = int(share * view.kv_capacity)
+    if view.waiting.size == 0 or cannot_join(view, options, work, believed, view.waiting[0], capacity):
+        return
+    ahead, count = Ahead(work.more, work.number, work.base), 0
+    for position in range(runs):
+        if work.mark[position] == GROWS:
+            row: int = view.running[position]
+            put(ahead, count, remaining(view, row, believed(view, options, row)), position, base(view, row))
+            count += 1
+    sort(ahead, count)
+    admit_believed(view, options, work, believed, share, count)
+
+
+@part
+def cannot_join(
+    view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], row: int, capacity: int
+) -> bool:
+    """Whether a request surely does not fit beside those that go on: even in the first iteration in which one ends."""
+    held, many, least = base(view, row), 1, remaining(view, row, believed(view, options, row))
+    for position in range(view.running.size):
+        if work.mark[position] == GROWS:
+            other: int = view.running[position]
+            held += base(view, other)
+            many += 1
+            least = min(least, remaining(view, other, believed(view, options, other)))
+    return many > 1 and held + many * least > capacity

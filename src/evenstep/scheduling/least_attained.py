@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from evenstep.compiled import part
 from evenstep.errors import InputError
-from evenstep.scheduling.by_key import check_watermark, run_by_key
+from evenstep.scheduling.by_key import KeyedWork, check_watermark, keyed_room, run_by_key
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import RuleView
 
 
 @dataclass(frozen=True, slots=True)
-class LeastAttained:
+class LeastAttained(Ruled):
     """Whoever has produced the fewest output tokens goes first, running or waiting; the others pause with their KV.
 
     New requests go before all that decode. A token that was produced once counts, also after a restart from zero. When
@@ -43,8 +45,21 @@ class LeastAttained:
     def order(self) -> QueueOrder:
         return QueueOrder(prompt=self.prompt_weight, reached=1.0)
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        return run_by_key(view, self.order, self.makes_room, self.watermark)
+
+Work, room = KeyedWork, keyed_room
+
+
+@rule
+def form_batch(view: RuleView, options: LeastAttained, work: KeyedWork) -> None:
+    """A batch by the tokens that each request has got."""
+    run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
+
+
+@part
+def key_of(view: RuleView, options: LeastAttained, row: int) -> float:
+    """The key of `LeastAttained.order`."""
+    ever = max(view.reached[row], view.produced[row])
+    return options.prompt_weight * view.prompt_tokens[row] + ever
 
 
 policy = LeastAttained

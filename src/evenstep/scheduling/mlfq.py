@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from evenstep.compiled import part
 from evenstep.errors import InputError
-from evenstep.scheduling.by_key import check_watermark, run_by_key
+from evenstep.scheduling.by_key import KeyedWork, check_watermark, keyed_room, run_by_key
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.order_kernel import level
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import RuleView
 
 
 @dataclass(frozen=True, slots=True)
-class Mlfq:
+class Mlfq(Ruled):
     """A request joins the level whose quantum exceeds its prompt, and sinks a level each time its tokens reach the quantum.
 
     Quanta double from level to level. Lower levels go first in every iteration; within a level, first come first. Who is
@@ -51,8 +54,21 @@ class Mlfq:
     def order(self) -> QueueOrder:
         return QueueOrder(arrival=1.0, quantum=self.quantum, served=self.level_wait_s)
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        return run_by_key(view, self.order, self.makes_room, self.watermark)
+
+Work, room = KeyedWork, keyed_room
+
+
+@rule
+def form_batch(view: RuleView, options: Mlfq, work: KeyedWork) -> None:
+    """A batch by the level of each request's tokens, then by arrival."""
+    run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
+
+
+@part
+def key_of(view: RuleView, options: Mlfq, row: int) -> float:
+    """The key of `Mlfq.order`."""
+    served = view.prompt_tokens[row] + max(view.reached[row], view.produced[row])
+    return view.arrival_s[row] + options.level_wait_s * level(served, options.quantum)
 
 
 policy = Mlfq

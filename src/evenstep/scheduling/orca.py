@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.phases import needed_by, run_decodes, run_prefills
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.batch import Batch, admit, grows
+from evenstep.scheduling.preempting import run_phase
+from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class Orca:
+class Orca(Ruled):
     """Work-conserving: prefills of running requests, then of the queue's first, then everybody's decodes in what is left.
 
     A prompt longer than what is left of the budget runs in chunks, as the paper's model has it (Orca itself has no
@@ -20,14 +20,21 @@ class Orca:
     Source: Throughput-optimal sec. 3; Orca (OSDI 2022).
     """
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        filling = Filling(view)
-        decodes = [k for k in range(filling.running) if view.decoding[k]]
-        chunks = [k for k in range(filling.running) if not view.decoding[k]]
-        run_prefills(filling, chunks, 0)
-        run_prefills(filling, range(filling.running, view.left.size), needed_by(filling, decodes))
-        run_decodes(filling, decodes)
-        return filling.decision()
+
+@rule
+def form_batch(view: RuleView, options: Orca, batch: Batch) -> None:
+    """Running prefills, the queue's first, then decodes."""
+    run_phase(view, batch, 0)
+    if batch.gone[0] == 0:
+        needed = 0
+        for position in range(view.running.size):
+            row: int = view.running[position]
+            if view.decoding[row] == 1:
+                needed += grows(view, row, 1)
+        for i in range(view.waiting.size):
+            if not admit(view, batch, view.waiting[i], view.running.size + i, needed):
+                break
+    run_phase(view, batch, 1)
 
 
 policy = Orca

@@ -3,15 +3,14 @@
 The policy keeps, as bits of float64 in int64 words, when it last formed a batch (`SINCE`), of how many tokens (`RAN`), and
 fading sums over iterations of 1, tokens, seconds, tokens squared, and tokens times seconds. A line through these says how
 many tokens last as long as the target. Times are taken in whole quanta of a microsecond, and token counts from them are
-rounded, not floored: the last bit of a clock decides nothing. `pace_kernel` is the compiled twin, equal in bits.
+rounded, not floored: the last bit of a clock decides nothing.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from evenstep.compiled import jit
 from evenstep.request import I8
 
 SINCE, RAN, COUNT, TOKENS, SECONDS, SQUARES, PRODUCTS = range(7)
@@ -27,34 +26,51 @@ VARIES = 1e-12
 QUANTA = 1048576.0
 
 
+@jit
 def quantised(seconds: float) -> float:
     """Seconds to the nearest quantum: equal for clocks that differ by rounding errors alone."""
-    return math.floor(seconds * QUANTA + 0.5) / QUANTA
+    return np.floor(seconds * QUANTA + 0.5) / QUANTA
 
 
+@jit
+def kept(memory: I8, word: int) -> float:
+    """A float64 that is kept as bits."""
+    return np.int64(memory[word]).view(np.float64)
+
+
+@jit
+def fade(memory: I8, word: int, more: float) -> None:
+    """A fading sum with one more."""
+    memory[word] = np.float64(FADES * kept(memory, word) + more).view(np.int64)
+
+
+@jit
 def learned(memory: I8, now_s: float) -> None:
-    """Take note of how long the last iteration lasted; `memory` is changed."""
+    """Take note of how long the last iteration lasted."""
     if memory[RAN] == 0:
         return
-    kept = memory.view(np.float64)
-    tokens, seconds = float(memory[RAN]), quantised(now_s - float(kept[SINCE]))
-    for word, more in (
-        (COUNT, 1.0), (TOKENS, tokens), (SECONDS, seconds), (SQUARES, tokens * tokens), (PRODUCTS, tokens * seconds),
-    ):  # fmt: skip
-        kept[word] = FADES * float(kept[word]) + more
+    tokens, seconds = float(memory[RAN]), quantised(now_s - kept(memory, SINCE))
+    fade(memory, COUNT, 1.0)
+    fade(memory, TOKENS, tokens)
+    fade(memory, SECONDS, seconds)
+    fade(memory, SQUARES, tokens * tokens)
+    fade(memory, PRODUCTS, tokens * seconds)
 
 
+@jit
 def line(memory: I8) -> tuple[float, float, float]:
     """The line through the iterations: seconds a token, seconds of none, mean seconds; zeros while none is known."""
-    count, tokens, seconds, squares, products = memory.view(np.float64)[COUNT:MEMORY].tolist()
+    count, tokens, seconds = kept(memory, COUNT), kept(memory, TOKENS), kept(memory, SECONDS)
+    squares = kept(memory, SQUARES)
     spread = count * squares - tokens * tokens
-    rises = count * products - tokens * seconds
+    rises = count * kept(memory, PRODUCTS) - tokens * seconds
     if count < FIRST or spread <= VARIES * count * squares or rises <= 0.0:
         return 0.0, 0.0, 0.0
     slope = rises / spread
     return slope, (seconds - slope * tokens) / count, seconds / count
 
 
+@jit
 def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
     """Tokens that last `target_s` seconds; `most` while that is not known, and never below the decodes and `LEAST`."""
     slope, flat, _ = line(memory)
@@ -64,7 +80,8 @@ def budget(memory: I8, target_s: float, decodes: int, most: int) -> int:
     return min(most, max(int(fits + 0.5), decodes + LEAST))
 
 
+@jit
 def note(memory: I8, now_s: float, tokens: int) -> None:
     """Take note of the batch that is formed now."""
-    memory.view(np.float64)[SINCE] = now_s
+    memory[SINCE] = np.float64(now_s).view(np.int64)
     memory[RAN] = tokens

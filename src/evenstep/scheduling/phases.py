@@ -1,36 +1,92 @@
-"""The two phases of a batch, decodes and prefills, each first come, first served; in plain Python.
+"""The two phases of a batch, decodes and prefills, with caps and an order of their own: `work-conserving` is made of them.
 
-`work-conserving` and `orca` are made of them. `phases_kernel` is the compiled twin.
+The running requests of a phase are a list of positions, `count` of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from evenstep.scheduling.filling import Filling
+from evenstep.compiled import Ints, part
+from evenstep.scheduling.batch import Batch, admit, grows, in_queue_order, is_evicted
 from evenstep.scheduling.preempting import run_or_evict
+from evenstep.scheduling.view import RuleView
 
 
-def run_decodes(filling: Filling, requests: Sequence[int]) -> None:
-    """Running requests that decode, in this order."""
-    for request in requests:
-        run_or_evict(filling, request)
+@part
+def list_phase(view: RuleView, decoding: int, cap: int, listed: Ints) -> int:
+    """List the running requests of a phase, `cap` at most, in order of admission; how many."""
+    count = 0
+    for position in range(view.running.size):
+        if view.decoding[view.running[position]] == decoding:
+            if count == cap:
+                break
+            listed[count] = position
+            count += 1
+    return count
 
 
-def run_prefills(filling: Filling, requests: Sequence[int], reserve: int) -> None:
-    """Requests with prefill left, in this order; those that wait stay out once somebody was evicted or one does not fit.
-
-    Args:
-        reserve: KV tokens of memory that an admission leaves free: what running requests need that come after it.
-    """
-    may_admit = True
-    for request in requests:
-        if request < filling.running:
-            run_or_evict(filling, request)
-        elif may_admit and not filling.evicted.any():
-            may_admit = filling.admit(request, reserve)
+@part
+def left_of_phase(view: RuleView, row: int) -> int:
+    """Tokens left of its prefill, or of a request that decodes, twice what is believed to be left of its output."""
+    if view.decoding[row] == 1:
+        return view.output_low[row] + view.output_high[row] - 2 * view.produced[row]
+    return view.left[row]
 
 
-def needed_by(filling: Filling, requests: Sequence[int]) -> int:
-    """KV tokens of memory that running requests take for a token each."""
-    return sum(filling.grows(k, 1) for k in requests if not filling.evicted[k])
+@part
+def sort_by_left(view: RuleView, listed: Ints, count: int) -> None:
+    """Sort the list of a phase by what is left, the smallest first, equal ones as they stand."""
+    for i in range(1, count):
+        at = i
+        position: int = listed[i]
+        value = left_of_phase(view, view.running[position])
+        while at > 0:
+            before: int = listed[at - 1]
+            if left_of_phase(view, view.running[before]) <= value:
+                break
+            listed[at] = before
+            at -= 1
+        listed[at] = position
+
+
+@part
+def run_list(view: RuleView, batch: Batch, listed: Ints, count: int) -> None:
+    """Running requests of a list run or are evicted."""
+    for i in range(count):
+        run_or_evict(view, batch, listed[i])
+
+
+@part
+def needed_by(view: RuleView, batch: Batch, listed: Ints, count: int) -> int:
+    """KV tokens of memory that the requests of a list take for a token each."""
+    needed = 0
+    for i in range(count):
+        position: int = listed[i]
+        if not is_evicted(batch, position):
+            needed += grows(view, view.running[position], 1)
+    return needed
+
+
+@part
+def admit_first(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
+    """The queue's first `waits` are admitted, until the prefill of one does not fit beside `reserve` KV tokens."""
+    for i in range(waits):
+        if not admit(view, batch, view.waiting[i], view.running.size + i, reserve):
+            break
+
+
+@part
+def admit_shortest(view: RuleView, batch: Batch, waits: int, reserve: int) -> None:
+    """The same, fewest tokens left first; the oldest of equals."""
+    start, last_left, last = batch.given[0], -1, -1
+    while True:
+        best, least = -1, 0
+        for i in range(waits):
+            row: int = view.waiting[i]
+            tokens: int = view.left[row]
+            is_next = tokens > last_left or (tokens == last_left and i > last)
+            if is_next and (best < 0 or tokens < least):
+                best, least = i, tokens
+        if best < 0 or not admit(view, batch, view.waiting[best], view.running.size + best, reserve):
+            break
+        last_left, last = least, best
+    in_queue_order(batch, start)

@@ -1,27 +1,37 @@
-"""Running what runs, and evicting the one admitted last when memory is short: vLLM's rule, and most others'."""
+"""Running what runs, and evicting the one admitted last when memory is short: vLLM's rule, and most others'.
+
+Those that are evicted are a tail of those that run.
+"""
 
 from __future__ import annotations
 
-from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.view import UNLIMITED
+from evenstep.compiled import part
+from evenstep.scheduling.batch import Batch, evict, give, grows, most
+from evenstep.scheduling.view import UNLIMITED, RuleView
 
 
-def run_or_evict(filling: Filling, request: int, most: int = UNLIMITED) -> None:
-    """Run a running request, `most` tokens of it; while it does not fit, the one admitted last is evicted, itself if it
-    is that."""
-    if filling.evicted[request]:
+@part
+def run_or_evict(view: RuleView, batch: Batch, position: int, cap: int = UNLIMITED) -> None:
+    """Run at most `cap` tokens of a running request; while they do not fit, the one admitted last is evicted."""
+    if position >= view.running.size - batch.gone[0]:
         return
-    tokens = min(filling.most(request), most)
-    while tokens > 0 and filling.grows(request, tokens) > filling.free:
-        victim = last_kept(filling)
-        filling.evict(victim)
-        if victim == request:
-            return
-        tokens = min(filling.most(request), most)
+    row: int = view.running[position]
+    tokens: int = min(most(view, batch, row), cap)
+    while tokens > 0 and grows(view, row, tokens) > batch.free[0]:
+        last = view.running.size - batch.gone[0] - 1
+        evict(view, batch, last)
+        tokens: int = min(most(view, batch, row), cap) if last > position else 0
     if tokens > 0:
-        filling.give(request, tokens)
+        give(view, batch, row, position, tokens)
 
 
-def last_kept(filling: Filling) -> int:
-    """The running request admitted last that has not been evicted."""
-    return max(k for k in range(filling.running) if not filling.evicted[k])
+@part
+def run_phase(view: RuleView, batch: Batch, decoding: int) -> int:
+    """`run_or_evict` for the running requests of one phase, in order of admission; how many are of the other one."""
+    others = 0
+    for position in range(view.running.size):
+        if view.decoding[view.running[position]] == decoding:
+            run_or_evict(view, batch, position)
+        else:
+            others += 1
+    return others

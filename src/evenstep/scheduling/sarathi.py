@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.preempting import run_or_evict
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.compiled import part
+from evenstep.scheduling.batch import Batch, admit
+from evenstep.scheduling.preempting import run_phase
+from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class Sarathi:
+class Sarathi(Ruled):
     """Work-conserving: running requests that decode, then those in the middle of their prefill, then the queue's first.
 
-    A batch mixes phases and fills the budget while there is work, memory and a free seat. When a running request does not
+    A batch mixes phases and fills the budget while there is batch, memory and a free seat. When a running request does not
     fit, the one admitted last gives up its memory (what it keeps is the engine's overflow rule). A request is admitted
     when the whole of its prefill fits, as Sarathi-Serve allocates it; with only the chunk of the moment to fit, engines
     short of memory admit too many and evict them again.
@@ -21,17 +22,22 @@ class Sarathi:
     Source: Throughput-optimal sec. 2.3; Sarathi-Serve (OSDI 2024), algorithm 3.
     """
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        filling = Filling(view)
-        decodes = [k for k in range(filling.running) if view.decoding[k]]
-        chunks = [k for k in range(filling.running) if not view.decoding[k]]
-        for request in (*decodes, *chunks):
-            run_or_evict(filling, request)
-        if not filling.evicted.any():
-            for request in range(filling.running, view.left.size):
-                if not filling.admit(request):
-                    break
-        return filling.decision()
+
+@rule
+def form_batch(view: RuleView, options: Sarathi, batch: Batch) -> None:
+    """Decodes, then the running prefills, then the queue's first."""
+    decodes_first(view, batch)
+
+
+@part
+def decodes_first(view: RuleView, batch: Batch) -> None:
+    """One batch of Sarathi, whatever the queue's order is."""
+    if run_phase(view, batch, 1) > 0:
+        run_phase(view, batch, 0)
+    if batch.gone[0] == 0:
+        for i in range(view.waiting.size):
+            if not admit(view, batch, view.waiting[i], view.running.size + i, 0):
+                break
 
 
 policy = Sarathi

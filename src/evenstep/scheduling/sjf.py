@@ -6,14 +6,15 @@ import math
 from dataclasses import dataclass
 
 from evenstep.errors import InputError
+from evenstep.scheduling.batch import Batch
 from evenstep.scheduling.believed import Statistic, weights
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.sarathi import Sarathi
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.rules import Ruled, RuleView, rule
+from evenstep.scheduling.sarathi import decodes_first
 
 
 @dataclass(frozen=True, slots=True)
-class Sjf:
+class Sjf(Ruled):
     """Sarathi with a queue sorted by predicted output length, the shortest first; who runs is not interrupted for it.
 
     Args:
@@ -38,8 +39,11 @@ class Sjf:
         low, high = weights(self.statistic)
         return QueueOrder(prompt=self.prompt_weight, low=low, high=high)
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        return Sarathi().form_batch(view)
+
+@rule
+def form_batch(view: RuleView, options: Sjf, batch: Batch) -> None:
+    """Sarathi's batch: only the queue's order differs, which hosts keep."""
+    decodes_first(view, batch)
 
 
 policy = Sjf

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from evenstep.compiled import part
 from evenstep.scheduling.believed import Statistic, weights
-from evenstep.scheduling.by_key import check_watermark, run_by_key
+from evenstep.scheduling.by_key import KeyedWork, check_watermark, keyed_room, run_by_key
 from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import RuleView
 
 
 @dataclass(frozen=True, slots=True)
-class Srpt:
+class Srpt(Ruled):
     """Whoever is predicted to have the least output left goes first, running or waiting; the others pause with their KV.
 
     Budget and seats go by the predicted remainder; when memory is short the request with the largest one is evicted. A
@@ -41,8 +44,21 @@ class Srpt:
         low, high = weights(self.statistic)
         return QueueOrder(low=low, high=high, produced=-1.0)
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        return run_by_key(view, self.order, self.makes_room, self.watermark)
+
+Work, room = KeyedWork, keyed_room
+
+
+@rule
+def form_batch(view: RuleView, options: Srpt, work: KeyedWork) -> None:
+    """A batch by the predicted remainder of each output."""
+    run_by_key(view, options, work, key_of, options.makes_room, options.watermark)
+
+
+@part
+def key_of(view: RuleView, options: Any, row: int) -> float:
+    """The key of `Srpt.order`."""
+    low = 1.0 if options.statistic_low else 0.5 if options.statistic_middle else 0.0
+    return low * view.output_low[row] + (1.0 - low) * view.output_high[row] - view.produced[row]
 
 
 policy = Srpt

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evenstep.compiled import part
 from evenstep.errors import InputError
-from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.preempting import run_or_evict
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.batch import Batch, grows, offer
+from evenstep.scheduling.preempting import run_phase
+from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class VanillaVllm:
+class VanillaVllm(Ruled):
     """While prompts wait and fit, a batch of whole prompts; else one token of each running request, in order of admission.
 
     Not work-conserving: a batch of few short prompts leaves the budget unused while decodes wait, so it is unstable at
@@ -36,33 +37,31 @@ class VanillaVllm:
                 "vanilla-vllm", "watermark", self.watermark, "a share of the memory, 0 <= share < 1"
             )
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        filling = Filling(view)
-        chunks = [k for k in range(filling.running) if not view.decoding[k]]
-        for request in chunks:
-            run_or_evict(filling, request)
-        if not filling.evicted.any():
-            self._admit(filling, decoding=False)
-        if filling.tokens.any():
-            return filling.decision()
-        for request in range(filling.running):
-            if view.decoding[request]:
-                run_or_evict(filling, request)
-        if not filling.evicted.any():
-            self._admit(filling, decoding=True)
-        return filling.decision()
 
-    def _admit(self, filling: Filling, decoding: bool) -> None:
-        """The queue's first that are of this phase; whole, but for the first of a batch."""
-        view = filling.view
-        blocks = int(self.watermark * (view.kv_capacity // view.block_tokens))
-        for request in range(filling.running, min(view.left.size, view.batch_limit)):
-            whole, is_first = int(view.left[request]), not filling.tokens.any()
-            reserve = blocks * view.block_tokens if request > 0 else 0
-            if bool(view.decoding[request]) != decoding or (whole > filling.budget and not is_first):
-                break
-            if filling.grows(request, whole) > filling.free - reserve or not filling.offer(request):
-                break
+@rule
+def form_batch(view: RuleView, options: VanillaVllm, batch: Batch) -> None:
+    """A batch of prompts where there is one, else a batch of decodes."""
+    watermark = int(options.watermark * (view.kv_capacity // view.block_tokens)) * view.block_tokens
+    for decoding in range(2):
+        run_phase(view, batch, decoding)
+        if batch.gone[0] == 0:
+            join(view, batch, decoding, watermark)
+        if batch.given[0] > 0:
+            break
+
+
+@part
+def join(view: RuleView, batch: Batch, decoding: int, watermark: int) -> None:
+    """The queue's first that are of this phase; whole, but for the first of a batch."""
+    runs = view.running.size
+    for i in range(min(view.waiting.size, view.batch_limit - runs)):
+        row: int = view.waiting[i]
+        whole: int = view.left[row]
+        reserve = watermark if runs + i > 0 else 0
+        if view.decoding[row] != decoding or (whole > batch.budget[0] and batch.given[0] > 0):
+            break
+        if grows(view, row, whole) > batch.free[0] - reserve or not offer(view, batch, row, runs + i, 0):
+            break
 
 
 policy = VanillaVllm

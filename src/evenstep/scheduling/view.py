@@ -1,7 +1,8 @@
 """What an engine scheduling policy sees, once an iteration, and what it answers.
 
-The plain door is `SchedulingPolicy.form_batch`: an `EngineView` in, a `BatchDecision` out. The compiled door is a function
-``form_batch_into`` in the file ``<policy>_kernel.py`` beside the policy, marked with `compiled.batch_kernel`::
+A policy is written in one of two ways: as `SchedulingPolicy.form_batch`, an `EngineView` in and a `BatchDecision` out, or as
+a rule (`scheduling.rules`), which reads a `RuleView` and is compiled. Compiled loops call either kind of compiled policy
+through a function ``form_batch_into``, which is generated for a rule::
 
     form_batch_into(iteration, seed, now_s, limits, running, waiting, first, counts,
                     rows, arrival_s, arrived, memory, parameters,
@@ -30,19 +31,20 @@ picked       int64[2, R+W]  answer: positions (0..R-1 running, R.. waiting; thos
 evicted      int64[R]       answer: positions of running requests that give up their memory
 ===========  =============  ==============================================================================================
 
-A kernel module may define ``scratch(running, waiting, parameters) -> (ints, floats)`` to ask for working space for as many
-requests at most. Positions that are not written run nothing and keep what they hold.
+``scratch(running, waiting, parameters) -> (ints, floats)``, found with it, says how much working space it needs.
+Positions that are not written run nothing and keep what they hold.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenstep.compiled import ReadFloats, ReadInts
 from evenstep.request import F8, I8
 
 # Entries of `limits`, `counts` and rows of `rows` in the compiled door.
@@ -126,6 +128,43 @@ class EngineView:
         """KV tokens of memory a request holds once it has run `tokens` (>= 1) more, whole blocks."""
         produces = self.hold_produced if tokens == self.left[request] else 0
         return whole_blocks(int(self.prefilled[request]) + tokens + produces, self.block_tokens)
+
+
+class RuleView(NamedTuple):
+    """What a rule sees: `EngineView`, but that what is known of a request stands in its row.
+
+    `running` and `waiting` list the rows, in order of admission and in the policy's `order`. All arrays from `request_id`
+    to `arrival_s` are read as ``view.left[row]``. A position numbers those that run from 0 on, then those that wait.
+    """
+
+    iteration: int
+    seed: int
+    now_s: float
+    token_budget: int
+    batch_limit: int
+    kv_capacity: int
+    kv_free: int
+    block_tokens: int
+    hold_produced: int
+    first_decoded: int
+    resident_limit: int
+    running: ReadInts
+    waiting: ReadInts
+    request_id: ReadInts
+    request_class: ReadInts
+    prompt_tokens: ReadInts
+    prefilled: ReadInts
+    produced: ReadInts
+    reached: ReadInts
+    left: ReadInts
+    resident: ReadInts
+    output_low: ReadInts
+    output_high: ReadInts
+    evictions: ReadInts
+    decoding: ReadInts
+    lost_at: ReadInts
+    arrival_s: ReadFloats
+    arrived: ReadInts
 
 
 def whole_blocks(tokens: int, block_tokens: int) -> int:

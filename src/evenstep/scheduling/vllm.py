@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenstep.errors import InputError
-from evenstep.scheduling.filling import Filling
+from evenstep.scheduling.batch import Batch, give, grows, most
 from evenstep.scheduling.preempting import run_or_evict
-from evenstep.scheduling.view import UNLIMITED, BatchDecision, EngineView
+from evenstep.scheduling.rules import Ruled, RuleView, rule
+from evenstep.scheduling.view import UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
-class Vllm:
+class Vllm(Ruled):
     """Running requests in order of admission, whatever their phase; then the queue's first, as far as they fit.
 
     A running request that does not fit evicts the one admitted last; after an eviction nobody is admitted in this
@@ -42,22 +43,27 @@ class Vllm:
                 "vllm", "long_prefill_token_threshold", self.long_prefill_token_threshold, "tokens, >= 0"
             )
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        filling, count = Filling(view), view.left.size
-        chunk = self.long_prefill_token_threshold if count > 1 else 0
-        chunk = chunk or UNLIMITED
-        for request in range(filling.running):
-            run_or_evict(filling, request, chunk)
-        if not filling.evicted.any():
-            blocks = int(self.watermark * (view.kv_capacity // view.block_tokens))
-            for request in range(filling.running, min(count, view.batch_limit)):
-                reserve = blocks * view.block_tokens if request > 0 else 0
-                tokens = min(filling.most(request), chunk)
-                whole = int(view.left[request]) if self.reserve_full_prompt else tokens
-                if tokens < 1 or filling.grows(request, whole) > filling.free - reserve:
-                    break
-                filling.give(request, tokens)
-        return filling.decision()
+
+@rule
+def form_batch(view: RuleView, options: Vllm, batch: Batch) -> None:
+    """Running requests in order of admission, then the queue while memory lasts."""
+    runs, waits = view.running.size, view.waiting.size
+    chunk = options.long_prefill_token_threshold
+    if runs + waits <= 1 or chunk == 0:
+        chunk = UNLIMITED
+    for position in range(runs):
+        run_or_evict(view, batch, position, chunk)
+    if batch.gone[0] > 0:
+        return
+    watermark = int(options.watermark * (view.kv_capacity // view.block_tokens)) * view.block_tokens
+    for i in range(min(waits, view.batch_limit - runs)):
+        row: int = view.waiting[i]
+        tokens: int = min(most(view, batch, row), chunk)
+        whole: int = view.left[row] if options.reserve_full_prompt else tokens
+        reserve = watermark if runs + i > 0 else 0
+        if tokens < 1 or grows(view, row, whole) > batch.free[0] - reserve:
+            break
+        give(view, batch, row, runs + i, tokens)
 
 
 policy = Vllm

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
+from evenstep.compiled import Ints
 from evenstep.errors import InputError
-from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.phases import needed_by, run_decodes, run_prefills
-from evenstep.scheduling.view import UNLIMITED, BatchDecision, EngineView
+from evenstep.scheduling.batch import Batch
+from evenstep.scheduling.phases import (
+    admit_first,
+    admit_shortest,
+    list_phase,
+    needed_by,
+    run_list,
+    sort_by_left,
+)
+from evenstep.scheduling.rules import Ruled, RuleView, rule
+from evenstep.scheduling.view import UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
-class WorkConserving:
+class WorkConserving(Ruled):
     """A batch of tokens of the K_p oldest requests with prefill left and of the K_d oldest that decode.
 
     Work-conserving while the caps do not bind: the budget is filled whenever there is as much to run, a seat and memory. A
@@ -48,24 +57,43 @@ class WorkConserving:
                     "work-conserving", name, getattr(self, name), "requests, >= 0", "0 is no cap."
                 )
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        filling, running = Filling(view), int(view.running.sum())
-        decodes = [k for k in range(running) if view.decoding[k]][: self.decode_cap or UNLIMITED]
-        prefills = [k for k in range(view.left.size) if k >= running or not view.decoding[k]]
-        prefills = prefills[: self.prefill_cap or UNLIMITED]
-        if self.within == "fewest-left":
-            middle = (
-                view.output_low + view.output_high - 2 * view.produced
-            )  # twice what is believed to be left
-            decodes.sort(key=lambda k: int(middle[k]))
-            prefills.sort(key=lambda k: (k >= running, int(view.left[k])))
-        if self.first == "decode":
-            run_decodes(filling, decodes)
-            run_prefills(filling, prefills, 0)
+
+class Work(NamedTuple):
+    """The batch, and the running requests of each phase that are loaded, by position."""
+
+    batch: Batch
+    chunks: Ints
+    decodes: Ints
+
+
+def room(running: int, waiting: int, options: WorkConserving) -> tuple[int, ...]:
+    """Numbers in each array of `Work` beyond the batch."""
+    return running, running
+
+
+@rule
+def form_batch(view: RuleView, options: Any, work: Work) -> None:
+    """The phase that is loaded first, then the other one."""
+    prefill_cap = options.prefill_cap if options.prefill_cap > 0 else UNLIMITED
+    chunks = list_phase(view, 0, prefill_cap, work.chunks)
+    decodes = list_phase(view, 1, options.decode_cap if options.decode_cap > 0 else UNLIMITED, work.decodes)
+    if options.within_fewest_left:
+        sort_by_left(view, work.chunks, chunks)
+        sort_by_left(view, work.decodes, decodes)
+    reserve = 0
+    if options.first_prefill:
+        reserve = needed_by(view, work.batch, work.decodes, decodes)
+    else:
+        run_list(view, work.batch, work.decodes, decodes)
+    run_list(view, work.batch, work.chunks, chunks)
+    if work.batch.gone[0] == 0:
+        waits = min(view.waiting.size, prefill_cap - chunks)
+        if options.within_fewest_left:
+            admit_shortest(view, work.batch, waits, reserve)
         else:
-            run_prefills(filling, prefills, needed_by(filling, decodes))
-            run_decodes(filling, decodes)
-        return filling.decision()
+            admit_first(view, work.batch, waits, reserve)
+    if options.first_prefill:
+        run_list(view, work.batch, work.decodes, decodes)
 
 
 policy = WorkConserving

@@ -1,0 +1,171 @@
+"""Filling one batch: what the rules of engine policies are made of.
+
+A rule walks over requests in its own order and gives each its tokens. The functions here keep count of budget, seats,
+memory, places for requests that hold memory, and evictions, all in a `Batch`. A request is named twice: by its
+`row` in the view's arrays, and by its `position`, which the answer takes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenstep.compiled import Floats, Ints, part
+from evenstep.scheduling.view import RuleView
+
+
+class Batch(NamedTuple):
+    """The batch that a rule fills, what is left for it, and what the policy keeps.
+
+    Write it with the functions of this file, which keep the counts.
+
+    Args:
+        picked, tokens: int64[R+W], the batch so far: positions, and the tokens that each runs.
+        evicted: int64[R], positions of running requests that give up their memory, in any order.
+        memory: int64[M], what the policy keeps.
+        given, gone: int64[1], entries of `picked` and of `evicted` that are written.
+        budget, seats: int64[1], tokens and requests that the batch may still run.
+        free: int64[1], KV tokens of memory that are still free.
+        places: int64[1], requests that may still join those that hold memory.
+        wake_s: float64[1], when to ask again at the latest if nothing runs; inf on entry.
+    """
+
+    picked: Ints
+    tokens: Ints
+    evicted: Ints
+    memory: Ints
+    given: Ints
+    gone: Ints
+    budget: Ints
+    seats: Ints
+    free: Ints
+    places: Ints
+    wake_s: Floats
+
+
+@part
+def opened(view: RuleView, batch: Batch) -> None:
+    """Nothing is given yet."""
+    batch.given[0] = 0
+    batch.gone[0] = 0
+    batch.budget[0] = view.token_budget
+    batch.seats[0] = view.batch_limit
+    batch.free[0] = view.kv_free
+    batch.places[0] = view.resident_limit - view.running.size
+    batch.wake_s[0] = np.inf
+
+
+@part
+def grows(view: RuleView, row: int, tokens: int) -> int:
+    """KV tokens of memory that running `tokens` more of a request takes."""
+    held = view.prefilled[row] + tokens
+    if tokens == view.left[row]:
+        held += view.hold_produced
+    block, resident = view.block_tokens, view.resident[row]
+    if block > 1:
+        if held <= resident:  # within the block that it holds already: no division
+            return 0
+        held = (held + block - 1) // block * block
+    return held - resident
+
+
+@part
+def most(view: RuleView, batch: Batch, row: int) -> int:
+    """Tokens of a request that budget, seats and places in memory allow."""
+    if batch.seats[0] <= 0 or (batch.places[0] <= 0 and view.resident[row] == 0):
+        return 0
+    return min(view.left[row], batch.budget[0])
+
+
+@part
+def give(view: RuleView, batch: Batch, row: int, position: int, tokens: int) -> None:
+    """Run `tokens` of a request; the caller has made sure that they fit."""
+    given = batch.given[0]
+    batch.picked[given], batch.tokens[given] = position, tokens
+    batch.given[0] = given + 1
+    batch.budget[0] -= tokens
+    batch.seats[0] -= 1
+    if view.resident[row] == 0:
+        batch.places[0] -= 1
+    batch.free[0] -= grows(view, row, tokens)
+
+
+@part
+def offer(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -> bool:
+    """Run as much of a request as the budget allows, if that leaves `reserve` KV tokens of memory; whether it did."""
+    tokens: int = most(view, batch, row)
+    if tokens < 1 or grows(view, row, tokens) > batch.free[0] - reserve:
+        return False
+    give(view, batch, row, position, tokens)
+    return True
+
+
+@part
+def admit(view: RuleView, batch: Batch, row: int, position: int, reserve: int) -> bool:
+    """`offer`, if memory holds the whole of its prefill and `reserve` beside it, not only the chunk that it runs now."""
+    if grows(view, row, view.left[row]) > batch.free[0] - reserve:
+        return False
+    return offer(view, batch, row, position, 0)
+
+
+@part
+def vacate(view: RuleView, batch: Batch, position: int) -> None:
+    """A running request that has been given nothing gives up its memory."""
+    batch.free[0] += view.resident[view.running[position]]
+    batch.places[0] += 1
+    batch.evicted[batch.gone[0]] = position
+    batch.gone[0] += 1
+
+
+@part
+def evict(view: RuleView, batch: Batch, position: int) -> None:
+    """A running request gives up its memory, and what it was given."""
+    row: int = view.running[position]
+    for p in range(batch.given[0]):
+        if batch.picked[p] == position and batch.tokens[p] > 0:
+            tokens: int = batch.tokens[p]
+            batch.free[0] += grows(view, row, tokens)
+            batch.budget[0] += tokens
+            batch.seats[0] += 1
+            batch.tokens[p] = 0
+    vacate(view, batch, position)
+
+
+@part
+def is_evicted(batch: Batch, position: int) -> bool:
+    """Whether a running request has given up its memory in this batch."""
+    found = False
+    for e in range(batch.gone[0]):
+        found = found or batch.evicted[e] == position
+    return found
+
+
+@part
+def in_queue_order(batch: Batch, start: int) -> None:
+    """Sort the batch by position from entry `start` on: a host wants those that wait in ascending order."""
+    for p in range(start + 1, batch.given[0]):
+        at, position, tokens = p, batch.picked[p], batch.tokens[p]
+        while at > start and batch.picked[at - 1] > position:
+            batch.picked[at], batch.tokens[at] = batch.picked[at - 1], batch.tokens[at - 1]
+            at -= 1
+        batch.picked[at], batch.tokens[at] = position, tokens
+
+
+@part
+def closed(batch: Batch) -> None:
+    """Leave out what was taken back, and sort the evicted: what a host wants of an answer."""
+    if batch.gone[0] == 0:
+        return
+    written = 0
+    for p in range(batch.given[0]):
+        if batch.tokens[p] > 0:
+            batch.picked[written], batch.tokens[written] = batch.picked[p], batch.tokens[p]
+            written += 1
+    batch.given[0] = written
+    for e in range(1, batch.gone[0]):
+        at, position = e, batch.evicted[e]
+        while at > 0 and batch.evicted[at - 1] > position:
+            batch.evicted[at] = batch.evicted[at - 1]
+            at -= 1
+        batch.evicted[at] = position

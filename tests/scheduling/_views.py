@@ -1,0 +1,98 @@
+"""Engine views written by hand, and a batch as pairs a reader can follow."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+
+from evenstep.scheduling import batch
+from evenstep.scheduling.batch import Batch
+from evenstep.scheduling.view import UNLIMITED, EngineView, RuleView, SchedulingPolicy, broken_rule
+
+
+def decodes(prompt: int, produced: int, **more: Any) -> dict[str, Any]:
+    """A running request that decodes: its prompt and all tokens but the last are in memory."""
+    held = prompt + produced - 1
+    return {
+        "prompt_tokens": prompt,
+        "produced": produced,
+        "prefilled": held,
+        "resident": held,
+        "left": 1,
+    } | more
+
+
+def prefills(prompt: int, done: int, **more: Any) -> dict[str, Any]:
+    """A running request in the middle of its prefill."""
+    return {"prompt_tokens": prompt, "prefilled": done, "resident": done, "left": prompt - done} | more
+
+
+def waits(prompt: int, **more: Any) -> dict[str, Any]:
+    """A request of the queue that has run nothing."""
+    return {"prompt_tokens": prompt, "left": prompt} | more
+
+
+def view_of(
+    running: list[dict[str, Any]], waiting: list[dict[str, Any]], free: int, **more: Any
+) -> EngineView:
+    """A view of these requests with `free` KV tokens of memory: blocks of one token, no limits unless `more` says so."""
+    rows = [*running, *waiting]
+    held = sum(row["resident"] for row in running)
+
+    def column(name: str, kind: type[Any] = np.int64, default: Any = 0) -> Any:
+        return np.array([row.get(name, default) for row in rows], kind)
+
+    fields: dict[str, Any] = {
+        "iteration": 0, "seed": 0, "now_s": 100.0, "token_budget": UNLIMITED, "batch_limit": UNLIMITED,
+        "kv_capacity": held + free, "kv_free": free, "block_tokens": 1, "hold_produced": 0,
+        "arrived": np.array([len(rows)]), "memory": np.zeros(0, np.int64),
+    } | more  # fmt: skip
+    return EngineView(
+        **fields, request_id=np.arange(len(rows)), request_class=column("request_class"),
+        prompt_tokens=column("prompt_tokens"), prefilled=column("prefilled"), produced=column("produced"),
+        reached=column("reached"), lost_at=column("lost_at"), left=column("left"), resident=column("resident"),
+        output_low=column("output_low"), output_high=column("output_high"), evictions=column("evictions"),
+        arrival_s=column("arrival_s", np.float64), running=np.arange(len(rows)) < len(running),
+        decoding=column("produced") > 0,
+    )  # fmt: skip
+
+
+def formed(policy: SchedulingPolicy, view: EngineView) -> tuple[list[int], list[int]]:
+    """Tokens of each request, and positions of the evicted, of a decision that keeps the contract."""
+    decision = policy.form_batch(view)
+    assert broken_rule(view, decision, view.memory.size) == ""
+    return decision.tokens.tolist(), np.flatnonzero(decision.evict).tolist()
+
+
+_PLAIN: dict[Any, Any] = {}
+
+
+def plain(made: Any) -> Any:
+    """A part of a rule as plain Python, down to the parts that it calls."""
+    function = getattr(made, "py_func", None)
+    if function is None:
+        return made
+    if function not in _PLAIN:
+        scope = dict(function.__globals__)
+        _PLAIN[function] = types.FunctionType(function.__code__, scope, None, function.__defaults__)
+        scope.update({name: plain(scope[name]) for name in function.__code__.co_names if name in scope})
+    return _PLAIN[function]
+
+
+def rule_view(view: EngineView) -> RuleView:
+    """A view as a rule sees it: rows are positions."""
+    count = int(view.running.sum())
+    rows = {"running": np.arange(count), "waiting": np.arange(count, view.left.size)}
+    known = {name: getattr(view, name) for name in RuleView._fields if name not in rows}
+    return RuleView(**known, **rows)
+
+
+def batch_of(view: RuleView) -> Batch:
+    """An empty batch."""
+    many = view.left.size
+    ones = [np.zeros(1, np.int64) for _ in range(6)]
+    found = Batch(*(np.zeros(many, np.int64) for _ in range(3)), np.zeros(0, np.int64), *ones, np.zeros(1))
+    plain(batch.opened)(view, found)
+    return found
