@@ -559,8 +559,8 @@ def has_rule(module: str, entry: Callable[[type], Any], scope: dict[str, Any] | 
 def rule_of(policy: type) -> Callable[[type], Any] | None:
     """How to make the compiled door of a policy by the rule of its file; None where the file has no rule."""
     found = _ENTRIES.get(policy.__module__, [])
-    own = [entry for scope, entry in found if scope.get(policy.__name__) is policy]
-    return own[-1] if own else found[-1][1] if found else None
+    own = [entry for scope, entry in found if not scope or scope.get(policy.__name__) is policy]
+    return own[-1] if own else None
 
 
 def kernel_file(policy: object) -> Path | None:

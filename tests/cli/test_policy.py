@@ -7,9 +7,11 @@ import runpy
 from pathlib import Path
 
 import pytest
+from tests.routing._routed import moment
 
 from evenstep import names
 from evenstep.cli.main import main
+from evenstep.routing.check_views import check_views
 
 BAD = Path(__file__).parent.parent / "bad_policies"
 
@@ -41,16 +43,42 @@ def test_an_unknown_policy_is_one_line_with_the_nearest_name(capsys):
     assert err.count("\n") == 1
 
 
-def test_new_writes_a_policy_that_passes_its_check_and_its_own_test(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("name", "options"), [("my_own", []), ("my_rule", ["--rule"])])
+def test_new_writes_a_policy_that_passes_its_check_and_its_own_test(
+    name, options, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert main(["policy", "new", "my-own"]) == 0
-    assert sorted(p.name for p in tmp_path.glob("*.py")) == ["my_own.py", "test_my_own.py"]
-    assert main(["policy", "check", "my_own.py:tokens_a_request=10"]) == 0
+    assert main(["policy", "new", *options, name.replace("_", "-")]) == 0
+    assert sorted(p.name for p in tmp_path.glob("*.py")) == [f"{name}.py", f"test_{name}.py"]
+    assert main(["policy", "check", f"{name}.py:tokens_a_request=10"]) == 0
     assert "promises kept" in capsys.readouterr().out
-    tests = runpy.run_path("test_my_own.py")
-    tests["test_my_own_keeps_every_promise"]()
-    tests["test_my_own_fills_every_slot_it_can"]()
+    tests = runpy.run_path(f"test_{name}.py")
+    tests[f"test_{name}_keeps_every_promise"]()
+    tests[f"test_{name}_fills_every_slot_it_can"]()
+
+
+def test_a_new_rule_decides_as_the_new_policy_in_plain_python_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["policy", "new", "plain"]) == main(["policy", "new", "--rule", "ruled"]) == 0
+    plain, ruled = (
+        names.build("routing", names.parse(f"{name}.py:tokens_a_request=10")) for name in ("plain", "ruled")
+    )
+    for view in check_views(horizon=0, memory=0):
+        assert plain.route(view).worker.tolist() == ruled.route(view).worker.tolist()
+
+
+def test_two_rules_in_files_of_one_name_stay_apart(tmp_path, monkeypatch):
+    policies = []
+    for folder, wanted in (("a", "<"), ("b", ">")):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        assert main(["policy", "new", "--rule", "mine"]) == 0
+        text = Path("mine.py").read_text().replace("work.load[g] < work", f"work.load[g] {wanted} work")
+        Path("mine.py").write_text(text)
+        policies.append(names.build("routing", {"name": str(tmp_path / folder / "mine.py")}))
+    view = moment([5, 3], [1, 1], [1])
+    assert [policy.route(view).worker.tolist() for policy in policies] == [[1], [0]]
 
 
 def test_new_does_not_write_over_a_file(tmp_path, monkeypatch, capsys):

@@ -24,6 +24,7 @@ class Policy:
         "evenstep policy list",
         "evenstep policy show br-h",
         "evenstep policy new lightest",
+        "evenstep policy new --rule lightest_rule",
         "evenstep policy check lightest.py",
         "evenstep policy check br-h:horizon=20,discount=0.8",
         "evenstep policy list --kind scheduling",
@@ -37,6 +38,9 @@ class Policy:
         shown.add_argument("name", metavar="NAME", help="a policy's name, or mine.py")
         begun = verbs.add_parser("new", help="write NAME.py and test_NAME.py in this folder")
         begun.add_argument("name", metavar="NAME", help="name of the file, e.g. lightest")
+        begun.add_argument(
+            "--rule", action="store_true", help="write a rule, which is compiled, in place of plain Python"
+        )
         checked = verbs.add_parser("check", help="run every promise; exit 1 when one is broken")
         checked.add_argument(
             "name", metavar="FILE_OR_NAME[:options]", help="e.g. mine.py or br-0:candidates=4"
@@ -120,6 +124,9 @@ def _new(args: argparse.Namespace) -> int:
 
     template = _policy_scheduling_template if args.kind == "scheduling" else _policy_template
 
+    text = getattr(template, "RULE", "") if args.rule else template.POLICY
+    if not text:
+        raise InputError("policy new", "--rule", args.kind, "a routing policy", "Leave --rule out.")
     name = args.name.removesuffix(".py").replace("-", "_")
     if not name.isidentifier() or not name.islower():
         raise InputError(
@@ -130,7 +137,7 @@ def _new(args: argparse.Namespace) -> int:
             "Try lightest.",
         )
     title = "".join(word.capitalize() for word in name.split("_"))
-    files = {Path(f"{name}.py"): template.POLICY, Path(f"test_{name}.py"): template.TEST}
+    files = {Path(f"{name}.py"): text, Path(f"test_{name}.py"): template.TEST}
     for path in files:
         if path.exists():
             raise InputError(

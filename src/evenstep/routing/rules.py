@@ -117,7 +117,8 @@ def _entry(made: Any, policy: type) -> Entry:
     module: dict[str, Any] = getattr(made, "py_func", made).__globals__
     options, reading = compiled.options_of(policy)
     work: Any = module.get("Work", RoutingWork)
-    hints = list(get_type_hints(work, include_extras=True).items())[len(RoutingWork._fields) :]
+    names = module if work.__module__ == policy.__module__ else None  # two users' files may have one name
+    hints = list(get_type_hints(work, names, include_extras=True).items())[len(RoutingWork._fields) :]
     kinds = [_kind(work, name, hint) for name, hint in hints]
     room = module.get("room")
     scope: dict[str, Any] = {
