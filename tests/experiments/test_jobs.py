@@ -59,17 +59,50 @@ def test_digests_are_the_same_at_any_number_of_processes(tmp_path):
 
 def test_long_comparisons_move_to_processes_on_their_own(monkeypatch):
     moved = []
-    monkeypatch.setattr(jobs, "WORTHWHILE_S", -1.0)
+
+    class Recorded(jobs.Here):
+        def __init__(self, count, shared):
+            moved.append(count)
+            super().__init__(shared)
+
+    monkeypatch.setattr(jobs, "is_worthwhile", lambda spent, done, left: done == 1)
     monkeypatch.setattr(jobs, "cores", lambda: 2)
-    monkeypatch.setattr(
-        jobs, "_in_processes", lambda plan, asked, left, count: moved.append((list(left), count)) or iter(())
-    )
-    run(["jsq"], processes=None)
-    assert moved == [([(0, 0), (0, 1)], 2)]
+    monkeypatch.setattr(jobs, "Processes", Recorded)
+    assert len(run(["jsq", "fcfs"], processes=None)) == 4
+    assert moved == [2]
+
+
+def test_in_processes_one_run_of_each_tells_the_cost_and_the_longest_go_first(monkeypatch):
+    seconds = {"jsq": 1.0, "fcfs": 3.0, "random": 2.0}
+
+    class Timed(jobs.Here):
+        def __init__(self, count, shared):
+            super().__init__(shared)
+
+        def wait(self):
+            name = self._shared.asked[self._job.contender].name
+            return replace(super().wait(), seconds=seconds[name])
+
+        def submit(self, job):
+            super().submit(job)
+            order.append((job.contender, job.index))
+
+    order = []
+    monkeypatch.setattr(jobs, "Processes", Timed)
+    run([*seconds], processes=2)
+    assert order == [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1), (0, 1)]
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_forked_and_spawned_processes_give_the_same_digests(monkeypatch, forks):
+    monkeypatch.setattr("evenstep.experiments.executors.can_fork", lambda: forks)
+    here = {(d.contender, d.index): d.run.digest for d in run(["br-0"])}
+    assert {(d.contender, d.index): d.run.digest for d in run(["br-0"], processes=2)} == here
 
 
 def test_short_comparisons_stay_here(monkeypatch):
-    monkeypatch.setattr(jobs, "_in_processes", lambda *args: pytest.fail("started processes"))
+    monkeypatch.setattr(jobs, "is_worthwhile", lambda spent, done, left: False)
+    monkeypatch.setattr(jobs, "Processes", lambda *args: pytest.fail("started processes"))
     assert len(run(["jsq"], processes=None)) == 2
 
 

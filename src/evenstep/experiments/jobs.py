@@ -1,32 +1,28 @@
-"""The runs behind a comparison: every policy on every replicate, in this process or in several, the same bits.
+"""The runs behind a comparison: every policy on every replicate, in this process or in several, with the same bits.
 
-A run is a pure function of (plan, contender, replicate), so where it is made does not matter. Runs start in this
-process; when they turn out to take long, the rest goes to a pool of processes. More than one process needs the usual
-``if __name__ == "__main__"`` guard in a script.
+A run is a pure function of (plan, contender, replicate), so where it is made does not matter. Where processes cannot be
+forked, more than one needs the usual ``if __name__ == "__main__"`` guard in a script.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+import importlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any
 
+from evenstep import compiled
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
 from evenstep.experiments.contenders import Contender
+from evenstep.experiments.executors import Executor, Here, Processes, can_fork, cores, is_worthwhile, work_off
 from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Run
 from evenstep.request import COLUMNS, Trace
 from evenstep.sim.cluster import Cluster, simulate
+from evenstep.sim.cluster_host import loop_of
 from evenstep.workload.replicate import Source, replicate
-
-#: Seconds of work done here before other processes are started, and that must be left for it to be worth it.
-WORTHWHILE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,80 +126,91 @@ def fingerprint(trace: Trace) -> str:
     return found.hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class RunJob:
+    """One run of a comparison: a contender on a replicate (`executors.Job`)."""
+
+    contender: int
+    index: int
+    label: str
+
+    def carry_out(self, shared: Shared) -> Run:
+        """Make the run."""
+        return shared.plan.run(shared.asked[self.contender], self.index, shared.traces[self.index])
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all runs of a comparison need."""
+
+    plan: Plan
+    asked: list[Contender]
+    traces: list[Trace]
+
+
 def run_all(
     plan: Plan,
     asked: list[Contender],
     traces: list[Trace],
     processes: int | None = None,
-    before: Callable[[int], None] | None = None,
+    before: Callable[[int], None] = lambda contender: None,
 ) -> Iterator[Done]:
-    """Every contender on every replicate, contender by contender; results come as they are ready.
+    """Every contender on every replicate; results come as they are ready.
+
+    In one process runs are made contender by contender. In several, each contender's first replicate tells what its
+    others cost, and the longest start first, so that no process is left with a long run at the end.
 
     Args:
         plan: what the runs share.
         asked: the contenders.
         traces: `replicates(plan)`.
-        processes: how many processes; None = start here, and use all cores if it takes long.
-        before: called with a contender's index before each of its runs in this process, for instance to compile its
-            kernel; the time it takes does not count as a run's.
+        processes: how many processes; None = start here, and use all cores as soon as that pays.
+        before: called with a contender's index before its runs, for instance to compile its kernel; the time it takes
+            does not count as a run's.
 
     Raises:
         InputError, PolicyError: from the first run that fails.
     """
-    jobs = [(c, r) for c in range(len(asked)) for r in range(plan.seeds)]
+    jobs = [
+        RunJob(c, r, f"{one.name}, replicate {r}") for c, one in enumerate(asked) for r in range(plan.seeds)
+    ]
     allowed = min(processes if processes is not None else cores(), len(jobs))
-    spent = 0.0
-    while jobs:
-        done = len(asked) * plan.seeds - len(jobs)
-        if allowed > 1 and (processes is not None or _worthwhile(spent, done, len(jobs))):
-            yield from _in_processes(plan, asked, jobs, allowed)
-            return
-        contender, index = jobs.pop(0)
-        if before is not None:
-            before(contender)
-        started = time.perf_counter()
-        run = plan.run(asked[contender], index, traces[index])
-        spent += time.perf_counter() - started
-        yield Done(contender, index, run)
+    shared = Shared(plan, asked, traces)
+    cost: dict[int, float] = {}
+    started: list[Executor] = []
+
+    def away(spent: float, done: int, left: int) -> Executor | None:
+        if allowed > 1 and (processes is not None or is_worthwhile(spent, done, left)):
+            if can_fork():
+                _load_kernels(plan, asked, before)
+            started.append(Processes(min(allowed, left), shared))
+        return started[0] if started else None
+
+    def longest(waiting: Sequence[RunJob]) -> int:
+        if not started:
+            return 0
+        first = {job.contender: place for place, job in reversed([*enumerate(waiting)])}
+        unknown = [place for contender, place in first.items() if contender not in cost]
+        return (
+            min(unknown) if unknown else max(first.values(), key=lambda place: cost[waiting[place].contender])
+        )
+
+    here = Here(shared, lambda job: before(job.contender))
+    try:
+        for ended in work_off(jobs, here, away, choose=longest):
+            if ended.error is not None:
+                raise ended.error
+            cost[ended.job.contender] = ended.seconds
+            yield Done(ended.job.contender, ended.job.index, ended.result)
+    finally:
+        for executor in started:
+            executor.close()
 
 
-def cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _worthwhile(spent: float, done: int, left: int) -> bool:
-    return spent > WORTHWHILE_S and spent / max(done, 1) * left > WORTHWHILE_S
-
-
-_plan: Plan | None = None
-_asked: list[Contender] = []
-_traces: dict[int, Trace] = {}
-
-
-def _begin(plan: Plan, asked: list[Contender]) -> None:
-    """Give a fresh process what its runs share."""
-    global _plan, _asked
-    _plan, _asked = plan, asked
-
-
-def _one(contender: int, index: int) -> Run:
-    assert _plan is not None
-    if index not in _traces:
-        _traces[index] = _plan.replicate(index)
-    return _plan.run(_asked[contender], index, _traces[index])
-
-
-def _in_processes(
-    plan: Plan, asked: list[Contender], jobs: list[tuple[int, int]], count: int
-) -> Iterator[Done]:
-    context = get_context("spawn")
-    with ProcessPoolExecutor(min(count, len(jobs)), context, _begin, (plan, asked)) as pool:
-        places: dict[Future[Run], tuple[int, int]] = {pool.submit(_one, *job): job for job in jobs}
-        try:
-            for future in as_completed(places):
-                yield Done(*places[future], future.result())
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+def _load_kernels(plan: Plan, asked: list[Contender], before: Callable[[int], None]) -> None:
+    """Load every loop and kernel here, so that children that are forked need not."""
+    for contender, one in enumerate(asked):
+        before(contender)
+        policy = one.build()[0]
+        importlib.import_module(loop_of(policy, plan.cluster, plan.step_time))
+        compiled.kernel_of(policy)

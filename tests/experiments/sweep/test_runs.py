@@ -47,14 +47,14 @@ def test_processes_give_the_same_bytes_also_when_one_is_killed_and_its_run_tried
 
 def test_a_run_that_kills_its_process_twice_is_named_and_finished_runs_are_kept(tmp_path, monkeypatch):
     class Dying(sweep_runs.Here):
-        def __init__(self, count, sources):
-            super().__init__(sweep_runs.Workloads(sources))
+        def __init__(self, count, shared):
+            super().__init__(shared)
 
         def wait(self):
-            if self._task.contender.name != "br-0":
+            if self._job.contender.name != "br-0":
                 return super().wait()
-            task, self._task = self._task, None
-            return sweep_runs.Ended(task, lost="killed by SIGKILL")
+            job, self._job = self._job, None
+            return sweep_runs.Ended(job, lost="killed by SIGKILL")
 
     monkeypatch.setattr(sweep_runs, "Processes", Dying)
     label = "point 0 (workers=2), br-0, replicate 0"
@@ -78,11 +78,11 @@ def test_long_sweeps_move_to_processes_on_their_own(monkeypatch):
     started = []
 
     class Recorded(sweep_runs.Here):
-        def __init__(self, count, sources):
+        def __init__(self, count, shared):
             started.append(count)
-            super().__init__(sweep_runs.Workloads(sources))
+            super().__init__(shared)
 
-    monkeypatch.setattr(sweep_runs, "WORTHWHILE_S", -1.0)
+    monkeypatch.setattr(sweep_runs, "is_worthwhile", lambda spent, done, left: True)
     monkeypatch.setattr(sweep_runs, "cores", lambda: 3)
     monkeypatch.setattr(sweep_runs, "Processes", Recorded)
     sweep(tiny(), processes=None)
@@ -90,6 +90,7 @@ def test_long_sweeps_move_to_processes_on_their_own(monkeypatch):
 
 
 def test_short_sweeps_stay_here(monkeypatch):
+    monkeypatch.setattr(sweep_runs, "is_worthwhile", lambda spent, done, left: False)
     monkeypatch.setattr(sweep_runs, "Processes", lambda *_: pytest.fail("started processes"))
     sweep(tiny(), processes=None)
 

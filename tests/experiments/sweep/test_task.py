@@ -10,9 +10,10 @@ from tests.experiments.sweeps import tiny
 
 from evenstep.errors import InputError, PolicyError
 from evenstep.experiments.compare.compare import compare
+from evenstep.experiments.executors import attempt
 from evenstep.experiments.settings import CompareSettings
 from evenstep.experiments.sweep.sweeping import Sweep
-from evenstep.experiments.sweep.task import Workloads, attempt, carry_out, source_key
+from evenstep.experiments.sweep.task import Workloads, source_key
 from evenstep.sim.cluster import Cluster
 
 
@@ -22,7 +23,7 @@ def tasks(**changes):
 
 def test_a_task_makes_the_run_that_compare_makes():
     task = tasks()[1]
-    found = carry_out(task, Workloads())
+    found = task.carry_out(Workloads())
     compared = compare("sample:azure-conv", ["jsq"], cluster=Cluster(workers=2, slots=4), seeds=2, limit=60)
     assert (task.contender.name, task.index) == ("jsq", 1)
     assert found["digest"] == compared.policies[0].digests[1]
@@ -33,15 +34,15 @@ def test_a_task_makes_the_run_that_compare_makes():
 def test_a_task_means_the_same_after_a_journey():
     task = tasks()[0]
     assert (
-        carry_out(pickle.loads(pickle.dumps(task)), Workloads())["digest"]
-        == carry_out(task, Workloads())["digest"]
+        pickle.loads(pickle.dumps(task)).carry_out(Workloads())["digest"]
+        == task.carry_out(Workloads())["digest"]
     )
 
 
 def test_a_task_that_is_another_one_here_is_refused():
     task = replace(tasks()[0], key="0" * 64)
     with pytest.raises(InputError, match="run is 'another one here'; expected the one that was asked for"):
-        carry_out(task, Workloads())
+        task.carry_out(Workloads())
 
 
 def test_what_a_task_raises_becomes_its_answer(tmp_path):

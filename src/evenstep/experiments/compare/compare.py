@@ -12,7 +12,8 @@ from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, nearest
 from evenstep.experiments.compare.compared import Compared
 from evenstep.experiments.contenders import Asked, Contender, contenders
-from evenstep.experiments.jobs import Plan, cores, replicates, run_all
+from evenstep.experiments.executors import can_fork, cores
+from evenstep.experiments.jobs import Plan, replicates, run_all
 from evenstep.experiments.notation import slo_of
 from evenstep.experiments.progress import Progress, Silent, cold_kernels, compile_notice
 from evenstep.experiments.warming import Warming
@@ -57,7 +58,7 @@ def compare(
     limit: int | None = None,
     power: Any = None,
     slo: Slo | str | None = None,
-    processes: int = 1,
+    processes: int | None = None,
     progress: Progress | None = None,
 ) -> Compared:
     """Run every policy on the same replicates of a workload and compare them pair by pair.
@@ -77,7 +78,8 @@ def compare(
         limit: use only the first rows of a trace, or draw only so many requests.
         power: power law for the energy metrics.
         slo: objective for goodput, e.g. ``"ttft=2s,tpot=50ms"``.
-        processes: processes to run in; more than one needs a ``__main__`` guard in a script.
+        processes: processes to run in. When left out, all cores, as soon as that pays: but only this process where
+            forking is not safe (then more than one needs a ``__main__`` guard) or a policy is an object of yours.
         progress: told what happens; silent when left out.
 
     Returns:
@@ -101,6 +103,8 @@ def compare(
         slo=slo_of(slo) if isinstance(slo, str) else slo,
     )
     asked = contenders(_listed(policies))
+    if processes is None and not can_fork():
+        processes = 1
     outcome = run_comparison(plan, asked, baseline=baseline, processes=processes, progress=progress)
     return Compared.of(outcome.comparison, plan, asked)
 
@@ -254,6 +258,8 @@ def run_comparison(
         raise InputError(
             "compare", "baseline", baseline, "one of the policies compared", nearest(baseline, names)
         )
+    if processes is None and not all(isinstance(one.policy, Mapping) for one in asked):
+        processes = 1  # an object may remember what it saw, which would be lost in another process
     watch = progress if progress is not None else Silent()
     traces = replicates(plan)
     told_of_seeds = _fewer(len(traces), plan.seeds)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from evenstep.errors import InputError, PolicyError
-from evenstep.experiments.jobs import WORTHWHILE_S, cores
+from evenstep.experiments.executors import Ended, Executor, Here, Processes, cores, is_worthwhile, work_off
 from evenstep.experiments.progress import Progress, cold_kernels, compile_notice
 from evenstep.experiments.sweep.cache import Cache
-from evenstep.experiments.sweep.task import Ended, Task, Workloads
-from evenstep.experiments.sweep_workers import Executor, Here, Processes
+from evenstep.experiments.sweep.task import Task, Workloads
 from evenstep.experiments.warming import Warming
-
-#: Times a run is started again when its process was killed.
-RETRIES = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +54,7 @@ class Runs:
     def __init__(self, cache: Cache, workloads: Workloads, places: Places, watch: Progress) -> None:
         self.cache, self._workloads, self._places, self._watch = cache, workloads, places, watch
         self._away: Executor | None = None
-        self._spent, self.made = 0.0, 0
+        self.made = 0
 
     def make(self, tasks: Sequence[Task]) -> None:
         """Carry the tasks out.
@@ -92,7 +86,8 @@ class Runs:
             here = Here(
                 self._workloads, lambda task: warming.ready(kinds.index((task.contender.name, task.loop)))
             )
-            self._work_off(tasks, here)
+            for ended in work_off(tasks, here, self._elsewhere, say=self._watch.say):
+                self._take(ended)
         except KeyboardInterrupt:
             left = sum(self.cache.get(task.key) is None for task in tasks)
             raise Interrupted(self.made, left) from None
@@ -114,55 +109,30 @@ class Runs:
         if self._away is not None:
             return
         if self._places.executor == "ray":
-            from evenstep.experiments.sweep_ray import OnRay
+            from evenstep.experiments.on_ray import OnRay
 
-            self._away = OnRay(self._workloads.sources, self._places.ray_address)
+            self._away = OnRay(self._workloads, self._places.ray_address)
         elif self._places.processes is not None or self._allowed(tasks) > 1:
-            self._away = Processes(self._allowed(tasks), self._workloads.sources)
+            self._away = Processes(self._allowed(tasks), self._workloads)
 
-    def _work_off(self, tasks: Sequence[Task], here: Here) -> None:
-        """All tasks: here at first, elsewhere once that was asked for or turns out to be worth it."""
-        waiting, running = deque(tasks), 0
-        lost: dict[str, int] = {}
-        while waiting or running:
-            place = self._away or here
-            while waiting and place.free > 0:
-                place.submit(waiting.popleft())
-                running += 1
-            ended = place.wait()
-            running -= 1
-            if ended.lost:
-                self._note_lost(ended, lost)
-                waiting.appendleft(ended.task)
-                continue
-            self._spent += self._taken(ended)["seconds"]
-            if self._places.processes is None and _worthwhile(self._spent, self.made, len(waiting)):
-                self._move(len(waiting))
+    def _elsewhere(self, spent: float, done: int, left: int) -> Executor | None:
+        """The processes, if they are there already or now worth their start."""
+        if (
+            self._places.executor != "ray"
+            and self._places.processes is None
+            and is_worthwhile(spent, done, left)
+        ):
+            self._move(left)
+        return self._away
 
-    def _note_lost(self, ended: Ended, lost: dict[str, int]) -> None:
-        """Note that a run's process was killed; once is bad luck."""
-        key = ended.task.key
-        lost[key] = lost.get(key, 0) + 1
-        if lost[key] > RETRIES:
-            hint = "If it was memory, ask for fewer --processes. Finished runs are kept."
-            raise InputError(
-                ended.task.label, "process", ended.lost, "one that lives; it was tried twice", hint
-            )
-        self._watch.say(f"{ended.task.label}: its process was {ended.lost}; tried again")
-
-    def _taken(self, ended: Ended) -> dict[str, Any]:
+    def _take(self, ended: Ended) -> None:
         """Keep what a task found, or raise what it raised, with the point it happened at."""
+        task: Task = ended.job
         if ended.error is not None:
-            raise at(ended.task.label, ended.error)
-        assert ended.result is not None
-        self.cache.put(ended.task.key, ended.result)
+            raise at(task.label, ended.error)
+        self.cache.put(task.key, ended.result)
         self.made += 1
-        self._watch.advance(ended.task.contender.name)
-        return ended.result
-
-
-def _worthwhile(spent: float, done: int, left: int) -> bool:
-    return spent > WORTHWHILE_S and spent / done * left > WORTHWHILE_S
+        self._watch.advance(task.contender.name)
 
 
 def at(label: str, error: Exception) -> Exception:

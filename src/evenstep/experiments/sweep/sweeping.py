@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 from evenstep import __version__
 from evenstep.errors import InputError
-from evenstep.experiments.jobs import Plan, cores
+from evenstep.experiments.executors import cores
+from evenstep.experiments.jobs import Plan
 from evenstep.experiments.progress import Progress, Silent
 from evenstep.experiments.settings import check_fits
 from evenstep.experiments.sweep.cache import Cache

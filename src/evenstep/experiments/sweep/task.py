@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from evenstep.cost.linear import Linear
-from evenstep.errors import EvenstepError, InputError
+from evenstep.errors import InputError
 from evenstep.experiments.compare.compare import scaled, workload_of
 from evenstep.experiments.contenders import Contender
 from evenstep.experiments.jobs import Plan, fingerprint
@@ -57,6 +57,33 @@ class Task:
     label: str
     loop: str
 
+    def carry_out(self, shared: Workloads) -> dict[str, Any]:
+        """Make the run; the answer holds JSON values only.
+
+        Raises:
+            InputError: this process would make another run than the one asked for: other files, code or versions.
+            PolicyError: the policy broke its contract.
+        """
+        plan = shared.plan(self.settings)
+        trace, printed = shared.replicate(plan, self.settings, self.index)
+        if key_of(plan, self.contender, printed, self.index) != self.key:
+            hint = "Use one version of evenstep, NumPy and all files everywhere, and leave them alone while a sweep runs."
+            expected = "the one that was asked for, from the same files and code"
+            raise InputError(self.label, "run", "another one here", expected, hint)
+        started = time.perf_counter()
+        run = plan.run(self.contender, self.index, trace)
+        summary = run.summary
+        return {
+            "replicate": self.index,
+            "seed": run.conditions.seed,
+            "digest": run.digest,
+            "trace": printed,
+            "predictor": run.conditions.predictor,
+            "oracle": run.conditions.oracle,
+            "summary": summary,
+            "seconds": time.perf_counter() - started,
+        }
+
 
 class Workloads:
     """Workloads read once, and the plans and replicates made of them.
@@ -69,6 +96,10 @@ class Workloads:
         self.sources: dict[SourceKey, Workload] = dict(sources or {})
         self._traces: OrderedDict[tuple[Any, ...], tuple[Trace, str]] = OrderedDict()
         self._prints: dict[tuple[Any, ...], str] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What was read travels to another process; replicates are made there anew."""
+        return Workloads, (self.sources,)
 
     def plan(self, settings: CompareSettings) -> Plan:
         """Everything the runs of a point share.
@@ -133,58 +164,3 @@ class Workloads:
         fleet = plan.cluster.workers, plan.cluster.slots_of, plan.cluster.group_sizes
         law = repr(plan.step_time) if isinstance(plan.step_time, Linear) else ""  # a load needs a linear one
         return key, index, settings.rate, settings.load, fleet, law
-
-
-def carry_out(task: Task, workloads: Workloads) -> dict[str, Any]:
-    """Make a run; the answer holds JSON values only.
-
-    Raises:
-        InputError: here the task is another one than where it was asked for: other files, code or versions.
-        PolicyError: the policy broke its contract.
-    """
-    plan = workloads.plan(task.settings)
-    trace, printed = workloads.replicate(plan, task.settings, task.index)
-    if key_of(plan, task.contender, printed, task.index) != task.key:
-        hint = "Use one version of evenstep, NumPy and all files everywhere, and leave them alone while a sweep runs."
-        expected = "the one that was asked for, from the same files and code"
-        raise InputError(task.label, "run", "another one here", expected, hint)
-    started = time.perf_counter()
-    run = plan.run(task.contender, task.index, trace)
-    summary = run.summary
-    return {
-        "replicate": task.index,
-        "seed": run.conditions.seed,
-        "digest": run.digest,
-        "trace": printed,
-        "predictor": run.conditions.predictor,
-        "oracle": run.conditions.oracle,
-        "summary": summary,
-        "seconds": time.perf_counter() - started,
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a task ended: with one of the three.
-
-    Args:
-        task: the task.
-        result: what it found.
-        error: what it raised.
-        lost: how its process ended before it did, in words.
-    """
-
-    task: Task
-    result: dict[str, Any] | None = None
-    error: Exception | None = None
-    lost: str = ""
-
-
-def attempt(task: Task, workloads: Workloads) -> Ended:
-    """Carry a task out; what it raises becomes part of the answer, in a form that travels between processes."""
-    try:
-        return Ended(task, carry_out(task, workloads))
-    except (EvenstepError, MemoryError, OSError) as error:
-        return Ended(task, error=error)
-    except Exception as error:
-        return Ended(task, error=RuntimeError(f"{type(error).__name__}: {error}"))

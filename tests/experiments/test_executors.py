@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.experiments.sweeps import tiny
 
 from evenstep.errors import PolicyError
+from evenstep.experiments import executors
+from evenstep.experiments.executors import Here, Processes
 from evenstep.experiments.sweep.sweeping import Sweep
-from evenstep.experiments.sweep.task import Workloads, carry_out
-from evenstep.experiments.sweep_workers import Here, Processes
+from evenstep.experiments.sweep.task import Workloads
 
 DEADLY = """
 import os, signal
@@ -24,31 +26,33 @@ def test_here_one_task_follows_the_other():
     place = Here(Workloads(), told.append)
     place.submit(first)
     assert place.free == 0
-    assert place.wait().task is first
+    assert place.wait().job is first
     assert place.free == 1
     place.submit(second)
     assert place.wait().result["digest"]
     assert told == [first, second]
 
 
-def test_processes_find_what_is_found_here_and_outlive_one_that_is_killed(tmp_path):
+@pytest.mark.parametrize("forks", [True, False])
+def test_processes_find_what_is_found_here_and_outlive_one_that_is_killed(tmp_path, monkeypatch, forks):
+    monkeypatch.setattr(executors, "can_fork", lambda: forks)
     deadly = tmp_path / "deadly.py"
     deadly.write_text(DEADLY)
     tasks = Sweep(tiny(policies=["jsq", str(deadly)])).tasks()
-    place = Processes(2, {})
+    place = Processes(2, Workloads())
     try:
         good = [task for task in tasks if task.contender.name == "jsq"]
         bad = next(task for task in tasks if task.contender.name != "jsq")
         place.submit(good[0])
         place.submit(bad)
         assert place.free == 0
-        ended = {one.task.key: one for one in (place.wait(), place.wait())}
+        ended = {one.job.key: one for one in (place.wait(), place.wait())}
         assert ended[bad.key].lost == "killed by SIGKILL"
         assert place.free == 2
         place.submit(good[1])
         ended[good[1].key] = place.wait()
         for task in good[:2]:
-            assert ended[task.key].result["digest"] == carry_out(task, Workloads())["digest"]
+            assert ended[task.key].result["digest"] == task.carry_out(Workloads())["digest"]
     finally:
         place.close()
     assert place.free == 2
@@ -60,3 +64,15 @@ def test_here_what_a_policy_breaks_is_part_of_the_answer(tmp_path):
     place = Here(Workloads())
     place.submit(Sweep(tiny(policies=[str(bad)])).tasks()[0])
     assert isinstance(place.wait().error, PolicyError)
+
+
+@pytest.mark.parametrize(
+    ("forks", "spent", "done", "left", "pays"),
+    [(True, 0.0, 0, 9, False), (True, 0.1, 1, 2, False), (True, 0.1, 1, 4, True),
+     (False, 2.0, 1, 9, False), (False, 4.0, 1, 9, True), (False, 4.0, 8, 2, False)],
+)  # fmt: skip
+def test_processes_pay_where_what_is_left_takes_longer_than_their_start(
+    monkeypatch, forks, spent, done, left, pays
+):
+    monkeypatch.setattr(executors, "can_fork", lambda: forks)
+    assert executors.is_worthwhile(spent, done, left) is pays

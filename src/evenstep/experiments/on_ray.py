@@ -1,4 +1,4 @@
-"""The runs of a sweep on a Ray cluster: the same tasks, the same bits, one core each."""
+"""Jobs on the cores of a Ray cluster: the same bits as in this process, one core each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -17,18 +17,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from evenstep.errors import InputError
-from evenstep.experiments.sweep.task import Ended, SourceKey, Task, Workloads, attempt
-from evenstep.workload.synthetic.yaml_file import Workload
+from evenstep.experiments.executors import Ended, Job, attempt
 
 #: Seconds a cluster has to answer; Ray would try for minutes.
 ANSWER_S = 15.0
 
 
 class OnRay:
-    """Tasks on the cores of a Ray cluster; every node needs the same evenstep, and the files that policies come from.
+    """Jobs on a Ray cluster; every node needs the same evenstep, and the files that policies come from.
 
     Args:
-        sources: workloads that were read already; every node gets them once.
+        shared: what all jobs need; every node gets it once.
         address: the cluster, e.g. ``auto`` or ``10.0.0.1:6379``; None = the one this process is connected to, else that
             of the environment's RAY_ADDRESS, else one started on this machine for the while.
 
@@ -36,7 +35,7 @@ class OnRay:
         InputError: Ray is not installed, there is no such cluster, it does not answer, or it has no core.
     """
 
-    def __init__(self, sources: Mapping[SourceKey, Workload], address: str | None = None) -> None:
+    def __init__(self, shared: Any, address: str | None = None) -> None:
         try:
             import ray
         except ImportError:
@@ -51,33 +50,33 @@ class OnRay:
             raise InputError(
                 "sweep", "--ray-address", address or "this machine", "a cluster with at least one core"
             )
-        packed = pickle.dumps(dict(sources))
+        packed = pickle.dumps(shared)
         self._name = hashlib.sha256(packed).hexdigest()
         self._packed = ray.put(packed)
         self._carry_out: Any = ray.remote(_on_a_node).options(num_cpus=1, max_retries=0)
-        self._running: dict[Any, Task] = {}
+        self._running: dict[Any, Job] = {}
 
     @property
     def free(self) -> int:
         return self._cores - len(self._running)
 
-    def submit(self, task: Task) -> None:
-        # in a list, so that Ray hands over the reference and a process that has the workloads does not fetch them
-        self._running[self._carry_out.remote(task, self._name, [self._packed], str(Path.cwd()))] = task
+    def submit(self, job: Job) -> None:
+        # in a list, so that Ray hands over the reference, and a process that has the value does not fetch it again
+        self._running[self._carry_out.remote(job, self._name, [self._packed], str(Path.cwd()))] = job
 
     def wait(self) -> Ended:
         from ray import exceptions
 
         (ready, *_), _ = self._ray.wait(list(self._running), num_returns=1)
-        task = self._running.pop(ready)
+        job = self._running.pop(ready)
         try:
             return self._ray.get(ready)
         except exceptions.RayTaskError as error:  # the node could not even begin
             said = str(error).strip().splitlines()[-1]
             hint = "Install the same evenstep on every node."
-            raise InputError(task.label, "node", said, "one that can import evenstep", hint) from None
+            raise InputError(job.label, "node", said, "one that can import evenstep", hint) from None
         except exceptions.RayError as error:
-            return Ended(task, lost=f"lost by Ray ({type(error).__name__})")
+            return Ended(job, lost=f"lost by Ray ({type(error).__name__})")
 
     def close(self) -> None:
         for reference in self._running:
@@ -88,7 +87,7 @@ class OnRay:
 
 
 def _connect(ray: Any, address: str | None) -> None:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports nothing
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     named = "--ray-address" if address is not None else "RAY_ADDRESS"
     address = address if address is not None else os.environ.get("RAY_ADDRESS")
@@ -156,10 +155,10 @@ def _silent() -> Generator[None]:
 
 
 def _check_listens(address: str) -> None:
-    """See that somebody takes connections at an address that has a port.
+    """Check that a server accepts connections at an address that has a port.
 
     Raises:
-        ConnectionError: nobody does.
+        ConnectionError: there is no server.
     """
     place = urlsplit(address if "://" in address else f"ray://{address}")
     if not (place.hostname and place.port):
@@ -170,18 +169,18 @@ def _check_listens(address: str) -> None:
         raise ConnectionError(f"Nobody answers there: {error}.") from None
 
 
-_workloads: dict[str, Workloads] = {}
+_shared: dict[str, Any] = {}
 
 
-def _on_a_node(task: Task, name: str, packed: list[Any], folder: str) -> Ended:
-    """What a process of a node does; workloads stay there from one task to the next."""
-    if name not in _workloads:
+def _on_a_node(job: Job, name: str, packed: list[Any], folder: str) -> Ended:
+    """Carries a job out in a process of a node; what jobs share stays there from one to the next."""
+    if name not in _shared:
         import ray
 
-        _workloads.clear()
-        _workloads[name] = Workloads(pickle.loads(ray.get(packed[0])))
+        _shared.clear()
+        _shared[name] = pickle.loads(ray.get(packed[0]))
     with suppress(
         OSError
     ):  # relative paths mean the same as where the sweep was started, if the node has them
         os.chdir(folder)
-    return attempt(task, _workloads[name])
+    return attempt(job, _shared[name])

@@ -13,10 +13,10 @@ from tests.experiments.sweep.test_runs import deadly
 from tests.experiments.sweeps import tiny
 
 from evenstep.errors import InputError
-from evenstep.experiments import sweep_ray
+from evenstep.experiments import on_ray
+from evenstep.experiments.on_ray import OnRay
 from evenstep.experiments.progress import Silent
 from evenstep.experiments.sweep.sweeping import sweep
-from evenstep.experiments.sweep_ray import OnRay
 from evenstep.measure.swept import write_swept
 
 
@@ -123,7 +123,7 @@ class Unjoinable:
 def unjoinable(monkeypatch):
     found = Unjoinable()
     monkeypatch.setitem(sys.modules, "ray", found)
-    monkeypatch.setattr(sweep_ray, "ANSWER_S", 0.3)
+    monkeypatch.setattr(on_ray, "ANSWER_S", 0.3)
     yield found
     found.over.set()
 

@@ -1,0 +1,316 @@
+"""Where the runs of comparisons, sweeps and leaderboards are made: in this process, or in several of this machine.
+
+An executor carries out jobs. A job is a small value that can be pickled; what all jobs need (`Workloads`, a plan and its
+traces) is handed to each process once. Each process has a pipe of its own and one job at a time, so when a process dies
+it is known which job it took along. `on_ray` is the third executor, for a Ray cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, resource_tracker
+from multiprocessing.connection import Connection
+from typing import Any, Protocol, cast
+
+from evenstep.errors import EvenstepError, InputError
+
+#: Times a job is started again when its process was killed.
+RETRIES = 1
+
+
+class Job(Protocol):
+    """One run to be made.
+
+    Args:
+        label: what messages call it.
+    """
+
+    @property
+    def label(self) -> str: ...
+
+    def carry_out(self, shared: Any) -> Any:
+        """Make the run; the answer can be pickled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a job ended: with one of `result`, `error` and `lost`.
+
+    Args:
+        job: the job.
+        result: what it found.
+        error: what it raised.
+        lost: how its process died, in words.
+        seconds: how long it took.
+    """
+
+    job: Any
+    result: Any = None
+    error: Exception | None = None
+    lost: str = ""
+    seconds: float = 0.0
+
+
+class Executor(Protocol):
+    """Carries out jobs, as many at a time as it has room for."""
+
+    @property
+    def free(self) -> int:
+        """Jobs that can be given to it now."""
+        ...
+
+    def submit(self, job: Job) -> None:
+        """Start a job; only while `free` is above 0."""
+        ...
+
+    def wait(self) -> Ended:
+        """The next job that ends; only while there is one."""
+        ...
+
+    def close(self) -> None:
+        """End all processes, whether or not their jobs are finished."""
+        ...
+
+
+class Here:
+    """One job at a time, in this process.
+
+    Args:
+        shared: what all jobs need.
+        before: called with each job before it starts, for instance to compile its kernel; its time does not count.
+    """
+
+    def __init__(self, shared: Any, before: Callable[[Any], None] | None = None) -> None:
+        self._shared, self._before = shared, before
+        self._job: Any = None
+
+    @property
+    def free(self) -> int:
+        return 1 if self._job is None else 0
+
+    def submit(self, job: Job) -> None:
+        self._job = job
+
+    def wait(self) -> Ended:
+        job, self._job = self._job, None
+        if self._before is not None:
+            self._before(job)
+        started = time.perf_counter()
+        try:
+            return Ended(job, job.carry_out(self._shared), seconds=time.perf_counter() - started)
+        except EvenstepError as error:
+            return Ended(job, error=error)
+
+    def close(self) -> None: ...
+
+
+class Processes:
+    """Jobs in processes that die with this one.
+
+    They are forked where that is safe (`can_fork`): a child then has every kernel and trace of this process at once.
+    Elsewhere they are spawned, and get `shared` by the pipe.
+
+    Args:
+        count: processes at most; each starts with its first job.
+        shared: what all jobs need.
+    """
+
+    def __init__(self, count: int, shared: Any) -> None:
+        self._count, self._shared = count, shared
+        self._packed = None if can_fork() else pickle.dumps(shared)
+        self._idle: list[_Worker] = []
+        self._busy: dict[Connection, tuple[_Worker, Any]] = {}
+
+    @property
+    def free(self) -> int:
+        return self._count - len(self._busy)
+
+    def submit(self, job: Job) -> None:
+        while True:
+            worker = self._idle.pop() if self._idle else self._new()
+            with suppress(OSError):  # it died while it had nothing to do: take the next
+                worker.pipe.send(job)
+                self._busy[worker.pipe] = worker, job
+                return
+
+    def wait(self) -> Ended:
+        ready = cast("Connection", connection.wait(list(self._busy))[0])
+        worker, job = self._busy.pop(ready)
+        try:
+            ended: Ended = ready.recv()
+        except (EOFError, OSError):
+            return Ended(job, lost=worker.how_it_died())
+        self._idle.append(worker)
+        return ended
+
+    def close(self) -> None:
+        for worker in self._workers():
+            worker.end()
+        self._idle, self._busy = [], {}
+
+    def _workers(self) -> list[_Worker]:
+        return [*self._idle, *(worker for worker, _ in self._busy.values())]
+
+    def _new(self) -> _Worker:
+        if self._packed is None:
+            return _Worker("fork", (self._shared, [worker.pipe for worker in self._workers()]))
+        worker = _Worker("spawn", ())
+        with suppress(OSError):
+            worker.pipe.send_bytes(self._packed)
+        return worker
+
+
+class _Worker:
+    """A process and the pipe to it."""
+
+    def __init__(self, method: str, given: tuple[Any, ...]) -> None:
+        context: Any = get_context(method)
+        self.pipe, theirs = context.Pipe()
+        ends = (theirs, self.pipe, *given) if given else (theirs,)
+        self.process = context.Process(
+            target=_serve_forked if given else _serve_spawned, args=ends, daemon=True
+        )
+        with _interrupts_later():
+            self.process.start()
+        theirs.close()
+
+    def how_it_died(self) -> str:
+        self.pipe.close()
+        self.process.join()
+        code = self.process.exitcode or 0
+        if code >= 0:
+            return f"ended with code {code}"
+        with suppress(ValueError):
+            return f"killed by {signal.Signals(-code).name}"
+        return f"killed by signal {-code}"
+
+    def end(self) -> None:
+        self.pipe.close()
+        self.process.kill()
+        self.process.join()
+
+
+def work_off(
+    jobs: Iterable[Job],
+    here: Here,
+    away: Callable[[float, int, int], Executor | None],
+    *,
+    choose: Callable[[Sequence[Any]], int] = lambda waiting: 0,
+    say: Callable[[str], None] = lambda line: None,
+) -> Iterator[Ended]:
+    """Carry all jobs out: in this process at first, and in others as soon as `away` offers them.
+
+    Args:
+        jobs: the jobs.
+        here: this process.
+        away: given the seconds spent, the jobs done and those left, the executor to go on with; None = stay here.
+        choose: the place of the next job among those that wait; the first where left out.
+        say: told of a process that died.
+
+    Yields:
+        Each job that ended, with a result or an error.
+
+    Raises:
+        InputError: a job whose process died twice.
+    """
+    waiting, running, done, spent = list(jobs), 0, 0, 0.0
+    lost: dict[str, int] = {}
+    place: Executor = here
+    while waiting or running:
+        if place is here and waiting:
+            place = away(spent, done, len(waiting)) or here
+        while waiting and place.free > 0:
+            place.submit(waiting.pop(choose(waiting)))
+            running += 1
+        ended = place.wait()
+        running -= 1
+        if ended.lost:
+            _note_lost(ended, lost, say)
+            waiting.insert(0, ended.job)
+            continue
+        done, spent = done + 1, spent + ended.seconds
+        yield ended
+
+
+def _note_lost(ended: Ended, lost: dict[str, int], say: Callable[[str], None]) -> None:
+    """Count a job's dead process; the second is an error."""
+    label = ended.job.label
+    lost[label] = lost.get(label, 0) + 1
+    if lost[label] > RETRIES:
+        hint = "If it was memory, ask for fewer --processes. Finished runs are kept."
+        raise InputError(label, "process", ended.lost, "one that lives; it was tried twice", hint)
+    say(f"{label}: its process was {ended.lost}; tried again")
+
+
+def attempt(job: Any, shared: Any) -> Ended:
+    """Carry a job out; what it raises becomes part of the answer, in a form that can be pickled."""
+    started = time.perf_counter()
+    try:
+        return Ended(job, job.carry_out(shared), seconds=time.perf_counter() - started)
+    except (EvenstepError, MemoryError, OSError) as error:
+        return Ended(job, error=error)
+    except Exception as error:
+        return Ended(job, error=RuntimeError(f"{type(error).__name__}: {error}"))
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def can_fork() -> bool:
+    """Whether a child may be forked: on Linux, while this process has one Python thread."""
+    return sys.platform == "linux" and threading.active_count() == 1
+
+
+def is_worthwhile(spent: float, done: int, left: int) -> bool:
+    """Whether the jobs left take so long that other processes pay, judged by the seconds that `done` jobs took."""
+    start = 0.3 if can_fork() else 3.0
+    return done > 0 and spent / done * left > start and (can_fork() or spent > start)
+
+
+@contextmanager
+def _interrupts_later() -> Generator[None]:
+    """Delays Ctrl-C to the end of the block, and keeps it from the processes started inside."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # the first process starts it, and it would let the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve_spawned(pipe: Connection) -> None:
+    with suppress(EOFError, OSError):
+        _serve(pipe, pickle.loads(pipe.recv_bytes()))
+
+
+def _serve_forked(pipe: Connection, *inherited: Any) -> None:
+    own_end, shared, others = inherited
+    for end in (own_end, *others):  # else a pipe stays open here when the process that leads dies
+        end.close()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _serve(pipe, shared)
+
+
+def _serve(pipe: Connection, shared: Any) -> None:
+    """Carries out one job after the other, until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(EOFError, OSError):
+        while True:
+            job: Any = pipe.recv()
+            pipe.send(attempt(job, shared))
