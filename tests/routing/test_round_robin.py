@@ -14,6 +14,12 @@ def test_the_turn_goes_round_and_skips_the_full():
     assert routed(RoundRobin(), moment([0] * 4, [2, 0, 1, 2], [1] * 5, memory=[2])) == [2, 3, 0, 3, 0]
 
 
+def test_where_memory_limits_the_turn_goes_on_behind_the_last_worker_that_fitted():
+    """10 tokens fit worker 1 exactly; 30 fit no worker; 5 go on to worker 2, the next 5 round to worker 0."""
+    view = moment([0] * 3, [1, 2, 1], [10, 30, 5, 5], kv_free=[5.0, 10.0, 20.0], memory=[1])
+    assert routed(RoundRobin(), view) == [1, -1, 2, 0]
+
+
 def test_the_next_turn_is_kept_in_memory_by_both_doors():
     view = moment([0] * 3, [1, 1, 1], [1, 1], memory=[1])
     kernel = through_kernel(RoundRobin(), view)
