@@ -12,7 +12,7 @@ import evenstep
 
 #: Modules that share code, one after the other in one process; the longest first.
 CHAINS = (
-    ("sim.cluster_kernel", "sim.plain_door_kernel"),
+    ("sim.cluster_kernel",),
     ("routing.br_h_kernel", "routing.br_0_kernel"),
     ("routing.bf_io_kernel",),
 )

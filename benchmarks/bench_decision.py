@@ -27,11 +27,15 @@ import decision_views
 from bench_simulator import YARDSTICK_STEPS_PER_S, burst, plain_step_s
 from contenders import plain_numpy
 from evenstep import compiled, names
+from evenstep.cost.linear import Linear
 from evenstep.predict import window_kernel
+from evenstep.request import Trace
 from evenstep.routing.doors import KernelCall, kernel_call
 from evenstep.routing.view import expects_loads, horizon_of
-from evenstep.sim import cluster_layout as layout
 from evenstep.sim import lookahead_kernel
+from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster_model import EXPECTED
+from evenstep.sim.cluster_state import Options, prepared
 
 VIEWS, REPEATS, ROUNDS = 300, 50, 5
 
@@ -87,33 +91,36 @@ def projection_s(workers: int, horizon: int) -> float:
     return (time.thread_time() - start) / 200
 
 
+class _Ahead:
+    """A policy that looks ahead; it is never asked."""
+
+    def __init__(self, horizon: int) -> None:
+        self.horizon = horizon
+
+
 def expectation_s(workers: int, horizon: int) -> float:
     """Seconds of adding up all workers' expected loads from their requests' survival curves."""
     slots, refresh_every = workers * decision_views.SLOTS, 16
-    sc, sf = np.zeros(layout.SCALARS, np.int64), np.zeros(32)
-    sc[[layout.WORKERS, layout.SLOTS_MAX, layout.HORIZON, layout.DELTA]] = (
-        workers,
-        decision_views.SLOTS,
-        horizon,
-        1,
-    )
-    sf[layout.UNIT] = 1.0
-    group_i = np.zeros((9, 1), np.int64)
-    group_i[layout.STEP] = refresh_every
-    slot_i, look = np.zeros((slots, 8), np.int64), np.zeros((slots, 4), np.int64)
-    slot_i[:, layout.LOAD0] = 800
-    look[:, layout.PREDICTED] = np.random.default_rng(0).integers(1, refresh_every + 1, slots)
-    curves = np.tile(0.997 ** np.arange(horizon + refresh_every + 1), (slots, 1))
-    arguments = (
-        sc, sf, np.zeros((4, workers), np.int64), group_i, slot_i, look, curves,
-        np.arange(horizon + 1.0), np.zeros((workers, horizon + 1)),
-        np.zeros(1, np.int64), np.zeros(0, np.int64),
-    )  # fmt: skip
-    lookahead_kernel.project_expected(*arguments)
+    one = np.ones(1, np.int64)
+    options = Options(prediction=EXPECTED, refresh_every=refresh_every, decisions=True)
+    run = prepared(
+        Trace(one, one), _Ahead(horizon), Cluster(workers, decision_views.SLOTS), Linear(), options
+    ).run
+    compiled.fill(run.slots.rows, row=0, units=800)
+    predicted = np.random.default_rng(0).integers(1, refresh_every + 1, slots)
+    compiled.fill(run.ahead.look, predicted=predicted)
+    run.fleet.groups[0].step = refresh_every
+    run.ahead.curves[:] = 0.997 ** np.arange(run.ahead.curves.shape[1])
+    _expect_all(1, run)
     start = time.thread_time()
-    for _ in range(200):
-        lookahead_kernel.project_expected(*arguments)
+    _expect_all(200, run)
     return (time.thread_time() - start) / 200
+
+
+@compiled.jit
+def _expect_all(repeats, run):
+    for _ in range(repeats):
+        lookahead_kernel.project_expected(run)
 
 
 def yardstick() -> float:

@@ -22,10 +22,12 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import (
     Annotated,
     Any,
+    Generic,
     Literal,
     TypeAlias,
     TypeVar,
@@ -162,18 +164,29 @@ def _compiled_array_at(has_offset: bool) -> Any:
     return intrinsic(part_of if has_offset else array_at)
 
 
-def _checked_part_of(part_of: Any) -> Any:
-    """`part_of`, with the check in front."""
+def callback(name: str, signature: str, function: Callable[..., Any]) -> Any:
+    """A Python function that kernels call by a symbol of this name, in any process that has made it. It must not raise.
+
+    Args:
+        name: its symbol, one for the whole program.
+        signature: as in `external`; of int64 and float64.
+        function: what is called.
+    """
+    if numba is None:
+        return function
     import llvmlite.binding  # pyright: ignore[reportMissingTypeStubs]
 
-    count = ctypes.c_int64
-    callback = ctypes.CFUNCTYPE(count, count, count, count)(is_inside)
-    _kept.append(callback)
-    address = ctypes.cast(callback, ctypes.c_void_p).value
-    llvmlite.binding.add_symbol(
-        "evenstep_is_inside", address
-    )  # compiled code finds it by its name, in any process
-    inside = external("evenstep_is_inside", "int64(int64, int64, int64)")
+    kinds = {numba.types.int64: ctypes.c_int64, numba.types.float64: ctypes.c_double}
+    arguments, result = numba.core.sigutils.normalize_signature(signature)
+    made = ctypes.CFUNCTYPE(kinds[result], *(kinds[argument] for argument in arguments))(function)
+    _kept.append(made)
+    llvmlite.binding.add_symbol(name, ctypes.cast(made, ctypes.c_void_p).value)
+    return external(name, signature)
+
+
+def _checked_part_of(part_of: Any) -> Any:
+    """`part_of`, with the check in front."""
+    inside = callback("evenstep_is_inside", "int64(int64, int64, int64)", is_inside)
 
     def checked(base: Any, offset: Any, size: Any, dtype: Any) -> Any:
         found = part_of(base, offset, size, dtype)
@@ -184,7 +197,7 @@ def _checked_part_of(part_of: Any) -> Any:
     return inlined(checked)
 
 
-_kept: list[object] = []  # what compiled code calls
+_kept: list[object] = []  # functions that compiled code calls
 
 #: ``part_of(base, offset, size, dtype)``, so many numbers that lie some bytes behind the beginning of an array: for kernels
 #: that are told of many arrays by one. Nothing is allocated or counted: whoever tells the address, by `placed`, keeps the
@@ -274,8 +287,110 @@ Table: TypeAlias = Annotated[NDArray[np.float64], ArrayOf("float64", dimensions=
 IntTable: TypeAlias = Annotated[NDArray[np.int64], ArrayOf("int64", dimensions=2, writable=True)]
 
 
+class Record(np.void):
+    """A row of named words, each int or float, that loops read and write in place: ``slot.row``, ``now.waiting += 1``.
+
+    A subclass declares the words and nothing else. `one` makes a record, `rows` a table of them; both are passed to compiled
+    code as fields of a `struct`.
+    """
+
+    __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        for place, name in enumerate(cls.__annotations__):
+            setattr(cls, name, property(itemgetter(place), _setter(place)))
+
+
+R = TypeVar("R", bound=Record)
+
+
+def _setter(place: int) -> Any:
+    def put(record: Any, value: Any) -> None:
+        record[place] = value
+
+    return put
+
+
+class Rows(list[R], Generic[R]):
+    """A table of records: a NumPy array of them where kernels are compiled, in plain Python a list, which is faster."""
+
+    shape: type[R]
+
+    @property
+    def size(self) -> int:
+        return len(self)
+
+
+@functools.cache
+def _dtype(shape: type) -> Any:
+    kinds = get_type_hints(shape)
+    return np.dtype(
+        (shape, [(name, np.int64 if kinds[name] is int else np.float64) for name in kinds]), align=True
+    )
+
+
+@functools.cache
+def _plain_record(shape: type) -> type:
+    """A class with the same words, for plain Python: reading one is ten times as fast as from an array."""
+    return type(shape.__name__, (), {"__slots__": tuple(get_type_hints(shape))})
+
+
+def rows(shape: type[R], count: int) -> Rows[R]:
+    """A table of `count` records; every word is 0."""
+    if numba is not None:
+        return cast("Rows[R]", np.zeros(count, _dtype(shape)))
+    made = Rows[R](_plain_record(shape)() for _ in range(count))
+    made.shape = shape
+    fill(made, **dict.fromkeys(get_type_hints(shape), 0))
+    return made
+
+
+def one(shape: type[R]) -> R:
+    """A record; every word is 0."""
+    return rows(shape, 1)[0]
+
+
+def _is_list(table: object) -> bool:
+    return isinstance(table, Rows)
+
+
+def cut(table: Rows[R], start: int, end: int) -> Rows[R]:
+    """The records from `start` to before `end`: the same records, not copies."""
+    found: Any = table[start:end]
+    if _is_list(table):
+        found = Rows[R](found)
+        found.shape = table.shape
+    return found
+
+
+def column(table: Rows[Any], name: str) -> NDArray[Any]:
+    """One word of every record: a window where kernels are compiled, in plain Python a copy."""
+    return np.array([getattr(row, name) for row in table]) if _is_list(table) else cast("Any", table)[name]
+
+
+def fill(table: Rows[Any], **words: Any) -> None:
+    """Set words of all records, each to one value or to one value a record."""
+    for name, values in words.items():
+        if _is_list(table):
+            for row, value in zip(table, np.broadcast_to(values, len(table)).tolist(), strict=True):
+                setattr(row, name, value)
+        else:
+            cast("Any", table)[name] = values
+
+
+def widened(table: Rows[R], count: int) -> Rows[R]:
+    """A table of `count` records that begins with those of `table`."""
+    if _is_list(table):
+        made = rows(table.shape, count)
+        made[: len(table)] = table
+        return made
+    found: Any = np.zeros(count, cast("Any", table).dtype)
+    found[: len(table)] = table
+    return found
+
+
 def struct(shape: type[tuple[Any, ...]]) -> Any:
-    """The compiled type of a `NamedTuple` whose fields are int, float, bool or arrays (`ReadInts` .. `Table`).
+    """The compiled type of a `NamedTuple` of int, float, bool, arrays (`ReadInts` .. `Table`), records and other structs.
 
     Plain Python and compiled code read the same fields by name; None without numba.
 
@@ -288,15 +403,34 @@ def struct(shape: type[tuple[Any, ...]]) -> Any:
     return numba.types.NamedTuple([_field_type(shape, name, hint) for name, hint in hints.items()], shape)
 
 
+def signature(returns: Any, *arguments: Any) -> Any:
+    """A signature from the types that a `struct` may have, structs, and numba's own types; None without numba."""
+    if numba is None:
+        return None
+    found, *given = (
+        hint if isinstance(hint, numba.types.Type) else _field_type(object, "argument", hint)
+        for hint in (returns, *arguments)
+    )
+    return found(*given)
+
+
 def _field_type(shape: type, name: str, hint: Any) -> Any:
     scalars = {int: numba.types.int64, float: numba.types.float64, bool: numba.types.boolean}
     if hint in scalars:
         return scalars[hint]
+    if get_origin(hint) is Rows:
+        return numba.types.Array(numba.from_dtype(_dtype(*get_args(hint))), 1, "C")
+    if isinstance(hint, type) and issubclass(hint, Record):
+        return numba.from_dtype(_dtype(hint))
+    if isinstance(hint, type) and issubclass(hint, tuple):
+        return struct(hint)
     for mark in get_args(hint):
         if isinstance(mark, ArrayOf):
             number = getattr(numba.types, mark.dtype)
             return numba.types.Array(number, mark.dimensions, "C", readonly=not mark.writable)
-    raise TypeError(f"{shape.__name__}.{name} is {hint}; expected int, float, bool or an array of a struct")
+    raise TypeError(
+        f"{shape.__name__}.{name} is {hint}; expected int, float, bool, a record, a struct or its array"
+    )
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -1,30 +1,45 @@
-"""Small pieces of the compiled cluster's state, for tests of one kernel at a time."""
+"""States of the compiled cluster for tests of one kernel at a time, and kernels as plain Python."""
 
 from __future__ import annotations
 
+import functools
+from types import FunctionType
 from typing import Any
 
 import numpy as np
+from tests.sim.policies import Oldest
 
-from evenstep.sim import cluster_layout as at
+from evenstep.cost.linear import Linear
+from evenstep.request import Trace
+from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster_state import Options, State, prepared
 
 
+@functools.cache
 def plainly(kernel: Any) -> Any:
-    """A kernel as the plain Python function it is written as."""
-    return getattr(kernel, "py_func", kernel)
+    """A kernel, and all kernels that it calls, as the plain Python functions they are written as."""
+    function = getattr(kernel, "py_func", kernel)
+    scope = function.__globals__
+    called = {
+        name: plainly(scope[name])
+        for name in function.__code__.co_names
+        if hasattr(scope.get(name), "py_func")
+    }
+    return FunctionType(function.__code__, {**scope, **called}, function.__name__, function.__defaults__)
 
 
-def scalars(**values: int) -> np.ndarray:
-    """int64[128]: the scalars of `cluster_layout`, by name in any case; all others 0."""
-    found = np.zeros(128, np.int64)
-    for name, value in values.items():
-        found[getattr(at, name.upper())] = value
-    return found
+def put(record: Any, **words: float) -> None:
+    """Set words of a record."""
+    for name, value in words.items():
+        setattr(record, name, value)
 
 
-def float_scalars(**values: float) -> np.ndarray:
-    """float64[32]: as `scalars`; the unit of load is 1 token unless given."""
-    found = np.zeros(32)
-    for name, value in ({"unit": 1.0} | values).items():
-        found[getattr(at, name.upper())] = value
-    return found
+def state(
+    trace: Trace | None = None, policy: Any = None, step_time: Any = None, options: Options | None = None, **cluster: Any
+) -> State:  # fmt: skip
+    """A run's state before the first event; the decisions are recorded, so that it is the long loop's."""
+    trace = trace or Trace(np.array([3, 5, 9]), np.array([4, 1, 2]))
+    fleet = Cluster(**({"workers": 3, "slots": (2, 1, 4)} | cluster))
+    return prepared(
+        trace, policy or Oldest(), fleet, step_time or Linear(1.0, 0.5), options or Options(decisions=True)
+    )

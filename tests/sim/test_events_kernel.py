@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.sim.doors import differences
-from tests.sim.kernels import float_scalars, plainly, scalars
+from tests.sim.kernels import plainly, put, state
 from tests.sim.policies import Fingerprint, Oldest
 
+from evenstep.compiled import column
 from evenstep.request import Trace
-from evenstep.sim import cluster_layout as at
+from evenstep.sim import cluster_model as at
 from evenstep.sim import events_kernel
 from evenstep.sim.cluster import Cluster, Outage
 from evenstep.sim.drift import Drift, Profiles
@@ -20,21 +21,20 @@ next_event = plainly(events_kernel.next_event)
 class Moment:
     """Two groups that are inside a step until the times given (None = idle), and requests arriving."""
 
-    def __init__(self, *ends: float | None, arrival=(), **sc: int) -> None:
-        self.sc = scalars(groups=2, arrivals=at.TIMED, requests=len(arrival), **sc)
-        self.sf = float_scalars(now=1.0)
-        self.groups, self.floats = np.zeros((9, 2), np.int64), np.zeros((3, 2))
-        self.groups[at.BUSY] = [end is not None for end in ends]
-        self.floats[at.END] = [end or 0.0 for end in ends]
-        self.arrival = np.array(arrival, dtype=np.float64)
+    def __init__(self, *ends: float | None, arrival=(), cursor=0, **cluster) -> None:
+        ones = np.ones(max(1, len(arrival)), np.int64)
+        trace = Trace(ones, ones, arrival_s=np.array([*arrival] or [9.0]))
+        self.run = state(trace, arrivals="timed", workers=2, slots=1, groups=(1, 1), **cluster).run
+        put(self.run.now, now_s=1.0, cursor=cursor)
+        self.run.fixed.requests = len(arrival)
+        for group, end in zip(self.run.fleet.groups, ends, strict=True):
+            put(group, busy=end is not None, end_s=end or 0.0)
 
     def next(self) -> tuple[int, int, float, list[int]]:
         """Status, phase, time, groups at their boundary."""
-        nothing = np.zeros(0)
-        status = next_event(
-            self.sc, self.sf, self.groups, self.floats, nothing, nothing, self.arrival, nothing
-        )
-        return status, int(self.sc[at.PHASE]), self.sf[at.NOW], self.groups[at.BOUNDARY].tolist()
+        run = self.run
+        status = next_event(run)
+        return status, int(run.now.phase), run.now.now_s, column(run.fleet.groups, "boundary").tolist()
 
 
 def test_groups_that_end_together_are_at_their_boundary_together():
@@ -45,7 +45,7 @@ def test_groups_that_end_together_are_at_their_boundary_together():
 def test_an_arrival_wakes_an_idle_group_and_waits_for_busy_ones():
     assert Moment(2.0, None, arrival=[1.5]).next() == (at.RUNNING, at.REVEAL, 1.5, [0, 0])
     assert Moment(2.0, 3.0, arrival=[1.5]).next() == (at.RUNNING, at.COMPLETE, 2.0, [1, 0])
-    assert Moment(2.0, 3.0, arrival=[1.5], instant=1).next() == (at.RUNNING, at.REVEAL, 1.5, [0, 0])
+    assert Moment(2.0, 3.0, arrival=[1.5], dispatch="instant").next() == (at.RUNNING, at.REVEAL, 1.5, [0, 0])
 
 
 def test_a_tie_goes_to_the_step_and_time_never_runs_back():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 
 import numpy as np
 import pytest
@@ -189,6 +188,20 @@ def test_our_own_errors_pass_as_they_are():
     assert type(error.value) is InputError
 
 
-def test_a_run_through_the_plain_door_imports_its_loop_only_then():
-    run(lambda view: None)
-    assert "evenstep.sim.plain_door_kernel" in sys.modules
+def test_a_policy_may_start_a_run_of_its_own_and_goes_on_after_it():
+    inner = []
+
+    def nested(view):
+        if not inner:
+            inner.append(run(Oldest().route))
+        return Oldest().route(view)
+
+    assert run(nested).digest == inner[0].digest
+
+
+def test_an_interrupt_inside_a_policy_ends_the_run():
+    def interrupt(view):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(interrupt)

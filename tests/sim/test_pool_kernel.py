@@ -5,43 +5,44 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sim.kernels import plainly, scalars
+from tests.sim.kernels import plainly, put, state
 
-from evenstep.routing.view import CLASS, ID, KEY, SINCE_S, WAITING_LOAD
-from evenstep.sim import cluster_layout as at
+from evenstep.compiled import column, cut, one, rows
+from evenstep.request import Trace
 from evenstep.sim import pool_kernel
+from evenstep.sim.cluster_model import Carried, Coming, Now
 
 push, take_out = plainly(pool_kernel.push), plainly(pool_kernel.take_out)
-NO_COLUMNS = np.zeros((0, 0), np.int64)
+heap_push, heap_pop = plainly(pool_kernel.heap_push), plainly(pool_kernel.heap_pop)
+ONES = np.ones(3, np.int64)
 
 
 class Pool:
     """A pool with room for `room` requests."""
 
-    def __init__(self, room: int = 8, columns=NO_COLUMNS) -> None:
-        self.sc, self.columns = scalars(), columns
-        self.ints, self.floats = np.zeros((3, room), np.int64), np.zeros((3, room))
-        self.worker = np.full(room, -1)
+    def __init__(self, room: int = 8, **columns) -> None:
+        run = state(Trace(ONES, ONES, **columns)).run
+        windows = {name: window[..., :room] for name, window in run.pool._asdict().items()}
+        self.now, self.requests, self.pool = run.now, run.requests, run.pool._replace(**windows)
 
     def push(self, row: int, since: float) -> None:
-        push(self.sc, self.ints, self.floats, self.columns, row, 10.0 * row, since)
+        push(self.now, self.pool, self.requests, row, 10.0 * row, since)
 
     def send(self, *places: int) -> None:
-        self.worker[list(places)] = 0
-        take_out(self.ints, self.floats, self.worker, self.sc[at.FIRST], len(places), max(places))
-        self.sc[at.FIRST] += len(places)
-        self.sc[at.WAITING] -= len(places)
+        self.pool.worker[list(places)] = 0
+        take_out(self.pool, self.now.first, len(places), max(places))
+        self.now.first += len(places)
+        self.now.waiting -= len(places)
 
     @property
     def here(self) -> slice:
-        return slice(self.sc[at.FIRST], self.sc[at.FIRST] + self.sc[at.WAITING])
+        return slice(self.now.first, self.now.first + self.now.waiting)
 
     @property
     def rows(self) -> list[int]:
-        return self.ints[ID, self.here].tolist()
+        return self.pool.id[self.here].tolist()
 
 
 events = st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1)), max_size=40)
@@ -58,9 +59,9 @@ def test_requests_stand_by_time_then_row_however_they_come_and_go(events):
         pool.push(row, float(since))
         model = sorted([*model, (float(since), row)])
         assert pool.rows == [row for _, row in model]
-        assert pool.floats[SINCE_S, pool.here].tolist() == [since for since, _ in model]
-        assert pool.floats[WAITING_LOAD, pool.here].tolist() == [10.0 * row for _, row in model]
-        assert (pool.worker == -1).all()
+        assert pool.pool.since_s[pool.here].tolist() == [since for since, _ in model]
+        assert pool.pool.load[pool.here].tolist() == [10.0 * row for _, row in model]
+        assert (pool.pool.worker == -1).all()
 
 
 def test_a_pool_at_its_end_moves_to_the_front():
@@ -68,43 +69,43 @@ def test_a_pool_at_its_end_moves_to_the_front():
     for row in range(3):
         pool.push(row, 0.0)
     pool.send(0, 1)
-    assert pool.sc[at.FIRST] == 2
+    assert pool.now.first == 2
     pool.push(3, 0.0)
-    assert pool.sc[at.FIRST] == 0
+    assert pool.now.first == 0
     assert pool.rows == [2, 3]
 
 
-def test_class_and_key_come_from_the_columns_else_the_key_is_the_row():
-    columns = np.array([[0, 0, 7], [0, 0, 5]])
-    pool, bare = Pool(columns=columns), Pool()
+def test_class_and_key_come_from_the_trace_else_the_key_is_the_row():
+    pool, bare = Pool(request_class=np.array([0, 0, 7]), prompt_key=np.array([1, 1, 5])), Pool()
     pool.push(2, 0.0)
     bare.push(2, 0.0)
-    assert (pool.ints[CLASS, 0], pool.ints[KEY, 0]) == (7, 5)
-    assert (bare.ints[CLASS, 0], bare.ints[KEY, 0]) == (0, 2)
+    assert (pool.pool.request_class[0], pool.pool.key[0]) == (7, 5)
+    assert (bare.pool.request_class[0], bare.pool.key[0]) == (0, 2)
 
 
-@pytest.mark.parametrize("form", [lambda kernel: kernel, plainly], ids=["compiled", "plain"])
 @given(entries=st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=40))
-def test_the_heap_gives_the_earliest_first_and_the_lowest_key_among_equals(form, entries):
-    heap_push, heap_pop = form(pool_kernel.heap_push), form(pool_kernel.heap_pop)
-    sc, times, keys = scalars(), np.zeros(64), np.zeros(64, np.int64)
+def test_the_heap_gives_the_earliest_first_and_the_lowest_key_among_equals(entries):
+    now, coming = one(Now), rows(Coming, 64)
     model: list[tuple[float, int]] = []
     for key, (time, pops) in enumerate(entries):
-        heap_push(sc, times, keys, float(time), 100 - key)
+        heap_push(now, coming, float(time), 100 - key)
         heapq.heappush(model, (float(time), 100 - key))
         if pops:
-            heap_pop(sc, times, keys)
+            heap_pop(now, coming)
             heapq.heappop(model)
-        assert sc[at.HEAP_SIZE] == len(model)
+        assert now.coming == len(model)
         if model:
-            assert (times[0], keys[0]) == model[0]
+            assert (coming[0].time_s, coming[0].key) == model[0]
 
 
 def test_what_a_restarted_request_carries_is_found_and_forgotten():
-    sc = scalars(carried=3)
-    ints, floats = np.array([[4, 1, 1], [9, 2, 1], [6, 3, 2]]), np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
-    assert [pool_kernel.carried(sc, ints, row) for row in (4, 9, 6, 5)] == [0, 1, 2, -1]
-    pool_kernel.drop_carry(sc, ints, floats, 0)
-    assert [pool_kernel.carried(sc, ints, row) for row in (4, 9, 6)] == [-1, 1, 0]
-    assert ints[0].tolist() == [6, 3, 2]
-    assert floats[0].tolist() == [0.5, 0.6]
+    now, carried = one(Now), rows(Carried, 3)
+    now.carried = 3
+    for entry, row, admitted_s in zip(carried, (4, 9, 6), (0.1, 0.3, 0.5), strict=True):
+        put(entry, row=row, done=row + 1, restarts=2, admitted_s=admitted_s, first_token_s=2 * admitted_s)
+    place = plainly(pool_kernel.carried_at)
+    assert [place(now, carried, row) for row in (4, 9, 6, 5)] == [0, 1, 2, -1]
+    plainly(pool_kernel.drop_carried)(now, carried, 0)
+    assert [place(now, carried, row) for row in (4, 9, 6)] == [-1, 1, 0]
+    first = {name: column(cut(carried, 0, 1), name).tolist() for name in Carried.__annotations__}
+    assert first == {"row": [6], "done": [7], "restarts": [2], "admitted_s": [0.5], "first_token_s": [1.0]}

@@ -11,7 +11,7 @@ import pytest
 from tests.sim.doors import STEP, differences
 from tests.sim.policies import Fingerprint, Holds, Oldest
 
-from evenstep import compiled, names
+from evenstep import names
 from evenstep.cost.piecewise import Piecewise
 from evenstep.cost.unequal import Unequal
 from evenstep.errors import PolicyError
@@ -21,7 +21,7 @@ from evenstep.routing.fcfs import FCFS
 from evenstep.routing.view import RoutingDecision
 from evenstep.sim import cluster_state, short_loop
 from evenstep.sim.cluster import Cluster, Outage, simulate
-from evenstep.sim.cluster_state import prepared
+from evenstep.sim.cluster_state import Options, prepared
 from evenstep.sim.drift import Drift, Profiles
 
 RANDOM = np.random.default_rng(5)
@@ -53,10 +53,7 @@ def runs(cluster, policy=None, **options):
 
 
 def is_short(cluster, step_time=STEP, decisions=False, policy=None) -> bool:
-    return prepared(
-        TRACE, policy or FCFS(), cluster, step_time, prediction=0, refresh_every=16, seed=0, power=None, samples=0,
-        decisions=decisions, records=True,
-    ).is_short  # fmt: skip
+    return prepared(TRACE, policy or FCFS(), cluster, step_time, Options(decisions=decisions)).is_short
 
 
 def equal(ours, theirs) -> list[str]:
@@ -204,7 +201,6 @@ print(*sorted(name for name in sys.modules if name.endswith(("short_loop_kernel"
     assert printed.stdout.split() == ["evenstep.sim.short_loop_kernel"]
 
 
-def test_through_the_plain_door_the_short_loop_is_another_module():
+def test_the_plain_door_runs_the_same_short_loop():
     run = simulate(TRACE, Oldest(), cluster=SATURATED, step_time=STEP, door="plain")
     assert run.digest == runs(SATURATED)[1].digest
-    assert compiled.numba is None or "evenstep.sim.short_loop_plain_kernel" in sys.modules

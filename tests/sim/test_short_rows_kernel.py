@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep.sim import cluster_layout as at
+from evenstep.sim.cluster_model import SHIFT
 from evenstep.sim.short_rows_kernel import follow
 
 
@@ -17,12 +17,11 @@ from evenstep.sim.short_rows_kernel import follow
 def test_rows_are_those_of_whole_columns(requests, first):
     rows = np.array(requests, np.int64).reshape(-1, 3)
     admitted, worker, output = rows[:, 0] + first, rows[:, 1], rows[:, 2].copy()
-    words = np.zeros((len(requests), 2), np.int64)
-    words[:, at.S_PLACE] = admitted << at.S_SHIFT | worker
+    place = admitted << SHIFT | worker
     began = np.arange(200) * 0.5
     ended = began + 0.25
     whole, times = np.empty((3, len(requests)), np.int64), np.empty((3, len(requests)))
-    assert follow(words, output, began, ended, first, whole, times) == len(requests)
+    assert follow(place, output, began, ended, first, whole, times) == len(requests)
     last = admitted + output - 1
     assert np.array_equal(whole, [worker, admitted, last])
     assert np.array_equal(times, [began[admitted - first], ended[admitted - first], ended[last - first]])

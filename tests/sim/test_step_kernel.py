@@ -6,42 +6,37 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sim.kernels import float_scalars, plainly, scalars
+from tests.sim.kernels import plainly, put, state
 
+from evenstep.compiled import column, cut
+from evenstep.cost.power import Power
 from evenstep.cost.view import PiecewiseLinear
-from evenstep.routing.view import RUNNING as ON_WORKER
-from evenstep.sim import cluster_layout as at
 from evenstep.sim import step_kernel
+from evenstep.sim.cluster_state import Options
+from evenstep.sim.roots import root_table
 
-local_times, sample = plainly(step_kernel.local_times), plainly(step_kernel.sample)
 GAMMA = 0.7
 
 
-def one_root(x: float) -> float:
-    return float(step_kernel.root(x, at.root_table(1.0 - GAMMA)))
+class Lines:
+    """A law with two lines for every other worker."""
 
+    def table(self) -> PiecewiseLinear:
+        return PiecewiseLinear(np.array([0.0, 10.0, 40.0]), np.array([[0.0, 1.0, 9.0], [1.0, 2.0, 5.0]]))
 
-@given(st.floats(1e-9, 1e6))
-def test_the_table_of_roots_is_within_a_millionth(x):
-    assert plainly(step_kernel.root)(np.float64(x), at.root_table(1.0 - GAMMA)) == pytest.approx(
-        x ** (1.0 - GAMMA), rel=1e-6
-    )
-
-
-def test_the_compiled_root_has_the_bits_of_the_plain_one():
-    for x in (1e-8, 0.00491, 0.25, 1.0, 3.7, 1000.0):
-        assert one_root(x) == plainly(step_kernel.root)(np.float64(x), at.root_table(1.0 - GAMMA))
+    def overhead_seconds(self, workers: int) -> float:
+        return 0.0
 
 
 @given(st.lists(st.integers(0, 60), min_size=4, max_size=4))
 def test_local_times_are_those_of_the_law_and_leave_others_alone(load):
-    law = PiecewiseLinear(np.array([0.0, 10.0, 40.0]), np.array([[0.0, 1.0, 9.0], [1.0, 2.0, 5.0]]))
-    table = np.vstack([law.load[None, :], law.seconds])
-    local = np.full(4, -1.0)
-    largest, total = local_times(np.array(load), 0.5, table, local, 1, 4)
-    wanted = law.local_seconds(np.array(load) * 0.5)
-    assert local[0] == -1.0
-    assert local[1:] == pytest.approx(wanted[1:])
+    run = state(step_time=Lines(), workers=4, slots=1, groups=(1, 3)).run
+    run.fixed.unit = 0.5
+    run.fleet.units[:], run.law.local_s[:] = load, -1.0
+    largest, total = plainly(step_kernel.local_times)(run, 1)
+    wanted = Lines().table().local_seconds(np.array(load) * 0.5)
+    assert run.law.local_s[0] == -1.0
+    assert run.law.local_s[1:] == pytest.approx(wanted[1:])
     assert (largest, total) == (pytest.approx(wanted[1:].max()), pytest.approx(wanted[1:].sum()))
 
 
@@ -49,43 +44,37 @@ def test_local_times_are_those_of_the_law_and_leave_others_alone(load):
     "running", [[1, 2, 0], [1, 1, 1], [3, 3, 3], [2, 3, 3]], ids=["some", "alike", "full power", "partly"]
 )
 def test_energy_is_busy_time_at_full_power_and_a_power_law_below(running):
-    table, full_power_s = at.root_table(1.0 - GAMMA), 0.9
+    run = state(options=Options(power=Power(), decisions=True)).run
+    full_power_s = 0.9
     count_power = (np.arange(4) * full_power_s) ** GAMMA
-    running, load, local = np.array(running), np.array([20, 40, 0]), np.zeros(3)
-    overhead, slope, duration = 0.5, 0.05, 2.5
+    put(run.fixed, slope=0.05, full_power_s=full_power_s)
+    law = run.law._replace(count_power=count_power, roots=root_table(1.0 - GAMMA))
+    running, load = np.array(running), np.array([20, 40, 0])
+    overhead, duration = 0.5, 2.5
     busy, average = plainly(step_kernel.energy)(
-        running,
-        load,
-        local,
-        0,
-        slope,
-        overhead,
-        slope * 60,
-        np.float64(duration),
-        full_power_s,
-        count_power,
-        table,
+        run.fixed, law, running, load, 0, overhead, 0.05 * 60, np.float64(duration)
     )
-    seconds = overhead + slope * load
+    seconds = overhead + 0.05 * load
     powers = count_power[running]
     assert busy == pytest.approx(np.minimum(seconds, powers * seconds ** (1 - GAMMA)).sum(), rel=1e-6)
     assert average == pytest.approx(np.minimum(duration, powers * duration ** (1 - GAMMA)).sum(), rel=1e-6)
 
 
 def test_a_full_table_of_samples_keeps_every_other_row_and_goes_on_half_as_often():
-    sc, sf = scalars(workers=2, stride=1), float_scalars()
-    wi, load, group_i = np.zeros((4, 2), np.int64), np.zeros(2, np.int64), np.zeros((9, 1), np.int64)
-    steps, times = np.zeros((4, 2), np.int64), np.zeros((4, 2))
-    loads, longest, running = np.zeros((4, 2)), np.zeros((4, 2)), np.zeros((4, 2), np.int64)
+    run = state(workers=2, slots=9, options=Options(samples=4, decisions=True)).run
+    now, samples = run.now, run.samples._replace(longest=np.zeros((4, 2)))
     for step in range(10):
-        group_i[at.STEP, 0], sf[at.NOW] = step, step / 4
-        load[:], wi[ON_WORKER] = (step, 10 * step), step
-        if step % sc[at.STRIDE] == 0:
-            sample(sc, sf, wi, load, group_i, steps, times, loads, longest, running, 0)
-            longest[sc[at.SAMPLES] - 1] = step + 100
-    assert (sc[at.STRIDE], sc[at.SAMPLES]) == (4, 3)
-    assert steps[:3].tolist() == [[0, 0], [4, 0], [8, 0]]
-    assert times[:3, 0].tolist() == [0.0, 1.0, 2.0]
-    assert loads[:3].tolist() == [[0, 0], [4, 40], [8, 80]]
-    assert running[:3].tolist() == [[0, 0], [4, 4], [8, 8]]
-    assert longest[:3, 0].tolist() == [100, 104, 108]
+        now.now_s = step / 4
+        run.fleet.units[:], run.fleet.running[:] = (step, 10 * step), step
+        if step % now.stride == 0 and plainly(step_kernel.sample)(
+            run.fixed, now, run.fleet, samples, 0, step
+        ):
+            samples.longest[now.samples - 1] = step + 100
+    assert (now.stride, now.samples) == (4, 3)
+    kept = cut(samples.rows, 0, 3)
+    assert column(kept, "step").tolist() == [0, 4, 8]
+    assert column(kept, "group").tolist() == [0, 0, 0]
+    assert column(kept, "start_s").tolist() == [0.0, 1.0, 2.0]
+    assert samples.load[:3].tolist() == [[0, 0], [4, 40], [8, 80]]
+    assert samples.running[:3].tolist() == [[0, 0], [4, 4], [8, 8]]
+    assert samples.longest[:3, 0].tolist() == [100, 104, 108]

@@ -1,121 +1,109 @@
-# pyright: basic
-# ruff: noqa: F403, F405 - the names of the state's sections are this file's vocabulary
 """How requests become visible in the compiled cluster: saturated, timed, users, sessions."""
 
 from __future__ import annotations
 
 import math
 
-from evenstep.compiled import inlined, jit
-from evenstep.sim.cluster_layout import *
+from evenstep.compiled import Rows, part
+from evenstep.sim.cluster_model import GROW, RUNNING, SATURATED, SESSIONS, TIMED, USERS, Coming, Now, Run
+from evenstep.sim.cluster_model import Sessions as SessionList
 from evenstep.sim.pool_kernel import heap_pop, heap_push, push
 from evenstep.sim.slots_kernel import weight
 
-# What links[] holds when sessions are replayed: per row offsets of its successors, the successors, per row its session,
-# per session requests left (counted down), per session offsets of its roots, the roots.
 
-
-@inlined
-def reveal_row(sc, sf, waiting_i, waiting_f, columns, row, prompt, profile, since):
+@part
+def reveal_row(run: Run, row: int, since_s: float) -> None:
     """A request the cluster has not seen before enters the pool."""
-    load = weight(sc[PROFILE_KIND], row, 0, prompt[row] * sc[SCALE], sc[DELTA], profile)
-    push(sc, waiting_i, waiting_f, columns, row, load * sf[UNIT], since)
+    load = weight(run.fixed, run.requests, row, 0) * run.fixed.unit
+    push(run.now, run.pool, run.requests, row, load, since_s)
 
 
-@jit
-def next_visible(sc, sf, heap_f, heap_i, arrival, prompt):
-    """When the next request becomes visible (inf = never), pulling arrivals into prefill as far as that needs."""
-    if sc[ARRIVALS] == TIMED:
-        base, per_token = sf[PREFILL_BASE], sf[PREFILL_TOKEN]
+@part
+def next_visible(run: Run) -> float:
+    """When the next request becomes visible (inf = never). Pulls arrivals into prefill until that is known."""
+    fixed, now, coming, requests = run.fixed, run.now, run.coming, run.requests
+    if fixed.arrivals == TIMED:
+        base, per_token = fixed.prefill_base_s, fixed.prefill_per_token_s
         if base == 0.0 and per_token == 0.0:
-            return arrival[sc[CURSOR]] if sc[CURSOR] < sc[REQUESTS] else math.inf
-        while sc[CURSOR] < sc[REQUESTS] and sc[HEAP_SIZE] < heap_i.size - 1:
-            row = sc[CURSOR]
-            if sc[HEAP_SIZE] > 0 and arrival[row] + base > heap_f[0]:
+            return requests.arrival_s[now.cursor] if now.cursor < fixed.requests else math.inf
+        while now.cursor < fixed.requests and now.coming < coming.size - 1:
+            row = now.cursor
+            if now.coming > 0 and requests.arrival_s[row] + base > coming[0].time_s:
                 break
-            heap_push(sc, heap_f, heap_i, arrival[row] + (base + per_token * prompt[row]), row)
-            sc[CURSOR] = row + 1
-    if sc[HEAP_SIZE] > 0 and not (sc[ARRIVALS] == USERS and sc[CURSOR] >= sc[REQUESTS]):
-        return heap_f[0]
+            heap_push(now, coming, requests.arrival_s[row] + (base + per_token * requests.prompt[row]), row)
+            now.cursor = row + 1
+    if now.coming > 0 and not (fixed.arrivals == USERS and now.cursor >= fixed.requests):
+        return coming[0].time_s
     return math.inf
 
 
-@jit
-def start_sessions(sc, sf, heap_f, heap_i, links, think, sessions, now):
+@part
+def start_session(now: Now, coming: Rows[Coming], sessions: SessionList, now_s: float) -> None:
     """The next session starts: its roots become visible after their think time."""
-    n = sc[REQUESTS]
-    at = sc[SESSIONS_NEXT]
-    sc[SESSIONS_NEXT] = at + 1
-    base = 3 * n + 1 + sessions  # where root offsets stand
-    for i in range(links[base + at], links[base + at + 1]):
-        row = links[base + sessions + 1 + i]
-        heap_push(sc, heap_f, heap_i, now + think[row], row)
+    at = now.sessions_next
+    now.sessions_next = at + 1
+    for i in range(sessions.root_offsets[at], sessions.root_offsets[at + 1]):
+        row = sessions.roots[i]
+        heap_push(now, coming, now_s + float(sessions.think_s[row]), row)
 
 
-@jit
-def follow_up(sc, sf, heap_f, heap_i, links, think, row):
-    """What the end of a request sets off in a closed loop."""
-    now = sf[NOW]
-    if sc[ARRIVALS] == USERS:
-        heap_push(sc, heap_f, heap_i, now + sf[THINK], sc[HEAP_SEQUENCE])
-        sc[HEAP_SEQUENCE] += 1
+@part
+def follow_up(run: Run, row: int) -> None:
+    """Enter what becomes visible because a request of a closed loop ended."""
+    now, sessions = run.now, run.sessions
+    if run.fixed.arrivals == USERS:
+        heap_push(now, run.coming, now.now_s + run.fixed.think_s, now.coming_sequence)
+        now.coming_sequence += 1
         return
-    n = sc[REQUESTS]
-    for i in range(links[row], links[row + 1]):
-        child = links[n + 1 + i]
-        heap_push(sc, heap_f, heap_i, now + think[child], child)
-    sessions = links[links.size - 1]
-    session = links[2 * n + 1 + row]
-    links[3 * n + 1 + session] -= 1
-    if links[3 * n + 1 + session] == 0 and sc[SESSIONS_NEXT] < sessions:
-        start_sessions(sc, sf, heap_f, heap_i, links, think, sessions, now)
+    for i in range(sessions.child_offsets[row], sessions.child_offsets[row + 1]):
+        child = sessions.children[i]
+        heap_push(now, run.coming, now.now_s + float(sessions.think_s[child]), child)
+    session = sessions.session[row]
+    sessions.left[session] -= 1
+    if sessions.left[session] == 0 and now.sessions_next < run.fixed.sessions:
+        start_session(now, run.coming, sessions, now.now_s)
 
 
-@jit
-def follow_ups(sc, links, row):
+@part
+def follow_ups(run: Run, row: int) -> int:
     """Heap entries the end of a request may need."""
-    if sc[ARRIVALS] == SESSIONS:
-        n = sc[REQUESTS]
-        need = links[row + 1] - links[row]
-        session = links[2 * n + 1 + row]
-        sessions = links[links.size - 1]
-        if links[3 * n + 1 + session] == 1 and sc[SESSIONS_NEXT] < sessions:
-            base = 3 * n + 1 + sessions
-            need += links[base + sc[SESSIONS_NEXT] + 1] - links[base + sc[SESSIONS_NEXT]]
+    if run.fixed.arrivals == SESSIONS:
+        sessions, following = run.sessions, run.now.sessions_next
+        need = sessions.child_offsets[row + 1] - sessions.child_offsets[row]
+        if sessions.left[sessions.session[row]] == 1 and following < run.fixed.sessions:
+            need += sessions.root_offsets[following + 1] - sessions.root_offsets[following]
         return need
     return 1
 
 
-@inlined
-def reveal(sc, sf, heap_f, heap_i, arrival, prompt, profile, columns, waiting_i, waiting_f):
+@part
+def reveal(run: Run) -> int:
     """Requests whose time has come enter the pool; GROW when it is full."""
-    limit = waiting_i.shape[1]
-    now = sf[NOW]
-    arrivals = sc[ARRIVALS]
+    fixed, now, arrival_s = run.fixed, run.now, run.requests.arrival_s
+    limit, arrivals = run.pool.id.size, run.fixed.arrivals
     if arrivals == SATURATED:
-        while sc[WAITING] < sc[POOL_TARGET] and sc[CURSOR] < sc[REQUESTS]:
-            if sc[WAITING] == limit:
+        while now.waiting < fixed.pool_target and now.cursor < fixed.requests:
+            if now.waiting == limit:
                 return GROW
-            reveal_row(sc, sf, waiting_i, waiting_f, columns, sc[CURSOR], prompt, profile, now)
-            sc[CURSOR] += 1
+            reveal_row(run, now.cursor, now.now_s)
+            now.cursor += 1
         return RUNNING
-    if arrivals == TIMED and sf[PREFILL_BASE] == 0.0 and sf[PREFILL_TOKEN] == 0.0:
-        while sc[CURSOR] < sc[REQUESTS] and arrival[sc[CURSOR]] <= now:
-            if sc[WAITING] == limit:
+    if arrivals == TIMED and fixed.prefill_base_s == 0.0 and fixed.prefill_per_token_s == 0.0:
+        while now.cursor < fixed.requests and arrival_s[now.cursor] <= now.now_s:
+            if now.waiting == limit:
                 return GROW
-            row = sc[CURSOR]
-            reveal_row(sc, sf, waiting_i, waiting_f, columns, row, prompt, profile, arrival[row])
-            sc[CURSOR] += 1
+            reveal_row(run, now.cursor, arrival_s[now.cursor])
+            now.cursor += 1
         return RUNNING
-    while next_visible(sc, sf, heap_f, heap_i, arrival, prompt) <= now:
-        if sc[WAITING] == limit or sc[HEAP_SIZE] >= heap_i.size - 1:
+    while next_visible(run) <= now.now_s:
+        if now.waiting == limit or now.coming >= run.coming.size - 1:
             return GROW
-        since, row = heap_f[0], heap_i[0]
-        heap_pop(sc, heap_f, heap_i)
+        since_s, row = run.coming[0].time_s, run.coming[0].key
+        heap_pop(now, run.coming)
         if arrivals == USERS:
-            row = sc[CURSOR]
-            sc[CURSOR] += 1
-        reveal_row(sc, sf, waiting_i, waiting_f, columns, row, prompt, profile, since)
-    if sc[HEAP_SIZE] >= heap_i.size - 1 and arrivals == TIMED:
+            row = now.cursor
+            now.cursor += 1
+        reveal_row(run, row, since_s)
+    if now.coming >= run.coming.size - 1 and arrivals == TIMED:
         return GROW  # an arrival that is still to be pulled might be due already
     return RUNNING

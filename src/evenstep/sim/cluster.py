@@ -196,8 +196,19 @@ def simulate(
         PolicyError: the policy broke its contract, raised, or holds for ever.
     """
     from evenstep.sim.cluster_host import run
+    from evenstep.sim.cluster_state import Options
 
+    options = Options(
+        seed=seed, records=records, decisions=decisions, samples=workers, power=power or Power()
+    )
     return run(
-        trace, policy, cluster or Cluster(), step_time or Linear(), predictor, seed=seed, records=records,
-        samples=workers, decisions=decisions, power=power or Power(), slo=slo, door=door, name=name,
-    )  # fmt: skip
+        trace,
+        policy,
+        cluster or Cluster(),
+        step_time or Linear(),
+        predictor,
+        options,
+        slo=slo,
+        door=door,
+        name=name,
+    )

@@ -1,394 +1,378 @@
-"""The compiled simulator's state for one run: laid out, filled in, grown when a buffer is full."""
+"""The compiled simulator's state for one run: made before the first event, and given more room when a buffer is full."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenstep import compiled
+from evenstep.compiled import Ints, Record, Rows, cut, fill, one, rows, widened
 from evenstep.cost.power import Power
 from evenstep.cost.view import PiecewiseLinear, StepTime
 from evenstep.request import F8, I8, Trace
-from evenstep.routing.view import (
-    FREE_SLOTS,
-    GROUP,
-    KV_FREE,
-    SECONDS_PER_TOKEN,
-    STEPS,
-    horizon_of,
-    memory_size_of,
-)
-from evenstep.sim import cluster_layout as at
-from evenstep.sim.cluster_layout import Buffer
+from evenstep.routing import view as seen
+from evenstep.routing.view import HOLD, horizon_of, memory_size_of
+from evenstep.sim import cluster_model as model
+from evenstep.sim.cluster_model import Fixed, Run, ShortRun
 from evenstep.sim.drift import Drift, cumulated, units_per_token
+from evenstep.sim.roots import root_table
 from evenstep.sim.short_loop import fits, is_linear
 
 MOST_PARAMETERS = 1088  # words of a policy's fields
 ANY_DEPTH = 1 << 40  # queue depth "any number"
 # Rows of a record buffer between two visits of the host; a visit costs as much as a thousand steps.
 KEPT_ROWS, PASSING_ROWS = 1 << 16, 1 << 14
-INT_RECORDS = (at.ENDED, at.STEP_OUT_I, at.DECISION_OUT_I, at.SAMPLE_I, at.SAMPLE_RUNNING)
-FLOAT_RECORDS = (at.STEP_OUT_F, at.DECISION_OUT_F, at.SAMPLE_F, at.SAMPLE_LOAD, at.SAMPLE_LONGEST)
-# Sections the short loop does without.
-_BY_SLOT_I = (at.FREE_STACK, at.HEAP_I, at.CARRY_I, at.QUEUE_I, at.LEAVES, at.LOOK)
-_BY_SLOT_F = (at.SLOT_FLOATS, at.HEAP_F, at.CARRY_F, at.QUEUE_F, at.STEP_TIMES)
-_NO_COLUMNS = np.zeros((0, 0), np.int64)
-_NO_INTS = np.zeros(0, np.int64)
-_NO_FLOATS = np.zeros(0, np.float64)
+_ARRIVALS = {"saturated": model.SATURATED, "timed": model.TIMED, "closed": model.USERS}
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is asked of a run besides its trace, policy, cluster and step time.
+
+    Args:
+        seed, records, decisions, power: as in `cluster.simulate`.
+        samples: rows of the table of worker samples.
+        prediction: what is known of the coming steps, `NO_PREDICTION` ... `EXPECTED` of the model.
+        refresh_every: produced tokens after which a prediction is old.
+    """
+
+    seed: int = 0
+    records: bool = True
+    decisions: bool = False
+    samples: int = 0
+    power: Power | None = None
+    prediction: int = model.NO_PREDICTION
+    refresh_every: int = 16
 
 
 @dataclass(slots=True, eq=False)
 class State:
-    """Everything the loop reads and writes; `arguments` is what follows the two offset lists in its call."""
+    """A run's state, and what the host needs besides.
 
-    ints: Buffer
-    floats: Buffer
-    prompt: I8
-    output: I8
-    arrival: F8
-    columns: NDArray[np.int64]
+    Args:
+        run: what the loop reads and writes.
+        policy: the policy that runs, for its working space; None = no policy yet.
+        request_class: the trace's classes.
+    """
+
+    run: Run | ShortRun
+    policy: object
     request_class: I8 | None
-    links: I8
-    think: F8
-    profile: I8
-    law: F8
-    cached: F8
-    done_i: NDArray[np.int64]
-    done_f: F8
 
     @property
     def is_short(self) -> bool:
         """Whether the short loop runs it (`short_loop_kernel`)."""
-        return bool(self.ints.data[at.SHORT])
+        return isinstance(self.run, ShortRun)
 
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        if self.is_short:
-            return (
-                self.ints.data, self.floats.data, self.prompt, self.output, self.arrival, self.columns,
-                self.done_i, self.done_f,
-            )  # fmt: skip
-        return (
-            self.ints.offsets, self.floats.offsets, self.ints.data, self.floats.data, self.prompt, self.output,
-            self.arrival, self.columns, self.links, self.think, self.profile, self.law, self.cached,
-            self.done_i, self.done_f,
+    def grow(self) -> None:
+        """Double the pool, and in the long loop the heap, the carry list and the queues."""
+        run = self.run
+        pool = _grown_pool(run.pool)
+        handed = _handed(self.policy, run.fixed, pool.id.size, run.policy)
+        if isinstance(run, ShortRun):
+            self.run = run._replace(pool=pool, policy=handed)
+            return
+        queues = _doubled(run.queues)
+        _chain(queues, len(run.queues), run.now.queue_free)
+        run.now.queue_free = len(run.queues)
+        self.run = run._replace(
+            pool=pool, policy=handed, coming=_doubled(run.coming), carried=_doubled(run.carried), queues=queues
         )  # fmt: skip
 
-    def grow(self, policy: object) -> None:
-        """Double the pool, the heap, the carry list and the queues."""
-        scalars = self.ints.window(at.SCALARS_I)
-        rooms = {
-            name: int(scalars[name]) * 2
-            for name in (at.POOL_ROOM, at.HEAP_ROOM, at.CARRY_ROOM, at.QUEUE_ROOM)
-        }
-        ints, floats = _shapes(scalars, rooms, _scratch(policy, scalars, rooms[at.POOL_ROOM]))
-        old_nodes = int(scalars[at.QUEUE_ROOM])
-        self.ints = _moved(self.ints, ints, INT_RECORDS)
-        self.floats = _moved(self.floats, floats, FLOAT_RECORDS)
-        scalars = self.ints.window(at.SCALARS_I)
-        self.ints.window(at.WORKER_OUT)[int(scalars[at.POOL_ROOM]) :] = -1
-        for name, room in rooms.items():
-            scalars[name] = room
-        if self.is_short:
-            self.open_short()
-            return
-        _chain(self.ints.window(at.QUEUE_I), old_nodes, int(scalars[at.QUEUE_FREE]))
-        scalars[at.QUEUE_FREE] = old_nodes
 
-    def open_short(self) -> None:
-        """Tell the short loop where its sections are; nobody's steps are known, and no request has a class of its own."""
-        self.ints.data[at.OFFSETS_I : at.OFFSETS_I + self.ints.offsets.size] = self.ints.offsets
-        self.ints.data[at.OFFSETS_F : at.OFFSETS_F + self.floats.offsets.size] = self.floats.offsets
-        self.floats.window(at.WAITING_F)[STEPS] = np.nan
+def prepared(trace: Trace, policy: object, cluster: Any, step_time: StepTime, options: Options) -> State:
+    """The state before the first event: see `Run`."""
+    fixed = _fixed(trace, policy, cluster, step_time, options)
+    pool = _pool(max(256, 4 * min(cluster.pool, len(trace))) if fixed.arrivals == model.SATURATED else 1024)
+    fleet = _fleet(fixed, cluster, step_time)
+    now = one(model.Now)
+    now.phase = model.COMPLETE  # nothing to complete, but outages at step 0 fall due
+    now.stride, now.outages_left = int(options.samples > 0), len(cluster.outages)
+    now.free_total = int(fleet.free_slots.sum())
+    parts = {
+        "fixed": fixed,
+        "now": now,
+        "fleet": fleet,
+        "pool": pool,
+        "policy": _handed(policy, fixed, pool.id.size, None),
+        "requests": _requests(trace, cluster, fixed),
+        "law": _law(cluster, step_time, options.power, fixed),
+        "ahead": _ahead(fixed, cluster.drift),
+        "samples": _samples(fixed, options.samples),
+    }
+    run = _short_run(trace, cluster, parts) if fixed.short else _long_run(trace, cluster, parts)
+    return State(run, policy, trace.request_class)
 
 
-def _moved(old: Buffer, shapes: dict[int, tuple[int, ...]], unset: tuple[int, ...]) -> Buffer:
-    new = Buffer(old.data.dtype, shapes, unset)
-    for section, shape in old.shapes.items():
-        new.window(section)[tuple(slice(0, n) for n in shape)] = old.window(section)
-    return new
-
-
-def _chain(nodes: I8, start: int, end: int) -> None:
-    """Link queue nodes start, start+1, ... into a free list that ends in `end`."""
-    nodes[start:, at.Q_NEXT] = np.arange(start + 1, nodes.shape[0] + 1)
-    nodes[-1, at.Q_NEXT] = end
-
-
-def _scratch(policy: object, scalars: I8, pool_room: int) -> tuple[int, int]:
-    kernel = compiled.kernel_of(policy)
-    if kernel is None or not hasattr(kernel, "scratch"):
-        return 0, 0
-    return kernel.scratch(
-        int(scalars[at.WORKERS]), pool_room, int(scalars[at.HORIZON]), compiled.parameters(policy)
+def _short_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> ShortRun:
+    fixed: Fixed = parts["fixed"]
+    places, room = fixed.workers * fixed.slots_max, KEPT_ROWS
+    if not fixed.keep:  # the requests of one decision must find room
+        room = max(PASSING_ROWS, sum(cluster.slots_of) + 8)
+    slots = rows(model.ShortSlot, places)
+    fill(slots, link=np.arange(1, places + 1))  # all are spare, each followed by the next
+    return ShortRun(
+        slots=slots,
+        calendar=np.full(fixed.ring_mask + 1, model.NO_SLOT),
+        done=rows(model.Admitted, len(trace) if fixed.keep else room),
+        ended=np.zeros(room, np.int64),
+        steps=_columns(model.ShortSteps, room),
+        **parts,
     )
 
 
-def _shapes(
-    sc: I8, rooms: dict[int, int], scratch: tuple[int, int]
-) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
-    """Shapes of all sections of the two buffers."""
-    G, NG, B, H = int(sc[at.WORKERS]), int(sc[at.GROUPS]), int(sc[at.SLOTS_MAX]), int(sc[at.HORIZON])
-    S, ring, window = G * B, int(sc[at.RING_MASK]) + 1, int(sc[at.WINDOW_MASK]) + 1
-    cap, heap, carry = rooms[at.POOL_ROOM], rooms[at.HEAP_ROOM], rooms[at.CARRY_ROOM]
-    queue, samples = rooms[at.QUEUE_ROOM], int(sc[at.SAMPLE_ROOM])
-    rows, decisions = int(sc[at.RECORD_ROOM]), int(sc[at.DECISION_ROOM])
-    due = S if sc[at.PREDICTION] >= at.DEPARTURES else 0
-    ints: dict[int, tuple[int, ...]] = {
-        at.SCALARS_I: (at.SCALARS,),
-        at.WORKERS_I: (4, G),
-        at.LOADS: (G,),
-        at.WORKER_INTS: (at.WORKER_ROWS, G),
-        at.GROUP_INTS: (9, NG),
-        at.SLOT_INTS: (S, 8),
-        at.FREE_STACK: (G, B),
-        at.BUCKETS: (NG, ring),
-        at.WAITING_I: (3, cap),
-        at.WORKER_OUT: (cap,),
-        at.HEAP_I: (heap,),
-        at.CARRY_I: (carry, 3),
-        at.QUEUE_I: (queue, 3),
-        at.OUTAGES: (int(sc[at.OUTAGE_ROWS]), 4),
-        at.LEAVES: (2, G, window),
-        at.MEMORY: (int(sc[at.MEMORY_WORDS]),),
-        at.SCRATCH_I: (scratch[0],),
-        at.DUE: (due,),
-        at.ENDED: (rows,),
-        at.STEP_OUT_I: (at.STEP_INTS, rows),
-        at.DECISION_OUT_I: (decisions, 4),
-        at.SAMPLE_I: (samples, 2),
-        at.SAMPLE_RUNNING: (samples, G),
-        at.LOOK: (S if H > 0 else 0, 4),
-    }
-    floats: dict[int, tuple[int, ...]] = {
-        at.SCALARS_F: (32,),
-        at.WORKERS_F: (4, G),
-        at.GROUP_FLOATS: (3, NG),
-        at.SLOT_FLOATS: (S, 4),
-        at.WAITING_F: (3, cap),
-        at.HEAP_F: (heap,),
-        at.CARRY_F: (carry, 2),
-        at.QUEUE_F: (queue,),
-        at.PROJECTIONS: (G, int(sc[at.PROJECTED])),
-        at.GROWTH: (H + 1,),
-        at.PARAMETERS: (MOST_PARAMETERS,),
-        at.SCRATCH_F: (scratch[1],),
-        at.DUE_F: (due,),
-        at.COUNT_POWER: (B + 1,),
-        at.ROOT_TABLE: (int(sc[at.ROOT_SIZE]),),
-        at.STEP_OUT_F: (at.STEP_FLOATS, rows),
-        at.DECISION_OUT_F: (decisions, 2),
-        at.SAMPLE_F: (samples, 2),
-        at.SAMPLE_LOAD: (samples, G),
-        at.LOCAL_S: (G,),
-        at.STEP_TIMES: (2, NG, ring),
-        at.SAMPLE_LONGEST: (samples if sc[at.LAW_KIND] == at.LINES_OF_LONGEST else 0, G),
-        at.CURVES: (S if sc[at.PREDICTION] == at.EXPECTED else 0, int(sc[at.CURVE_STEPS])),
-    }
-    if sc[at.SHORT]:
-        ints |= {section: (0,) * len(ints[section]) for section in _BY_SLOT_I}
-        floats |= {section: (0,) * len(floats[section]) for section in _BY_SLOT_F}
-        ints |= {at.SLOT_INTS: (S, 2), at.BUCKETS: (1, ring), at.STEP_OUT_I: (at.SHORT_INTS, rows)}
-        floats[at.STEP_OUT_F] = at.SHORT_FLOATS, rows
-    return ints, floats
+def _long_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> Run:
+    fixed: Fixed = parts["fixed"]
+    room = KEPT_ROWS if fixed.keep else PASSING_ROWS
+    sessions = _sessions(trace) if fixed.arrivals == model.SESSIONS else _NO_SESSIONS
+    fixed.sessions = sessions.left.size
+    queues = rows(model.Node, max(64, fixed.workers * fixed.slots_max))
+    _chain(queues, 0, -1)
+    users = min(cluster.users or sum(cluster.slots_of), len(trace))
+    records = model.Records(
+        rows(model.Completed, len(trace) if fixed.keep else room),
+        np.zeros(room, np.int64),
+        _columns(model.StepRows, room),
+        rows(model.Decided, room * fixed.record_decisions),
+    )
+    return Run(
+        slots=_slots(fixed, cluster.slots_of),
+        coming=rows(model.Coming, max(64, 2 * users)),
+        carried=rows(model.Carried, 64),
+        queues=queues,
+        sessions=sessions,
+        records=records,
+        **parts,
+    )
 
 
-def _ring(steps: int) -> int:
-    """Smallest power of two above `steps`."""
-    return 1 << int(steps).bit_length()
-
-
-def prepared(
-    trace: Trace,
-    policy: object,
-    cluster: Any,
-    step_time: StepTime,
-    *,
-    prediction: int,
-    refresh_every: int,
-    seed: int,
-    power: Power | None,
-    samples: int,
-    decisions: bool,
-    records: bool,
-) -> State:
-    """The state before the first event.
-
-    Args:
-        trace, policy, cluster, step_time, seed, power: as in `simulate`.
-        prediction: what is known of the coming steps, `NO_PREDICTION` ... `EXPECTED` of the layout.
-        refresh_every: produced tokens after which a prediction is old.
-        samples: rows of the table of worker samples.
-        decisions: whether a row is kept for every decision.
-        records: whether every request's row is kept; otherwise they pass through a buffer.
-    """
+def _fixed(trace: Trace, policy: object, cluster: Any, step_time: StepTime, options: Options) -> Fixed:
     drift: Drift = cluster.drift
-    steps = drift.steps(trace)
-    longest = int(steps.max())
-    kind = 0 if drift.is_linear else (1 if drift.profiles is None else 2)
-    scale = units_per_token(drift)
-    sizes, slots, horizon = cluster.group_sizes, cluster.slots_of, horizon_of(policy)
-    G, NG, B = cluster.workers, len(sizes), max(slots)
-    sc = np.zeros(at.SCALARS, np.int64)
-    sc[at.PHASE] = at.COMPLETE  # nothing to complete, but outages at step 0 fall due
-    sc[[at.REQUESTS, at.WORKERS, at.GROUPS, at.HORIZON, at.SEED]] = len(trace), G, NG, horizon, seed
-    closed = at.SESSIONS if cluster.think_s is None else at.USERS
-    sc[at.ARRIVALS] = {"saturated": at.SATURATED, "timed": at.TIMED, "closed": closed}[cluster.arrivals]
-    sc[at.POOL_TARGET], sc[at.MAY_HOLD] = cluster.pool, cluster.may_hold
-    sc[at.INSTANT] = cluster.dispatch == "instant"
-    sc[at.DEPTH] = ANY_DEPTH if cluster.queue_depth < 0 else cluster.queue_depth
-    sc[[at.SCALE, at.TOKENS_PER_STEP, at.PROFILE_KIND]] = scale, drift.tokens_per_step, kind
-    sc[at.DELTA] = round(drift.growth * scale) if kind == 0 else 0
-    sc[at.RING_MASK] = _ring(longest + horizon + 1) - 1
-    sc[at.WINDOW_MASK] = _ring(horizon + 1) - 1
-    sc[[at.PREDICTION, at.REFRESH_EVERY]] = prediction, refresh_every
-    sc[at.CURVE_STEPS] = horizon + -(-refresh_every // drift.tokens_per_step) + 1
-    sc[at.KV_LIMITED] = np.isfinite(cluster.kv_tokens)
-    sc[[at.ENERGY, at.KEEP]] = power is not None, records
-    sc[at.RECORD_DECISIONS] = decisions
-    sc[[at.SLOTS_ALL, at.SLOTS_MAX, at.STRIDE]] = sum(slots), B, int(samples > 0)
-    sc[[at.OUTAGES_LEFT, at.OUTAGE_ROWS]] = len(cluster.outages)
-    law = step_time.table()
-    sc[at.LAW_KIND] = _law_kind(law)
-    sc[at.SHORT] = not decisions and fits(cluster, law, horizon)
-    rows = KEPT_ROWS if records else PASSING_ROWS
-    if sc[at.SHORT] and not records:  # one decision's requests must find room
-        rows = max(rows, sum(slots) + 8)
-    sc[[at.RECORD_ROOM, at.DECISION_ROOM, at.SAMPLE_ROOM]] = rows, rows * decisions, samples
-    sc[at.MEMORY_WORDS] = memory_size_of(policy)
-    sc[at.PROJECTED] = horizon + 1 if horizon > 0 else 0
-    table = at.root_table(1.0 - power.gamma) if power is not None else _NO_FLOATS
-    sc[at.ROOT_SIZE] = table.size
-    sc[at.LOOK_ROWS] = G * B if horizon > 0 else 0
-    users = min(cluster.users or sum(slots), len(trace))
-    pool_room = max(256, 4 * min(cluster.pool, len(trace))) if cluster.arrivals == "saturated" else 1024
-    rooms = {
-        at.POOL_ROOM: pool_room,
-        at.HEAP_ROOM: max(64, 2 * users),
-        at.CARRY_ROOM: 64,
-        at.QUEUE_ROOM: max(64, G * B),
-    }
-    for name, room in rooms.items():
-        sc[name] = room
-    ints, floats = _shapes(sc, rooms, _scratch(policy, sc, pool_room))
-    done = np.empty((len(trace) if records else rows, 2 if sc[at.SHORT] else 8), np.int64)
-    state = State(
-        ints=Buffer(np.int64, ints, INT_RECORDS),
-        floats=Buffer(np.float64, floats, FLOAT_RECORDS),
-        prompt=np.ascontiguousarray(trace.prompt_tokens, np.int64),
-        output=np.ascontiguousarray(trace.output_tokens, np.int64),
-        arrival=trace.arrival_s
-        if cluster.arrivals == "timed" and trace.arrival_s is not None
-        else _NO_FLOATS,
-        columns=_columns(trace),
-        request_class=trace.request_class,
-        links=_links(trace) if sc[at.ARRIVALS] == at.SESSIONS else _NO_INTS,
-        think=trace.column("think_s") if sc[at.ARRIVALS] == at.SESSIONS else _NO_FLOATS,
-        profile=_profile(drift, kind, scale, longest + horizon + 1),
-        law=np.ascontiguousarray(np.vstack([law.load[None, :], law.seconds])),
-        cached=np.zeros((0, 0)),
-        done_i=done,
-        done_f=done.view(np.float64),
+    horizon, scale, law = horizon_of(policy), units_per_token(drift), step_time.table()
+    fixed = one(Fixed)
+    fixed.requests, fixed.workers, fixed.groups = len(trace), cluster.workers, len(cluster.group_sizes)
+    fixed.slots_max, fixed.horizon, fixed.seed = max(cluster.slots_of), horizon, options.seed
+    fixed.arrivals = {**_ARRIVALS, "closed": _closed(cluster)}[cluster.arrivals]
+    fixed.pool_target, fixed.may_hold = cluster.pool, int(cluster.may_hold)
+    fixed.instant = int(cluster.dispatch == "instant")
+    fixed.depth = ANY_DEPTH if cluster.queue_depth < 0 else cluster.queue_depth
+    fixed.kv_limited = int(np.isfinite(cluster.kv_tokens))
+    fixed.scale, fixed.unit, fixed.tokens_per_step = scale, 1.0 / scale, drift.tokens_per_step
+    fixed.profile_kind = _profile_kind(drift)
+    fixed.delta = round(drift.growth * scale) if drift.is_linear else 0
+    fixed.ring_mask = _power_of_two(int(drift.steps(trace).max()) + horizon + 1) - 1
+    fixed.window_mask = _power_of_two(horizon + 1) - 1
+    fixed.prediction, fixed.refresh_every = options.prediction, options.refresh_every
+    fixed.law_kind, fixed.longest_share = _law_kind(law), law.longest_share
+    fixed.slope = _slopes(law)[0]
+    fixed.prefill_base_s, fixed.prefill_per_token_s = cluster.prefill_base_s, cluster.prefill_per_token_s
+    fixed.kv_tokens, fixed.kv_reserve, fixed.think_s = (
+        cluster.kv_tokens,
+        cluster.kv_reserve,
+        cluster.think_s or 0.0,
     )
-    state.ints.window(at.SCALARS_I)[:] = sc
-    state.floats.window(at.ROOT_TABLE)[:] = table
-    _fill_floats(state, policy, cluster, step_time, law, drift, power, scale, horizon)
-    _fill_fleet(state, cluster, sizes, slots)
-    return state
+    fixed.keep, fixed.record_decisions = int(options.records), int(options.decisions)
+    fixed.short = int(not options.decisions and fits(cluster, law, horizon))
+    if options.power is not None:
+        power, fixed.priced = options.power, 1
+        fixed.idle_w, fixed.span_w = power.idle_w, power.max_w - power.idle_w
+        fixed.full_power_s = drift.tokens_per_step * power.mfu_per_tokens_per_s / power.mfu_sat
+    return fixed
+
+
+def _closed(cluster: Any) -> int:
+    return model.SESSIONS if cluster.think_s is None else model.USERS
+
+
+def _profile_kind(drift: Drift) -> int:
+    if drift.is_linear:
+        return model.LINEAR
+    return model.SEQUENCE if drift.profiles is None else model.PROFILES
 
 
 def _law_kind(law: PiecewiseLinear) -> int:
     if law.longest_share > 0:
-        return at.LINES_OF_LONGEST
-    return at.ONE_LINE if is_linear(law) else at.LINES
+        return model.LINES_OF_LONGEST
+    return model.ONE_LINE if is_linear(law) else model.LINES
 
 
-def _fill_floats(
-    state: State, policy: object, cluster: Any, step_time: StepTime, law: Any, drift: Drift, power: Power | None,
-    scale: int, horizon: int,
-) -> None:  # fmt: skip
-    sf = state.floats.window(at.SCALARS_F)
-    sf[at.UNIT] = 1.0 / scale
-    slopes = (law.seconds[:, 1] - law.seconds[:, 0]) / (law.load[1] - law.load[0])
-    sf[at.SLOPE], sf[at.LONGEST_SHARE] = slopes[0], law.longest_share
-    sf[at.PREFILL_BASE], sf[at.PREFILL_TOKEN] = cluster.prefill_base_s, cluster.prefill_per_token_s
-    sf[at.KV_TOKENS], sf[at.KV_RESERVE] = cluster.kv_tokens, cluster.kv_reserve
-    sf[at.THINK] = cluster.think_s or 0.0
-    workers = state.floats.window(at.WORKERS_F)
-    workers[KV_FREE] = cluster.kv_tokens
-    workers[SECONDS_PER_TOKEN] = np.resize(slopes, cluster.workers)
-    state.floats.window(at.GROWTH)[:] = drift.gains(horizon)
-    if compiled.kernel_of(policy) is not None:
-        values = compiled.parameters(policy)
-        state.floats.window(at.PARAMETERS)[: values.size] = values
-    groups = state.floats.window(at.GROUP_FLOATS)
-    groups[at.OVERHEAD] = [step_time.overhead_seconds(size) for size in cluster.group_sizes]
-    if power is not None:
-        sf[at.IDLE_W], sf[at.SPAN_W] = power.idle_w, power.max_w - power.idle_w
-        sf[at.FULL_POWER_S] = drift.tokens_per_step * power.mfu_per_tokens_per_s / power.mfu_sat
-        counts = np.arange(max(cluster.slots_of) + 1)
-        state.floats.window(at.COUNT_POWER)[:] = (counts * sf[at.FULL_POWER_S]) ** power.gamma
+def _slopes(law: PiecewiseLinear) -> F8:
+    """Seconds a token of each worker on its first line."""
+    return (law.seconds[:, 1] - law.seconds[:, 0]) / (law.load[1] - law.load[0])
 
 
-def _fill_fleet(state: State, cluster: Any, sizes: tuple[int, ...], slots: tuple[int, ...]) -> None:
-    ints = state.ints
-    B = max(slots)
-    workers = ints.window(at.WORKERS_I)
-    workers[GROUP] = np.repeat(np.arange(len(sizes)), sizes)
-    depth = int(ints.window(at.SCALARS_I)[at.DEPTH])
-    workers[FREE_SLOTS] = np.array(slots) + depth
-    ints.window(at.SCALARS_I)[at.FREE_TOTAL] = workers[FREE_SLOTS].sum()
-    more = ints.window(at.WORKER_INTS)
-    more[at.SLOTS_OF], more[at.UP] = slots, 1
-    more[at.QUEUE_HEAD], more[at.QUEUE_TAIL], more[at.LONGEST_SLOT] = -1, -1, -1
-    groups = ints.window(at.GROUP_INTS)
-    groups[at.GROUP_SIZE] = sizes
-    groups[at.BOUNDARY] = 2
-    groups[at.GROUP_FIRST] = np.cumsum([0, *sizes[:-1]])
-    ints.window(at.WORKER_OUT)[:] = -1
-    if state.is_short:
-        state.open_short()
-        ints.window(at.BUCKETS)[:] = at.NO_SLOT
-        links = ints.window(at.SLOT_INTS)[:, at.S_LINK]  # all are spare, each followed by the next
-        links[:] = np.arange(1, links.size + 1)
-        return
-    ints.window(at.SLOT_INTS)[:, at.ROW] = -1
-    stack = ints.window(at.FREE_STACK)
+def _power_of_two(number: int) -> int:
+    """Smallest power of two above `number`."""
+    return 1 << number.bit_length()
+
+
+def _fleet(fixed: Fixed, cluster: Any, step_time: StepTime) -> model.Fleet:
+    G, sizes, slots = cluster.workers, cluster.group_sizes, cluster.slots_of
+    ints, floats = np.zeros((4, G), np.int64), np.zeros((4, G))
+    ints[seen.GROUP] = np.repeat(np.arange(len(sizes)), sizes)
+    ints[seen.FREE_SLOTS] = np.array(slots) + fixed.depth
+    floats[seen.KV_FREE] = cluster.kv_tokens
+    floats[seen.SECONDS_PER_TOKEN] = np.resize(_slopes(step_time.table()), G)
+    workers, groups = rows(model.Worker, G), rows(model.Group, len(sizes))
+    fill(workers, slots=slots, up=1, queue_head=-1, queue_tail=-1, longest_slot=-1)
+    overheads = [step_time.overhead_seconds(size) for size in sizes]
+    fill(groups, workers=sizes, boundary=2, first=np.cumsum([0, *sizes[:-1]]), overhead_s=overheads)
+    outages = rows(model.Loss, len(cluster.outages))
+    for row, outage in zip(outages, sorted(cluster.outages, key=lambda o: o.step), strict=True):
+        row.step, row.worker, row.back = outage.step, outage.worker, int(outage.back)
+    return model.Fleet(
+        ints, floats, ints[seen.GROUP], ints[seen.QUEUED], ints[seen.FREE_SLOTS], ints[seen.RUNNING],
+        floats[seen.LOAD], floats[seen.QUEUED_LOAD], floats[seen.KV_FREE], floats[seen.SECONDS_PER_TOKEN],
+        np.zeros(G, np.int64), workers, groups, outages,
+    )  # fmt: skip
+
+
+def _slots(fixed: Fixed, slots: tuple[int, ...]) -> model.Slots:
+    B, NG, ring = fixed.slots_max, fixed.groups, fixed.ring_mask + 1
+    places = rows(model.Slot, fixed.workers * B)
+    fill(places, row=-1)
+    free = np.zeros((fixed.workers, B), np.int64)
     for g, b in enumerate(slots):  # slot numbers of worker g, the lowest on top
-        stack[g, :b] = g * B + np.arange(b)[::-1]
-    ints.window(at.BUCKETS)[:] = -1
-    _chain(ints.window(at.QUEUE_I), 0, -1)
-    outages = ints.window(at.OUTAGES)
-    for i, outage in enumerate(sorted(cluster.outages, key=lambda o: o.step)):
-        outages[i] = outage.step, outage.worker, outage.back, 0
+        free[g, :b] = g * B + np.arange(b)[::-1]
+    return model.Slots(places, free, np.full((NG, ring), -1), np.zeros((NG, ring)), np.zeros((NG, ring)))
 
 
-def _profile(drift: Drift, kind: int, scale: int, steps: int) -> I8:
-    """Common gains by age, or offsets and loads of every request, in load units."""
-    if kind == 0:
-        return _NO_INTS
-    if kind == 1:
-        return np.round(cumulated(drift.sequence, steps) * scale).astype(np.int64)
-    assert drift.profiles is not None
-    offsets = drift.profiles.offsets
-    loads = np.round(drift.profiles.values * scale).astype(np.int64)
-    return np.concatenate([offsets + offsets.size, loads])
+def _ahead(fixed: Fixed, drift: Drift) -> model.Ahead:
+    G, H, window = fixed.workers, fixed.horizon, fixed.window_mask + 1
+    places = G * fixed.slots_max
+    curve_steps = H + -(-fixed.refresh_every // fixed.tokens_per_step) + 1
+    return model.Ahead(
+        look=rows(model.Look, places if H > 0 else 0),
+        leaving=np.zeros((G, window), np.int64),
+        leaving_units=np.zeros((G, window), np.int64),
+        due=rows(model.Due, places if fixed.prediction >= model.DEPARTURES else 0),
+        curves=np.zeros((places if fixed.prediction == model.EXPECTED else 0, curve_steps)),
+        projections=np.zeros((G, H + 1 if H > 0 else 0)),
+        growth=drift.gains(H),
+    )
 
 
-def _columns(trace: Trace) -> NDArray[np.int64]:
-    """int64[2, N]: class and key of each request; empty when the trace has neither."""
+def _pool(room: int) -> model.Pool:
+    ints, floats = np.zeros((3, room), np.int64), np.zeros((3, room))
+    floats[seen.STEPS] = np.nan
+    return _windows(ints, floats, np.full(room, HOLD))
+
+
+def _windows(ints: NDArray[np.int64], floats: F8, worker: I8) -> model.Pool:
+    return model.Pool(
+        ints, floats, ints[seen.ID], ints[seen.CLASS], ints[seen.KEY],
+        floats[seen.WAITING_LOAD], floats[seen.SINCE_S], floats[seen.STEPS], worker,
+    )  # fmt: skip
+
+
+def _grown_pool(pool: model.Pool) -> model.Pool:
+    """The same pool with twice the room."""
+    room = pool.id.size
+    made = _pool(2 * room)
+    made.waiting_i[:, :room], made.waiting_f[:, :room] = pool.waiting_i, pool.waiting_f
+    made.worker[:room] = pool.worker
+    return made
+
+
+def _handed(policy: object, fixed: Fixed, room: int, before: model.Policy | None) -> model.Policy:
+    """What the policy's kernel is handed, with working space for a pool of this room; memory as it was `before`."""
+    kernel = compiled.kernel_of(policy)
+    parameters, ints, floats = np.zeros(MOST_PARAMETERS), 0, 0
+    if kernel is not None:
+        values = compiled.parameters(policy)
+        parameters[: values.size] = values
+        if hasattr(kernel, "scratch"):
+            ints, floats = kernel.scratch(fixed.workers, room, fixed.horizon, values)
+    memory = np.zeros(memory_size_of(policy), np.int64) if before is None else before.memory
+    return model.Policy(np.zeros((0, 0)), memory, parameters, np.zeros(ints, np.int64), np.zeros(floats))
+
+
+def _requests(trace: Trace, cluster: Any, fixed: Fixed) -> model.Requests:
+    timed = cluster.arrivals == "timed" and trace.arrival_s is not None
+    kinds, keys = _classes_and_keys(trace)
+    offsets, profile = _profile(cluster.drift, fixed)
+    return model.Requests(
+        prompt=np.ascontiguousarray(trace.prompt_tokens, np.int64),
+        output=np.ascontiguousarray(trace.output_tokens, np.int64),
+        arrival_s=np.ascontiguousarray(trace.arrival_s, np.float64) if timed else np.zeros(0),
+        request_class=kinds,
+        key=keys,
+        offsets=offsets,
+        profile=profile,
+    )
+
+
+def _classes_and_keys(trace: Trace) -> tuple[I8, I8]:
+    """Class and key of each request; empty when the trace has neither."""
     if trace.request_class is None and trace.session is None and trace.prompt_key is None:
-        return _NO_COLUMNS
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     session, key = trace.column("session"), trace.column("prompt_key")
     keys = np.where(session >= 0, session, np.where(key != 0, key, np.arange(len(trace))))
-    return np.ascontiguousarray(np.vstack([trace.column("request_class"), keys]))
+    return np.ascontiguousarray(trace.column("request_class"), np.int64), np.ascontiguousarray(keys, np.int64)
 
 
-def _links(trace: Trace) -> I8:
-    """Successors, sessions and roots as one list; `cluster_kernel` says what stands where."""
+def _profile(drift: Drift, fixed: Fixed) -> tuple[I8, I8]:
+    """Offsets and loads of every request, or common gains by age, in load units."""
+    nothing = np.zeros(0, np.int64)
+    if drift.profiles is not None:
+        loads = np.round(drift.profiles.values * fixed.scale).astype(np.int64)
+        return np.ascontiguousarray(drift.profiles.offsets, np.int64), loads
+    if drift.is_linear:
+        return nothing, nothing
+    gained = cumulated(drift.sequence, fixed.ring_mask + 1)
+    return nothing, np.round(gained * fixed.scale).astype(np.int64)
+
+
+def _law(cluster: Any, step_time: StepTime, power: Power | None, fixed: Fixed) -> model.Law:
+    law, counts = step_time.table(), np.arange(fixed.slots_max + 1)
+    return model.Law(
+        knots=np.ascontiguousarray(law.load, np.float64),
+        seconds=np.ascontiguousarray(law.seconds, np.float64),
+        local_s=np.zeros(cluster.workers),
+        count_power=np.zeros(0)
+        if power is None
+        else ((counts * fixed.full_power_s) ** power.gamma).astype(np.float64),
+        roots=np.zeros(0) if power is None else root_table(1.0 - power.gamma),
+    )
+
+
+def _samples(fixed: Fixed, count: int) -> model.Samples:
+    asked = count if fixed.law_kind == model.LINES_OF_LONGEST else 0
+    shape = count, fixed.workers
+    return model.Samples(
+        rows(model.Sampled, count),
+        np.zeros(shape),
+        np.zeros(shape, np.int64),
+        np.zeros((asked, fixed.workers)),
+    )
+
+
+def _columns(shape: Any, room: int) -> Any:
+    """A struct of arrays of this length; their memory is not touched before it is written."""
+    kinds = get_type_hints(shape, include_extras=True)
+    return shape(*(np.empty(room, np.int64 if kinds[name] == Ints else np.float64) for name in shape._fields))
+
+
+def _doubled(table: Rows[R]) -> Rows[R]:
+    return widened(table, 2 * len(table))
+
+
+def _chain(nodes: Rows[model.Node], start: int, end: int) -> None:
+    """Link the queue nodes from `start` on into a free list that ends in `end`."""
+    following = np.arange(start + 1, len(nodes) + 1)
+    following[-1] = end
+    fill(cut(nodes, start, len(nodes)), next=following)
+
+
+_NO_SESSIONS = model.Sessions(*(np.zeros(0, np.int64) for _ in range(6)), think_s=np.zeros(0))
+
+
+def _sessions(trace: Trace) -> model.Sessions:
+    """Sessions in order of their first request; a request without a session is one by itself."""
     n = len(trace)
     after, session = trace.column("after"), trace.column("session").copy()
     alone = session < 0
@@ -397,18 +381,20 @@ def _links(trace: Trace) -> I8:
     rank = np.empty(first.size, np.int64)
     rank[np.argsort(first, kind="stable")] = np.arange(first.size)
     session = rank[number]
-    sessions = first.size
-    children = np.zeros(n, np.int64)
-    follows = np.flatnonzero(after >= 0)
-    order = follows[np.argsort(after[follows], kind="stable")]
-    children[: order.size] = order
-    offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(after[follows], minlength=n), out=offsets[1:])
-    roots = np.flatnonzero(after < 0)
-    roots = roots[np.argsort(session[roots], kind="stable")]
-    root_offsets = np.zeros(sessions + 1, np.int64)
-    np.cumsum(np.bincount(session[roots], minlength=sessions), out=root_offsets[1:])
-    left = np.bincount(session, minlength=sessions)
-    return np.concatenate([offsets, children, session, left, root_offsets, roots, [sessions]]).astype(
-        np.int64
+    follows, roots = np.flatnonzero(after >= 0), np.flatnonzero(after < 0)
+    return model.Sessions(
+        child_offsets=_offsets(after[follows], n),
+        children=follows[np.argsort(after[follows], kind="stable")],
+        session=session,
+        left=np.bincount(session, minlength=first.size),
+        root_offsets=_offsets(session[roots], first.size),
+        roots=roots[np.argsort(session[roots], kind="stable")],
+        think_s=np.ascontiguousarray(trace.column("think_s"), np.float64),
     )
+
+
+def _offsets(owners: I8, count: int) -> I8:
+    """int64[count + 1], where each owner's entries begin when they stand in order of their owners."""
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(owners, minlength=count), out=offsets[1:])
+    return offsets

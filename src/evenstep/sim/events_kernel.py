@@ -1,5 +1,3 @@
-# pyright: basic
-# ruff: noqa: F403, F405 - the names of the state's sections are this file's vocabulary
 """The events between two steps of the compiled cluster: completions, outages, decisions, overflow."""
 
 from __future__ import annotations
@@ -8,13 +6,34 @@ import math
 
 import numpy as np
 
-from evenstep.compiled import inlined, jit
-from evenstep.routing.view import FREE_SLOTS, GROUP, HOLD, ID, KV_FREE, LOAD, QUEUED, SINCE_S, WAITING_LOAD
-from evenstep.routing.view import RUNNING as ON_WORKER
+from evenstep.compiled import Ints, part
+from evenstep.routing.view import HOLD
 from evenstep.sim.arrivals_kernel import follow_up, follow_ups, next_visible
-from evenstep.sim.cluster_layout import *
+from evenstep.sim.cluster_model import (
+    BROKEN,
+    COMPLETE,
+    DONE,
+    FLUSH,
+    GROW,
+    LINEAR,
+    NEVER,
+    ORACLE,
+    OVER_KV,
+    OVER_SLOTS,
+    REVEAL,
+    RUNNING,
+    SATURATED,
+    STUCK,
+    TIMED,
+    UNKNOWN_WORKER,
+    USERS,
+    Fixed,
+    Now,
+    Run,
+    Slot,
+)
 from evenstep.sim.lookahead_kernel import advance_window
-from evenstep.sim.pool_kernel import carried, take_out
+from evenstep.sim.pool_kernel import carried_at, take_out
 from evenstep.sim.slots_kernel import (
     dequeue,
     enqueue,
@@ -29,254 +48,269 @@ from evenstep.sim.slots_kernel import (
 )
 
 
-@inlined
-def complete_group(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves,
-                   heap_f, heap_i, links, think, prompt, output, arrival, profile, ended, done_i, done_f, q):  # fmt: skip
+@part
+def grow_loads(run: Run, q: int) -> None:
+    """Every running request of a group grows by a step."""
+    fixed, fleet, group = run.fixed, run.fleet, run.fleet.groups[q]
+    low, high = group.first, group.first + group.workers
+    if fixed.profile_kind == LINEAR:
+        units, running, load = fleet.units[low:high], fleet.running[low:high], fleet.load[low:high]
+        delta, unit = fixed.delta, fixed.unit
+        for g in range(units.size):
+            units[g] += running[g] * delta
+            load[g] = units[g] * unit
+        return
+    for slot in range(low * fixed.slots_max, high * fixed.slots_max):
+        mine = run.slots.rows[slot]
+        if mine.row >= 0:
+            age = mine.done + group.step - mine.admit
+            after = weight(fixed, run.requests, mine.row, age + 1)
+            fleet.units[mine.worker] += after - weight(fixed, run.requests, mine.row, age)
+            fleet.load[mine.worker] = fleet.units[mine.worker] * fixed.unit
+
+
+@part
+def write_down(run: Run, mine: Slot, at: int, q: int, step: int) -> None:
+    """Keep the record of the request in a slot that completes at a step; `at` is its place in order of completion."""
+    fixed, records = run.fixed, run.records
+    row = np.uintp(mine.row)
+    kept = records.done[np.uintp(mine.row if fixed.keep == 1 else at)]
+    kept.worker, kept.admitted_step, kept.finished_step = mine.worker, mine.admit, step
+    kept.restarts = mine.restarts
+    kept.visible_s = run.requests.arrival_s[row] if fixed.arrivals == TIMED else mine.visible_s
+    kept.admitted_s = first_admitted(run, mine, q)
+    kept.first_token_s, kept.finished_s = first_token(run, mine, q), run.now.now_s
+    records.ended[np.uintp(at)] = mine.row
+
+
+@part
+def complete_group(run: Run, q: int) -> int:
     """A group's step ends: growth, completions, the next step number. FLUSH or GROW when a buffer is full."""
-    status = RUNNING
-    step = group_i[STEP, q]
-    low = group_i[GROUP_FIRST, q]
-    high = low + group_i[GROUP_SIZE, q]
-    kind, delta, B = sc[PROFILE_KIND], sc[DELTA], sc[SLOTS_MAX]
-    if group_i[GROWN, q] == 0:
-        group_i[GROWN, q] = 1
-        if kind == 0:
-            loads, running, shown, unit = (
-                load[low:high],
-                wi[ON_WORKER, low:high],
-                wf[LOAD, low:high],
-                sf[UNIT],
-            )
-            for g in range(loads.size):
-                loads[g] += running[g] * delta
-                shown[g] = loads[g] * unit
-        else:
-            for slot in range(low * B, high * B):
-                row = slot_i[slot, ROW]
-                if row >= 0:
-                    age = slot_i[slot, DONE0] + step - slot_i[slot, ADMIT]
-                    base = prompt[row] * sc[SCALE]
-                    g = slot_i[slot, ON]
-                    after = weight(kind, row, age + 1, base, delta, profile)
-                    load[g] += after - weight(kind, row, age, base, delta, profile)
-                    wf[LOAD, g] = load[g] * sf[UNIT]
-    bucket = step & sc[RING_MASK]
-    slot = buckets[q, bucket]
-    keep = sc[KEEP] == 1
-    listed = not keep or sc[PREDICTION] == 2  # somebody reads the list of those that ended
-    at, tokens, left, freed = sc[REQUEST_ROWS], sc[OUTPUT_TOKENS], 0, 0
-    now = sf[NOW]
+    fixed, now, fleet, slots, group = run.fixed, run.now, run.fleet, run.slots, run.fleet.groups[q]
+    status, step = RUNNING, group.step
+    if group.grown == 0:
+        group.grown = 1
+        grow_loads(run, q)
+    bucket = step & fixed.ring_mask
+    slot = slots.calendar[q, bucket]
+    listed = fixed.keep == 0 or fixed.prediction > ORACLE  # the host reads the list of requests that ended
+    at, tokens, left, freed = now.request_rows, now.output_tokens, 0, 0
     while slot >= 0:
-        mine, times = slot_i[np.uintp(slot)], slot_f[np.uintp(slot)]
-        row, g = mine[ROW], mine[ON]
-        if at == ended.size:
+        mine = slots.rows[np.uintp(slot)]
+        row = mine.row
+        if at == run.records.ended.size:
             if listed:
                 status = FLUSH
                 break
             at = 0
-        if sc[ARRIVALS] >= USERS and sc[HEAP_SIZE] + follow_ups(sc, links, row) >= heap_i.size:
+        if fixed.arrivals >= USERS and now.coming + follow_ups(run, row) >= run.coming.size:
             status = GROW
             break
-        # unsigned indices: numba then makes no allowance for negative ones
-        r, worker, kept = np.uintp(row), np.uintp(g), np.uintp(row if keep else at)
-        if kind == 0:
-            units = mine[LOAD0] + (step + 1 - mine[ADMIT]) * delta
+        if fixed.profile_kind == LINEAR:
+            units = mine.units + (step + 1 - mine.admit) * fixed.delta
         else:
-            done = mine[DONE0] + step + 1 - mine[ADMIT]
-            units = weight(kind, row, done, prompt[row] * sc[SCALE], delta, profile)
-        ints, floats = done_i[kept], done_f[kept]
-        ints[D_WORKER], ints[D_ADMITTED_STEP], ints[D_FINISHED_STEP] = g, mine[ADMIT], step
-        ints[D_RESTARTS] = mine[SLOT_RESTARTS]
-        floats[D_VISIBLE] = arrival[r] if sc[ARRIVALS] == TIMED else times[VISIBLE]
-        floats[D_ADMITTED] = first_admitted(sc, mine, times, step_times, q)
-        floats[D_FIRST_TOKEN], floats[D_FINISHED] = first_token(sc, mine, times, step_times, q), now
-        ended[np.uintp(at)] = row
+            units = weight(fixed, run.requests, row, mine.done + step + 1 - mine.admit)
+        write_down(run, mine, at, q, step)
         at += 1
-        tokens += output[r]
-        following = mine[FOLLOWER]
-        unseat(sc, sf, wi, wf, load, step, slot_i, look, free_stack, worker_i, leaves, slot, units)
+        tokens += run.requests.output[np.uintp(row)]
+        following, g = mine.follower, np.uintp(mine.worker)
+        unseat(run, slot, step, units)
         left += 1
-        if worker_i[UP, worker] == 1:  # what is running and queued never exceeds slots and depth
-            wi[FREE_SLOTS, worker] += 1
+        if fleet.workers[g].up == 1:  # what is running and queued never exceeds slots and depth
+            fleet.free_slots[g] += 1
             freed += 1
-        if sc[ARRIVALS] >= USERS:
-            follow_up(sc, sf, heap_f, heap_i, links, think, row)
+        if fixed.arrivals >= USERS:
+            follow_up(run, row)
         slot = following
-    buckets[q, bucket] = slot
-    sc[COMPLETED] += left
-    sc[RUNNING_ALL] -= left
-    group_i[GROUP_RUNNING, q] -= left
-    sc[REQUEST_ROWS], sc[OUTPUT_TOKENS] = at, tokens
-    sc[FREE_TOTAL] += freed
+    slots.calendar[q, bucket] = slot
+    now.completed += left
+    now.running_all -= left
+    group.running -= left
+    now.request_rows, now.output_tokens = at, tokens
+    now.free_total += freed
     if status == RUNNING:
-        group_i[STEP, q] = step + 1
-        if sc[HORIZON] > 0 and kind == 0:
-            advance_window(sc, group_i, slot_i, look, buckets, leaves, q, low, high)
+        group.step = step + 1
+        if fixed.horizon > 0 and fixed.profile_kind == LINEAR:
+            advance_window(run, q)
     return status
 
 
-@jit
-def apply_outages(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets,
-                  leaves, carry_i, carry_f,
-                  waiting_i, waiting_f, queue_i, queue_f, outages, columns, prompt, profile, q):  # fmt: skip
-    """Outages due in group q (q = -1: the earliest pending ones, wherever). GROW when the pool has no room."""
-    B = sc[SLOTS_MAX]
-    earliest = NEVER
-    for i in range(outages.shape[0]):
-        if outages[i, 3] == 0:
-            earliest = min(earliest, outages[i, 0])
-    for i in range(outages.shape[0]):
-        g = outages[i, 1]
-        if outages[i, 3] == 1:
+@part
+def earliest_outage(run: Run) -> int:
+    """The step of the first outage that is pending, `NEVER` without one."""
+    outages, earliest = run.fleet.outages, NEVER
+    for i in range(outages.size):
+        if outages[i].over == 0:
+            earliest = min(earliest, outages[i].step)
+    return earliest
+
+
+@part
+def apply_outages(run: Run, q: int) -> int:
+    """Outages due in group q (q = -1: the earliest pending ones, in any group). GROW when the pool has no room."""
+    now, fleet, slots_max = run.now, run.fleet, run.fixed.slots_max
+    earliest = earliest_outage(run)
+    for i in range(fleet.outages.size):
+        outage = fleet.outages[i]
+        g = outage.worker
+        if outage.over == 1:
             continue
-        if q >= 0 and (wi[GROUP, g] != q or outages[i, 0] > group_i[STEP, q]):
+        if q >= 0 and (fleet.group[g] != q or outage.step > fleet.groups[q].step):
             continue
-        if q < 0 and outages[i, 0] != earliest:
+        if q < 0 and outage.step != earliest:
             continue
-        if outages[i, 2] == 0:
-            need = wi[ON_WORKER, g] + wi[QUEUED, g]
-            if sc[WAITING] + need > waiting_i.shape[1] or sc[CARRIED] + need > carry_i.shape[0]:
+        if outage.back == 0:
+            need = fleet.running[g] + fleet.queued[g]
+            if now.waiting + need > run.pool.id.size or now.carried + need > run.carried.size:
                 return GROW
-            for slot in range(g * B, (g + 1) * B):
-                if slot_i[slot, ROW] >= 0:
-                    send_back(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack,
-                              buckets, leaves, carry_i,
-                              carry_f, waiting_i, waiting_f, columns, slot, profile, prompt)  # fmt: skip
-            send_queue_back(sc, sf, wi, wf, worker_i, group_i, queue_i, queue_f, carry_i, carry_f,
-                            waiting_i, waiting_f, columns, g)  # fmt: skip
-        worker_i[UP, g] = outages[i, 2]
-        outages[i, 3] = 1
-        sc[OUTAGES_LEFT] -= 1
-        set_free(sc, wi, worker_i, g)
+            for slot in range(g * slots_max, (g + 1) * slots_max):
+                if run.slots.rows[slot].row >= 0:
+                    send_back(run, slot)
+            send_queue_back(run, g)
+        fleet.workers[g].up = outage.back
+        outage.over = 1
+        now.outages_left -= 1
+        set_free(run, g)
     return RUNNING
 
 
-@inlined
-def apply_decision(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves,
-                   carry_i, carry_f, waiting_i, waiting_f, queue_i, queue_f, worker, output, profile):  # fmt: skip
-    """Carry out the answer in `worker`: start or queue what is sent. BROKEN, and what, when it breaks the contract."""
-    status = RUNNING
-    first = sc[FIRST]
-    offered = 1 if sc[INSTANT] == 1 else sc[WAITING]
-    possible = min(offered, sc[FREE_TOTAL])
-    sent, last = 0, -1
-    waited, waits = sf[WAIT_SUM], sc[WAITS]
+@part
+def broken(now: Now, kind: int, worker: int, at: int) -> int:
+    """Say what the policy's answer broke."""
+    now.error_kind, now.error_worker, now.error_at = kind, worker, at
+    return BROKEN
+
+
+@part
+def sent_too_many(fixed: Fixed, now: Now, worker: Ints, start: int, offered: int) -> int:
+    """Nothing more can be sent: BROKEN if the answer sends a request from `start` on. A worker that does not exist first."""
+    most, least = HOLD, HOLD
+    rest = worker[start:offered]
+    for j in range(rest.size):
+        most, least = max(most, rest[j]), min(least, rest[j])
+    if most == HOLD and least == HOLD:
+        return RUNNING
+    unknown = least < HOLD or most >= fixed.workers
+    return broken(now, UNKNOWN_WORKER if unknown else OVER_SLOTS, least if least < HOLD else most, start)
+
+
+@part
+def send(run: Run, place: int, g: int) -> None:
+    """Start the request at a place of the pool on worker g, or queue it there."""
+    fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
+    row, since_s = pool.id[np.uintp(place)], pool.since_s[np.uintp(place)]
+    units = int(pool.load[np.uintp(place)] * fixed.scale)
+    if now.carried == 0 or carried_at(now, run.carried, row) < 0:
+        now.wait_sum_s += now.now_s - since_s
+        now.waits += 1
+    w = np.uintp(g)
+    busy = fleet.groups[np.uintp(fleet.group[w])].busy
+    if busy == 0 and fleet.queued[w] == 0 and fleet.running[w] < fleet.workers[w].slots:
+        seat(run, row, g, units, since_s)
+    else:
+        enqueue(run, row, g, units, since_s)
+    fleet.free_slots[w] -= 1
+
+
+@part
+def apply_decision(run: Run) -> int:
+    """Carry out the policy's answer: start or queue what is sent. BROKEN, and what, when it breaks the contract."""
+    fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
+    status, sent, last = RUNNING, 0, -1
+    offered = 1 if fixed.instant == 1 else now.waiting
+    possible = min(offered, now.free_total)
     for i in range(offered):
-        g = worker[np.uintp(i)]
+        g = pool.worker[np.uintp(i)]
         if g == HOLD:
             continue
-        if g < HOLD or g >= sc[WORKERS]:
-            sc[ERROR_KIND], sc[ERROR_WORKER], sc[ERROR_AT] = UNKNOWN_WORKER, g, i
-            status = BROKEN
+        if g < HOLD or g >= fixed.workers:
+            status = broken(now, UNKNOWN_WORKER, g, i)
             break
-        if wi[FREE_SLOTS, np.uintp(g)] <= 0:
-            sc[ERROR_KIND], sc[ERROR_WORKER], sc[ERROR_AT] = OVER_SLOTS, g, i
-            status = BROKEN
+        if fleet.free_slots[np.uintp(g)] <= 0:
+            status = broken(now, OVER_SLOTS, g, i)
             break
-        place, w, q = np.uintp(first + i), np.uintp(g), np.uintp(wi[GROUP, np.uintp(g)])
-        tokens = waiting_f[WAITING_LOAD, place]
-        if sc[KV_LIMITED] == 1:
-            wf[KV_FREE, w] -= tokens
-            if wf[KV_FREE, w] < 0.0:
-                sc[ERROR_KIND], sc[ERROR_WORKER], sc[ERROR_AT] = OVER_KV, g, i
-                status = BROKEN
+        if fixed.kv_limited == 1:
+            fleet.kv_free[g] -= pool.load[now.first + i]
+            if fleet.kv_free[g] < 0.0:
+                status = broken(now, OVER_KV, g, i)
                 break
-        row, since = waiting_i[ID, place], waiting_f[SINCE_S, place]
-        units = np.int64(tokens * sc[SCALE])
-        if sc[CARRIED] == 0 or carried(sc, carry_i, row) < 0:
-            waited += sf[NOW] - since
-            waits += 1
-        if group_i[BUSY, q] == 0 and wi[QUEUED, w] == 0 and wi[ON_WORKER, w] < worker_i[SLOTS_OF, w]:
-            seat(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i,
-                 carry_f, row, g, units, since, output, profile)  # fmt: skip
-        else:
-            enqueue(sc, sf, wi, wf, worker_i, group_i, queue_i, queue_f, row, g, units, since)
-        wi[FREE_SLOTS, w] -= 1
+        send(run, now.first + i, g)
         sent += 1
         last = i
         if sent == possible:
-            most, least = np.int64(HOLD), np.int64(HOLD)
-            rest = worker[i + 1 : offered]
-            for j in range(rest.size):
-                most, least = max(most, rest[j]), min(least, rest[j])
-            if most > HOLD or least < HOLD:
-                unknown = least < HOLD or most >= sc[WORKERS]
-                sc[ERROR_KIND], sc[ERROR_AT] = UNKNOWN_WORKER if unknown else OVER_SLOTS, i + 1
-                sc[ERROR_WORKER] = least if least < HOLD else most
-                status = BROKEN
+            status = sent_too_many(fixed, now, pool.worker, i + 1, offered)
             break
-    sf[WAIT_SUM], sc[WAITS] = waited, waits
-    sc[FREE_TOTAL] -= sent
+    now.free_total -= sent
     if sent > 0 and status == RUNNING:
-        take_out(waiting_i, waiting_f, worker, first, sent, last)
-        sc[FIRST] = first + sent
-        sc[WAITING] -= sent
-    sc[ADMITTED_NOW] = sent
+        take_out(pool, now.first, sent, last)
+        now.first += sent
+        now.waiting -= sent
+    now.admitted_now = sent
     return status
 
 
-@jit
-def refill_slots(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i,
-                 carry_f, queue_i, queue_f, output, profile, q):  # fmt: skip
+@part
+def refill_slots(run: Run, q: int) -> None:
     """Queues of a group's workers move up into free slots."""
-    for g in range(group_i[GROUP_FIRST, q], group_i[GROUP_FIRST, q] + group_i[GROUP_SIZE, q]):
-        while wi[QUEUED, g] > 0 and wi[ON_WORKER, g] < worker_i[SLOTS_OF, g]:
-            node = dequeue(sc, sf, wi, wf, worker_i, group_i, queue_i, g)
-            seat(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i,
-                 carry_f, queue_i[node, Q_ROW], g, queue_i[node, Q_LOAD], queue_f[node], output, profile)  # fmt: skip
+    fleet, group = run.fleet, run.fleet.groups[q]
+    for g in range(group.first, group.first + group.workers):
+        while fleet.queued[g] > 0 and fleet.running[g] < fleet.workers[g].slots:
+            node = run.queues[dequeue(run, g)]
+            seat(run, node.row, g, node.units, node.since_s)
 
 
-@jit
-def evict_overflow(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets,
-                   leaves, carry_i, carry_f, waiting_i, waiting_f, columns, prompt, profile, q):  # fmt: skip
+@part
+def newest_slot(run: Run, g: int) -> int:
+    """The slot of worker g's newest request: largest admission step, then row."""
+    rows, slots_max, newest = run.slots.rows, run.fixed.slots_max, -1
+    for slot in range(g * slots_max, (g + 1) * slots_max):
+        mine = rows[slot]
+        if mine.row >= 0 and (
+            newest < 0
+            or mine.admit > rows[newest].admit
+            or (mine.admit == rows[newest].admit and mine.row > rows[newest].row)
+        ):
+            newest = slot
+    return newest
+
+
+@part
+def evict_overflow(run: Run, q: int) -> int:
     """Workers beyond their KV memory send their newest requests back. GROW when the pool has no room."""
-    B = sc[SLOTS_MAX]
-    for g in range(group_i[GROUP_FIRST, q], group_i[GROUP_FIRST, q] + group_i[GROUP_SIZE, q]):
-        while load[g] * sf[UNIT] > sf[KV_TOKENS] and wi[ON_WORKER, g] > 1:
-            if sc[WAITING] == waiting_i.shape[1] or sc[CARRIED] == carry_i.shape[0]:
+    fixed, now, fleet, group = run.fixed, run.now, run.fleet, run.fleet.groups[q]
+    for g in range(group.first, group.first + group.workers):
+        while fleet.units[g] * fixed.unit > fixed.kv_tokens and fleet.running[g] > 1:
+            if now.waiting == run.pool.id.size or now.carried == run.carried.size:
                 return GROW
-            newest = -1
-            for slot in range(g * B, (g + 1) * B):
-                if slot_i[slot, ROW] >= 0 and (
-                    newest < 0
-                    or slot_i[slot, ADMIT] > slot_i[newest, ADMIT]
-                    or (
-                        slot_i[slot, ADMIT] == slot_i[newest, ADMIT]
-                        and slot_i[slot, ROW] > slot_i[newest, ROW]
-                    )
-                ):
-                    newest = slot
-            group_i[GROUP_ADMITTED, q] -= slot_i[newest, ADMIT] == group_i[STEP, q]  # it never ran
-            send_back(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets,
-                      leaves, carry_i, carry_f, waiting_i, waiting_f, columns, newest, profile, prompt)  # fmt: skip
-            set_free(sc, wi, worker_i, g)
+            newest = newest_slot(run, g)
+            group.admitted -= run.slots.rows[newest].admit == group.step  # it never ran
+            send_back(run, newest)
+            set_free(run, g)
     return RUNNING
 
 
-@inlined
-def next_event(sc, sf, group_i, group_f, heap_f, heap_i, arrival, prompt):
-    """Move time to the next event and name the groups at their boundary. DONE or STUCK when there is none."""
-    end, idle = math.inf, False
-    for q in range(sc[GROUPS]):
-        group_i[BOUNDARY, q] = 0
-        if group_i[BUSY, q] == 1:
-            end = min(end, group_f[END, q])
+@part
+def next_event(run: Run) -> int:
+    """Move time to the next event and mark the groups at their boundary. DONE or STUCK when there is none."""
+    fixed, now, groups = run.fixed, run.now, run.fleet.groups
+    end_s, idle = math.inf, False
+    for q in range(fixed.groups):
+        groups[q].boundary = 0
+        if groups[q].busy == 1:
+            end_s = min(end_s, groups[q].end_s)
         else:
             idle = True
-    if (idle and sc[ARRIVALS] != SATURATED) or sc[INSTANT] == 1:
-        visible = next_visible(sc, sf, heap_f, heap_i, arrival, prompt)
-        if visible < end:
-            sf[NOW] = max(sf[NOW], visible)
-            sc[PHASE] = REVEAL
+    if (idle and fixed.arrivals != SATURATED) or fixed.instant == 1:
+        visible_s = next_visible(run)
+        if visible_s < end_s:
+            now.now_s = max(now.now_s, visible_s)
+            now.phase = REVEAL
             return RUNNING
-    if end < math.inf:
-        sf[NOW] = end
-        for q in range(sc[GROUPS]):
-            if group_i[BUSY, q] == 1 and group_f[END, q] == end:
-                group_i[BOUNDARY, q] = 1
-                group_i[BUSY, q] = 0
-        sc[PHASE] = COMPLETE
+    if end_s < math.inf:
+        now.now_s = end_s
+        for q in range(fixed.groups):
+            if groups[q].busy == 1 and groups[q].end_s == end_s:
+                groups[q].boundary, groups[q].busy = 1, 0
+        now.phase = COMPLETE
         return RUNNING
-    if sc[COMPLETED] == sc[REQUESTS]:
-        return DONE
-    return STUCK
+    return DONE if now.completed == fixed.requests else STUCK

@@ -2,118 +2,87 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from evenstep import compiled
 from evenstep.errors import EvenstepError, PolicyError
-from evenstep.routing.view import (
-    CLASS,
-    FREE_SLOTS,
-    GROUP,
-    ID,
-    KEY,
-    KV_FREE,
-    LOAD,
-    QUEUED,
-    QUEUED_LOAD,
-    SECONDS_PER_TOKEN,
-    SINCE_S,
-    WAITING_LOAD,
-    RoutingDecision,
-    RoutingView,
-)
-from evenstep.routing.view import RUNNING as ON_WORKER
-from evenstep.sim import cluster_layout as at
-from evenstep.sim.cluster_layout import BOUND, DECISION, DECISIONS, FIRST, MEAN_WAIT, NOW, WAITING
+from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.sim.cluster_model import RAISED
 from evenstep.sim.cluster_state import State
 
 _INT64 = np.dtype(np.int64)
 _set = object.__setattr__
 
 
-class _Thawed:
-    """A view while it is filled in; it becomes a frozen `RoutingView` by changing its class (same slots)."""
-
-    __slots__ = RoutingView.__slots__
-
-
 class PlainDoor:
-    """Builds the view, calls `route`, hands the answer to the loop, which checks it as it checks a kernel's."""
+    """Shows the policy its view and writes its answer where the loop reads it; the loop checks it as it checks a kernel's.
 
-    def __init__(self, policy: Any, state: State, seed: int, name: str) -> None:
-        if state.is_short:
-            from evenstep.sim import short_loop_plain_kernel as plain_door_kernel
-        else:
-            from evenstep.sim import plain_door_kernel
+    The policy sees one view object for all decisions. What it shows is valid until the policy has answered.
+    """
 
-        self.route, self.state, self.seed, self.name = policy.route, state, seed, name
-        self.loop = compiled.entry(plain_door_kernel.advance)
+    def __init__(self, policy: Any, state: State, name: str) -> None:
+        self.route, self.state, self.name = policy.route, state, name
+        self.error: BaseException | None = None
         self.look_again()
 
     def look_again(self) -> None:
-        """Take the windows anew: the state's buffers were replaced."""
-        ints, floats = self.state.ints, self.state.floats
-        workers_i, workers_f = ints.sealed(at.WORKERS_I), floats.sealed(at.WORKERS_F)
-        waiting_i, waiting_f = ints.sealed(at.WAITING_I), floats.sealed(at.WAITING_F)
-        self.ids, self.classes, self.keys = waiting_i[ID], waiting_i[CLASS], waiting_i[KEY]
-        self.loads, self.since = waiting_f[WAITING_LOAD], waiting_f[SINCE_S]
-        self.has_columns = self.state.columns.size > 0
-        self.unclassed, self.unknown = np.zeros_like(self.ids), np.full(self.ids.size, np.nan)
-        self.unclassed.flags.writeable = self.unknown.flags.writeable = False
-        self.memory = ints.window(at.MEMORY)
-        self.worker = ints.window(at.WORKER_OUT)
-        self.sc, self.sf = ints.window(at.SCALARS_I), floats.window(at.SCALARS_F)
-        self.now = self.sf[NOW : NOW + 1].reshape(())  # an array without axes: subtracts faster than a float
-        self.instant, self.shown, self.answered = bool(self.sc[at.INSTANT]), -1, self.worker[:0]
-        self.view = view = cast("Any", _Thawed())
-        view.seed = self.seed
-        view.group, view.queued, view.queued_load = (
-            workers_i[GROUP],
-            workers_i[QUEUED],
-            workers_f[QUEUED_LOAD],
+        """Take the windows anew: the state's arrays were replaced."""
+        run = self.state.run
+        pool, fleet = run.pool, run.fleet
+        self.pool, self.memory, self.has_columns = pool, run.policy.memory, run.requests.key.size > 0
+        self.ids, self.loads, self.since_s = _sealed(pool.id), _sealed(pool.load), _sealed(pool.since_s)
+        self.classes, self.keys, self.steps = (
+            _sealed(pool.request_class),
+            _sealed(pool.key),
+            _sealed(pool.steps),
         )
-        view.load, view.free_slots, view.running = (
-            workers_f[LOAD],
-            workers_i[FREE_SLOTS],
-            workers_i[ON_WORKER],
-        )
-        view.kv_free, view.seconds_per_token = workers_f[KV_FREE], workers_f[SECONDS_PER_TOKEN]
-        view.projections, view.growth = floats.sealed(at.PROJECTIONS), floats.sealed(at.GROWTH)
-        view.cached_tokens, view.memory = self.state.cached, ints.sealed(at.MEMORY)
+        self.shown, self.answered = -1, pool.worker[:0]
+        no_ids, nothing = self.ids[:0], np.zeros(0)
+        self.view = RoutingView(
+            decision=0, seed=int(run.fixed.seed), now_s=0.0, mean_wait_s=0.0,
+            group=_sealed(fleet.group), queued=_sealed(fleet.queued), queued_load=_sealed(fleet.queued_load),
+            load=_sealed(fleet.load), free_slots=_sealed(fleet.free_slots), running=_sealed(fleet.running),
+            kv_free=_sealed(fleet.kv_free), seconds_per_token=_sealed(fleet.seconds_per_token),
+            waiting_id=no_ids, waiting_load=nothing, waited_s=nothing, waiting_class=no_ids, waiting_key=no_ids,
+            waiting_steps=nothing,
+            projections=_sealed(run.ahead.projections), growth=_sealed(run.ahead.growth),
+            cached_tokens=run.policy.cached, memory=_sealed(self.memory),
+        )  # fmt: skip
 
-    def advance(self, arguments: tuple[Any, ...]) -> int:
-        """Go on, decision by decision, until the host is needed for something else."""
-        advance = self.loop
-        status = advance(*arguments)
-        while status == DECISION:
-            self.decide()
-            status = advance(*arguments)
-        return status
+    def answer(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
+        """Answer the loop; returns the bound. An error is kept for the host, and the loop is told to stop."""
+        view = self.view
+        _set(view, "decision", decision)
+        _set(view, "now_s", now_s)
+        _set(view, "mean_wait_s", mean_wait_s)
+        try:
+            self.show(first, waiting, now_s)
+            return self.decide(waiting)
+        except BaseException as error:
+            self.error = error
+            self.state.run.now.error_kind = RAISED
+            return 0.0
 
-    def decide(self) -> None:
-        sc, sf = self.sc, self.sf
-        first, waiting = sc.item(FIRST), 1 if self.instant else sc.item(WAITING)
-        end = first + waiting
-        view = self.view  # one object for all decisions: what it shows is valid until its policy has answered
-        _set(view, "__class__", _Thawed)
-        view.decision = sc.item(DECISIONS)
-        view.now_s = sf.item(NOW)
-        view.mean_wait_s = sf.item(MEAN_WAIT)
-        view.waiting_id = ids = self.ids[first:end]
-        view.waiting_load = self.loads[first:end]
-        view.waited_s = self.now - self.since[first:end]
+    def show(self, first: int, waiting: int, now_s: float) -> None:
+        """Show the waiting requests."""
+        view, end = self.view, first + waiting
+        ids = self.ids[first:end]
+        _set(view, "waiting_id", ids)
+        _set(view, "waiting_load", self.loads[first:end])
+        _set(view, "waited_s", now_s - self.since_s[first:end])
+        _set(view, "waiting_key", self.keys[first:end] if self.has_columns else ids)
         if self.has_columns:
-            view.waiting_class, view.waiting_key = self.classes[first:end], self.keys[first:end]
-            view.waiting_steps = self.unknown[:waiting]
-        else:
-            view.waiting_key = ids
-            if waiting != self.shown:
-                view.waiting_class, view.waiting_steps = self.unclassed[:waiting], self.unknown[:waiting]
+            _set(view, "waiting_class", self.classes[first:end])
         if waiting != self.shown:
-            self.answered, self.shown = self.worker[:waiting], waiting
-        view.__class__ = RoutingView
+            if not self.has_columns:  # then every class is 0
+                _set(view, "waiting_class", self.classes[:waiting])
+            _set(view, "waiting_steps", self.steps[:waiting])  # unknown, all of them
+            self.answered, self.shown = self.pool.worker[:waiting], waiting
+
+    def decide(self, waiting: int) -> float:
+        """Call the policy's `route`, and copy its answer and its memory."""
+        view = self.view
         try:
             decision: RoutingDecision = self.route(view)
             worker, memory = decision.worker, decision.memory
@@ -125,10 +94,17 @@ class PlainDoor:
             self.answered[...] = worker
             if memory is not None and memory.size:
                 self.memory[:] = memory
-            sf[BOUND] = decision.bound
+            return float(decision.bound)
         except EvenstepError:
             raise
         except Exception as error:
             raise PolicyError(
                 f"policy {self.name} raised {type(error).__name__} at decision {view.decision}: {error}"
             ) from error
+
+
+def _sealed(array: Any) -> Any:
+    """The same array, read-only."""
+    window = array.view()
+    window.flags.writeable = False
+    return window

@@ -1,54 +1,47 @@
-# pyright: basic
-"""The waiting pool and its neighbours, compiled: pool columns, the heap of requests to come, what restarts carry."""
+"""The waiting pool, the heap of requests to come, and what restarted requests carry."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import inlined, jit
-from evenstep.routing.view import CLASS, ID, KEY, SINCE_S, STEPS, WAITING_LOAD
-from evenstep.sim.cluster_layout import (
-    C_ROW,
-    CARRIED,
-    FIRST,
-    HEAP_SIZE,
-    WAITING,
-)  # fmt: skip
+from evenstep.compiled import Ints, Rows, part
+from evenstep.sim.cluster_model import Carried, Coming, Now, Pool, Requests
 
 
-@inlined
-def push(sc, waiting_i, waiting_f, columns, row, load, since):
-    """Put a request at its place by (since, row); newcomers go to the end. The caller has seen to the room."""
-    first, waiting = sc[FIRST], sc[WAITING]
+@part
+def push(now: Now, pool: Pool, requests: Requests, row: int, load: float, since_s: float) -> None:
+    """Put a request at its place by (since, row); newcomers go to the end. The caller has checked that there is room."""
+    waiting_i, waiting_f = pool.waiting_i, pool.waiting_f
+    first, waiting = now.first, now.waiting
     if first + waiting == waiting_i.shape[1]:
         for k in range(3):
             for i in range(waiting):
                 waiting_i[k, i] = waiting_i[k, first + i]
                 waiting_f[k, i] = waiting_f[k, first + i]
         first = 0
-        sc[FIRST] = 0
+        now.first = 0
     at = first + waiting
     while at > first and (
-        waiting_f[SINCE_S, at - 1] > since
-        or (waiting_f[SINCE_S, at - 1] == since and waiting_i[ID, at - 1] > row)
+        pool.since_s[at - 1] > since_s or (pool.since_s[at - 1] == since_s and pool.id[at - 1] > row)
     ):
         for k in range(3):
             waiting_i[k, at] = waiting_i[k, at - 1]
             waiting_f[k, at] = waiting_f[k, at - 1]
         at -= 1
     here, r = np.uintp(at), np.uintp(row)
-    waiting_i[ID, here] = row
-    if columns.shape[0] > 0:
-        waiting_i[CLASS, here], waiting_i[KEY, here] = columns[0, r], columns[1, r]
+    pool.id[here] = row
+    if requests.key.size > 0:
+        pool.request_class[here], pool.key[here] = requests.request_class[r], requests.key[r]
     else:
-        waiting_i[CLASS, here], waiting_i[KEY, here] = 0, row
-    waiting_f[WAITING_LOAD, here], waiting_f[SINCE_S, here], waiting_f[STEPS, here] = load, since, np.nan
-    sc[WAITING] = waiting + 1
+        pool.request_class[here], pool.key[here] = 0, row
+    pool.load[here], pool.since_s[here], pool.steps[here] = load, since_s, np.nan
+    now.waiting = waiting + 1
 
 
-@inlined
-def take_out(waiting_i, waiting_f, worker, first, sent, last):
+@part
+def take_out(pool: Pool, first: int, sent: int, last: int) -> None:
     """Take the sent requests (worker[i] >= 0, the last at i = last) out; older ones move up. Resets `worker` to hold."""
+    worker: Ints = pool.worker
     if sent == last + 1:
         for i in range(sent):
             worker[i] = -1
@@ -61,31 +54,31 @@ def take_out(waiting_i, waiting_f, worker, first, sent, last):
         else:
             if gone > 0:
                 for k in range(3):
-                    waiting_i[k, free] = waiting_i[k, first + i]
-                    waiting_f[k, free] = waiting_f[k, first + i]
+                    pool.waiting_i[k, free] = pool.waiting_i[k, first + i]
+                    pool.waiting_f[k, free] = pool.waiting_f[k, first + i]
             free -= 1
 
 
-@jit
-def heap_push(sc, heap_f, heap_i, time, key):
+@part
+def heap_push(now: Now, coming: Rows[Coming], time_s: float, key: int) -> None:
     """Add (time, key) to the binary heap of requests to come."""
-    at = sc[HEAP_SIZE]
-    sc[HEAP_SIZE] = at + 1
+    at = now.coming
+    now.coming = at + 1
     while at > 0:
         up = (at - 1) >> 1
-        if heap_f[up] < time or (heap_f[up] == time and heap_i[up] < key):
+        if coming[up].time_s < time_s or (coming[up].time_s == time_s and coming[up].key < key):
             break
-        heap_f[at], heap_i[at] = heap_f[up], heap_i[up]
+        coming[at].time_s, coming[at].key = coming[up].time_s, coming[up].key
         at = up
-    heap_f[at], heap_i[at] = time, key
+    coming[at].time_s, coming[at].key = time_s, key
 
 
-@jit
-def heap_pop(sc, heap_f, heap_i):
+@part
+def heap_pop(now: Now, coming: Rows[Coming]) -> None:
     """Drop the smallest (time, key), which stands at index 0."""
-    size = sc[HEAP_SIZE] - 1
-    sc[HEAP_SIZE] = size
-    time, key = heap_f[size], heap_i[size]
+    size = now.coming - 1
+    now.coming = size
+    time_s, key = coming[size].time_s, coming[size].key
     at = 0
     while True:
         down = 2 * at + 1
@@ -93,31 +86,31 @@ def heap_pop(sc, heap_f, heap_i):
             break
         right = down + 1
         if right < size and (
-            heap_f[right] < heap_f[down] or (heap_f[right] == heap_f[down] and heap_i[right] < heap_i[down])
+            coming[right].time_s < coming[down].time_s
+            or (coming[right].time_s == coming[down].time_s and coming[right].key < coming[down].key)
         ):
             down = right
-        if time < heap_f[down] or (time == heap_f[down] and key < heap_i[down]):
+        if time_s < coming[down].time_s or (time_s == coming[down].time_s and key < coming[down].key):
             break
-        heap_f[at], heap_i[at] = heap_f[down], heap_i[down]
+        coming[at].time_s, coming[at].key = coming[down].time_s, coming[down].key
         at = down
-    heap_f[at], heap_i[at] = time, key
+    coming[at].time_s, coming[at].key = time_s, key
 
 
-@jit
-def carried(sc, carry_i, row):
-    """Index of what a restarted request carries, -1 when it never restarted."""
-    for i in range(sc[CARRIED]):
-        if carry_i[i, C_ROW] == row:
+@part
+def carried_at(now: Now, carried: Rows[Carried], row: int) -> int:
+    """Index of what a restarted request carries, -1 if it never restarted."""
+    for i in range(now.carried):
+        if carried[i].row == row:
             return i
     return -1
 
 
-@jit
-def drop_carry(sc, carry_i, carry_f, at):
-    """Forget what the request at this index carried."""
-    last = sc[CARRIED] - 1
-    sc[CARRIED] = last
-    for k in range(carry_i.shape[1]):
-        carry_i[at, k] = carry_i[last, k]
-    for k in range(carry_f.shape[1]):
-        carry_f[at, k] = carry_f[last, k]
+@part
+def drop_carried(now: Now, carried: Rows[Carried], at: int) -> None:
+    """Forget what the request at this index carried: the last entry takes its place."""
+    last = now.carried - 1
+    now.carried = last
+    here, there = carried[at], carried[last]
+    here.row, here.done, here.restarts = there.row, there.done, there.restarts
+    here.admitted_s, here.first_token_s = there.admitted_s, there.first_token_s

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenstep.compiled import column, cut
 from evenstep.cost.view import PiecewiseLinear
 from evenstep.measure.digest import StreamingDigest
 from evenstep.measure.records import RequestTable, StepTable
 from evenstep.request import F8, I8
-from evenstep.sim import cluster_layout as at
+from evenstep.sim.cluster_model import SHIFT, ShortRun
 from evenstep.sim.drift import Drift
 from evenstep.sim.short_rows_kernel import follow
-
-if TYPE_CHECKING:
-    from evenstep.sim.cluster_state import State
 
 _BLOCK = 65_536  # rows worked on at once, so that temporary arrays stay small
 
@@ -59,31 +57,37 @@ def is_linear(law: PiecewiseLinear) -> bool:
     )
 
 
-def step_rows(state: State, rows: int) -> StepTable:
-    """The last `rows` steps, from the words the loop wrote; windows and what follows from them."""
-    running, admitted = state.ints.window(at.STEP_OUT_I)[:, :rows]
-    start, duration, top, total, bottom, busy, average = state.floats.window(at.STEP_OUT_F)[:, :rows]
-    slope, steps = state.floats.data[at.SLOPE], int(state.ints.data[at.STEPS])
+def step_rows(run: ShortRun) -> StepTable:
+    """The steps since the host's last visit: windows of what the loop wrote, and what follows from them."""
+    slope, steps, rows = run.fixed.slope, int(run.now.steps), int(run.now.step_rows)
+    kept = {name: values[:rows] for name, values in run.steps._asdict().items()}
     return StepTable(
-        group=np.zeros(rows, np.int64), step=np.arange(steps - rows, steps), start_s=start, duration_s=duration,
-        envelope=top, load_sum=total, load_min=bottom, local_max_s=slope * top, local_sum_s=slope * total,
-        running=running, running_all=running, admitted=admitted, tokens=running,
-        energy_busy_idle_j=busy, energy_step_average_j=average,
+        group=np.zeros(rows, np.int64), step=np.arange(steps - rows, steps), running_all=kept["running"],
+        tokens=kept["running"], local_max_s=slope * kept["envelope"], local_sum_s=slope * kept["load_sum"], **kept,
     )  # fmt: skip
 
 
+class StepTimes(NamedTuple):
+    """When the steps from `first` on began and ended."""
+
+    began_s: F8
+    ended_s: F8
+    first: int = 0
+
+
 class Kept:
-    """Every request's two words, and the tables behind them: worked out when they are read.
+    """The tables behind every request's two words, worked out when they are read.
 
     Args:
-        state: the state of a finished run that kept its records.
+        run: a finished run that kept its records.
+        request_class: the trace's classes.
         steps: all of its steps.
     """
 
-    def __init__(self, state: State, steps: StepTable) -> None:
-        self._words, self._visible = state.done_i, state.done_f[:, at.S_VISIBLE]
-        self._prompt, self._output, self._steps = state.prompt, state.output, steps
-        self._class = state.request_class
+    def __init__(self, run: ShortRun, request_class: I8 | None, steps: StepTable) -> None:
+        self._place, self._visible_s = column(run.done, "place"), column(run.done, "visible_s")
+        self._prompt, self._output, self._steps = run.requests.prompt, run.requests.output, steps
+        self._class = request_class
 
     def table(self) -> RequestTable:
         """All requests."""
@@ -101,36 +105,29 @@ class Kept:
         return hashed.finish(final_clock_s)
 
     @cached_property
-    def _ended(self) -> F8:
-        return self._steps.start_s + self._steps.duration_s
+    def _times(self) -> StepTimes:
+        return StepTimes(self._steps.start_s, self._steps.start_s + self._steps.duration_s)
 
     def _rows(self, start: int, end: int) -> RequestTable:
         here = slice(start, end)
-        return _requests(
-            np.arange(start, end), self._words[here], self._visible[here], self._prompt[here], self._output[here],
-            self._steps.start_s, self._ended, 0, None if self._class is None else self._class[here],
-        )  # fmt: skip
+        columns = {
+            "request_id": np.arange(start, end),
+            "prompt_tokens": self._prompt[here],
+            "output_tokens": self._output[here],
+            "visible_s": self._visible_s[here],
+            "request_class": None if self._class is None else self._class[here],
+        }
+        return _requests(columns, np.ascontiguousarray(self._place[here]), self._times)
 
 
-def _requests(
-    rows: I8,
-    words: I8,
-    visible: F8,
-    prompt: I8,
-    output: I8,
-    began: F8,
-    ended: F8,
-    first: int,
-    kind: I8 | None,
-) -> RequestTable:
-    """The table of some completed requests; `began` and `ended` are the times of the steps from `first` on."""
-    whole, times = np.empty((3, rows.size), np.int64), np.empty((3, rows.size))
-    follow(words, output, began, ended, first, whole, times)
+def _requests(columns: dict[str, Any], place: I8, times: StepTimes) -> RequestTable:
+    """The table of some completed requests: `columns` of the trace, and what follows from where they were admitted."""
+    whole, seconds = np.empty((3, place.size), np.int64), np.empty((3, place.size))
+    follow(place, columns["output_tokens"], times.began_s, times.ended_s, times.first, whole, seconds)
     return RequestTable(
-        request_id=rows, worker=whole[0], prompt_tokens=prompt, output_tokens=output,
-        visible_s=visible, admitted_s=times[0], first_token_s=times[1], finished_s=times[2],
-        admitted_step=whole[1], finished_step=whole[2], restarts=np.zeros(rows.size, np.int64),
-        request_class=kind,
+        **columns, worker=whole[0], admitted_step=whole[1], finished_step=whole[2],
+        admitted_s=seconds[0], first_token_s=seconds[1], finished_s=seconds[2],
+        restarts=np.zeros(place.size, np.int64),
     )  # fmt: skip
 
 
@@ -138,31 +135,37 @@ class Passing:
     """Requests that were admitted and have not completed, where no records are kept: the loop writes at admission."""
 
     def __init__(self) -> None:
-        self.rows, self.done = np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
-        self.began, self.ended, self.first = np.zeros(0), np.zeros(0), 0
+        self.rows, self.place, self.visible_s = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+        self.times = StepTimes(np.zeros(0), np.zeros(0))
 
-    def completed(self, state: State, steps: StepTable) -> RequestTable:
+    def completed(self, run: ShortRun, request_class: I8 | None, steps: StepTable) -> RequestTable:
         """Take what the loop wrote since the last visit; answers the requests that have completed since.
 
         Args:
-            state: the run's.
+            run: its buffers are about to be emptied.
+            request_class: the trace's classes.
             steps: the steps since the last visit.
         """
-        count, done_steps = int(state.ints.data[at.REQUEST_ROWS]), int(state.ints.data[at.STEPS])
-        rows = np.concatenate([self.rows, state.ints.window(at.ENDED)[:count]])
-        done = np.concatenate([self.done, state.done_i[:count]])
-        self.began = np.concatenate([self.began, steps.start_s])
-        self.ended = np.concatenate([self.ended, steps.start_s + steps.duration_s])
-        admitted = done[:, at.S_PLACE] >> at.S_SHIFT
-        over = admitted + state.output[rows] <= done_steps
-        row, words = rows[over], done[over]
-        found = _requests(
-            row, words, words.view(np.float64)[:, at.S_VISIBLE], state.prompt[row], state.output[row],
-            self.began, self.ended, self.first,
-            None if state.request_class is None else state.request_class[row],
-        )  # fmt: skip
-        self.rows, self.done = rows[~over], done[~over]
+        count, done_steps = int(run.now.request_rows), int(run.now.steps)
+        written = cut(run.done, 0, count)
+        rows = np.concatenate([self.rows, run.ended[:count]])
+        place = np.concatenate([self.place, column(written, "place")])
+        visible_s = np.concatenate([self.visible_s, column(written, "visible_s")])
+        began_s = np.concatenate([self.times.began_s, steps.start_s])
+        ended_s = np.concatenate([self.times.ended_s, steps.start_s + steps.duration_s])
+        admitted = place >> SHIFT
+        over = admitted + run.requests.output[rows] <= done_steps
+        row = rows[over]
+        columns = {
+            "request_id": row,
+            "prompt_tokens": run.requests.prompt[row],
+            "output_tokens": run.requests.output[row],
+            "visible_s": visible_s[over],
+            "request_class": None if request_class is None else request_class[row],
+        }
+        first = self.times.first
+        found = _requests(columns, place[over], StepTimes(began_s, ended_s, first))
+        self.rows, self.place, self.visible_s = rows[~over], place[~over], visible_s[~over]
         oldest = int(admitted[~over].min(initial=done_steps))
-        self.began, self.ended = self.began[oldest - self.first :], self.ended[oldest - self.first :]
-        self.first = oldest
+        self.times = StepTimes(began_s[oldest - first :], ended_s[oldest - first :], oldest)
         return found

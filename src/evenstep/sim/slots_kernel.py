@@ -1,249 +1,264 @@
-# pyright: basic
-# ruff: noqa: F403, F405 - the names of the state's sections are this file's vocabulary
-"""Slots and queues of the compiled cluster: who starts where, who leaves, who goes back to the pool."""
+"""Slots and queues of the compiled cluster: which request starts where, leaves, or goes back to the pool."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import inlined, jit
+from evenstep.compiled import part
 from evenstep.predict.window_kernel import enter
-from evenstep.routing.view import FREE_SLOTS, GROUP, LOAD, QUEUED, QUEUED_LOAD
-from evenstep.routing.view import RUNNING as ON_WORKER
-from evenstep.sim.cluster_layout import *
-from evenstep.sim.pool_kernel import carried, drop_carry, push
+from evenstep.sim.cluster_model import (
+    LINEAR,
+    LINES_OF_LONGEST,
+    NEVER,
+    ORACLE,
+    PROFILES,
+    SEQUENCE,
+    Fixed,
+    Requests,
+    Run,
+    Slot,
+)
+from evenstep.sim.pool_kernel import carried_at, drop_carried, push
 
 
-@jit
-def weight(kind, row, age, prompt, delta, profile):
+@part
+def weight(fixed: Fixed, requests: Requests, row: int, age: int) -> int:
     """Load units of a request after `age` steps: linear, common sequence, or its own profile."""
-    if kind == 0:
-        return prompt + age * delta
-    if kind == 1:
-        return max(np.int64(0), prompt + profile[min(age, profile.size - 1)])
-    return profile[min(profile[row] + age, profile[row + 1] - 1)]
+    if fixed.profile_kind == LINEAR:
+        return requests.prompt[row] * fixed.scale + age * fixed.delta
+    profile = requests.profile
+    if fixed.profile_kind == SEQUENCE:
+        return max(0, requests.prompt[row] * fixed.scale + profile[min(age, profile.size - 1)])
+    return int(profile[min(requests.offsets[row] + age, requests.offsets[row + 1] - 1)])
 
 
-@jit
-def steps_of(sc, row, output, profile):
+@part
+def steps_of(fixed: Fixed, requests: Requests, row: int) -> int:
     """Decode steps of a request."""
-    if sc[PROFILE_KIND] == 2:
-        return profile[np.int64(row) + 1] - profile[row]
-    m = sc[TOKENS_PER_STEP]
-    return output[row] if m == 1 else (output[row] + m - 1) // m
+    if fixed.profile_kind == PROFILES:
+        return requests.offsets[row + 1] - requests.offsets[row]
+    made, output = fixed.tokens_per_step, requests.output[np.uintp(row)]
+    return output if made == 1 else (output + made - 1) // made
 
 
-@inlined
-def set_free(sc, wi, worker_i, g):
+@part
+def set_free(run: Run, g: int) -> None:
     """Recompute the requests worker g may still be sent."""
+    fleet, worker = run.fleet, run.fleet.workers[g]
     room = 0
-    if worker_i[UP, g] == 1:
-        room = max(np.int64(0), worker_i[SLOTS_OF, g] + sc[DEPTH] - wi[ON_WORKER, g] - wi[QUEUED, g])
-    sc[FREE_TOTAL] += room - wi[FREE_SLOTS, g]
-    wi[FREE_SLOTS, g] = room
+    if worker.up == 1:
+        room = max(0, worker.slots + run.fixed.depth - fleet.running[g] - fleet.queued[g])
+    run.now.free_total += room - fleet.free_slots[g]
+    fleet.free_slots[g] = room
 
 
-@jit
-def window_add(sc, slot_i, look, leaves, slot, delta, sign):
+@part
+def window_add(run: Run, slot: int, sign: int) -> None:
     """Enter (or take back) a slot's departure in its worker's window of departures."""
-    g = slot_i[slot, ON]
-    leave = look[slot, LEAVE]
-    column = leave & sc[WINDOW_MASK]
+    ahead, mine = run.ahead, run.slots.rows[slot]
+    look = ahead.look[slot]
+    units = mine.units + (look.leave - mine.admit) * run.fixed.delta
     enter(
-        leaves[0, g], leaves[1, g], column, slot_i[slot, LOAD0] + (leave - slot_i[slot, ADMIT]) * delta, sign
-    )
-    look[slot, IN_WINDOW] = 1 if sign > 0 else 0
+        ahead.leaving[mine.worker], ahead.leaving_units[mine.worker], look.leave & run.fixed.window_mask, units, sign
+    )  # fmt: skip
+    look.in_window = 1 if sign > 0 else 0
 
 
-@inlined
-def units_of(sc, slot_i, slot, step, prompt, profile):
+@part
+def units_of(run: Run, slot: int, step: int) -> int:
     """Load units of the request in a slot at a step of its group."""
-    mine = slot_i[slot]
-    if sc[PROFILE_KIND] == 0:
-        return mine[LOAD0] + (step - mine[ADMIT]) * sc[DELTA]
-    row, age = mine[ROW], mine[DONE0] + step - mine[ADMIT]
-    return weight(sc[PROFILE_KIND], row, age, prompt[row] * sc[SCALE], sc[DELTA], profile)
+    mine = run.slots.rows[slot]
+    if run.fixed.profile_kind == LINEAR:
+        return mine.units + (step - mine.admit) * run.fixed.delta
+    return weight(run.fixed, run.requests, mine.row, mine.done + step - mine.admit)
 
 
-@jit
-def longest_units(sc, worker_i, slot_i, prompt, profile, g, step):
-    """Load units of the longest request on worker g at its group's coming step; 0 where none runs.
+@part
+def longest_units(run: Run, g: int, step: int) -> int:
+    """Load units of the longest request on worker g at its group's coming step; 0 where no request runs.
 
     Requests that grow alike keep their order, so the slot of the longest is looked for only when that request has left; a
     newcomer is compared when it starts (`seat`). Others are looked at every step.
     """
-    known = worker_i[LONGEST_SLOT, g]
-    if known >= 0 and sc[PROFILE_KIND] == 0:
-        return units_of(sc, slot_i, known, step, prompt, profile)
-    most, found = np.int64(0), np.int64(-1)
-    for slot in range(g * sc[SLOTS_MAX], (g + 1) * sc[SLOTS_MAX]):
-        if slot_i[slot, ROW] >= 0:
-            units = units_of(sc, slot_i, slot, step, prompt, profile)
+    worker, slots_max = run.fleet.workers[g], run.fixed.slots_max
+    if worker.longest_slot >= 0 and run.fixed.profile_kind == LINEAR:
+        return units_of(run, worker.longest_slot, step)
+    most, found = 0, -1
+    for slot in range(g * slots_max, (g + 1) * slots_max):
+        if run.slots.rows[slot].row >= 0:
+            units = units_of(run, slot, step)
             if found < 0 or units > most:
                 most, found = units, slot
-    worker_i[LONGEST_SLOT, g] = found
+    worker.longest_slot = found
     return most
 
 
-@inlined
-def seat(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, free_stack, buckets, leaves, carry_i, carry_f,
-         row, g, units, since, output, profile):  # fmt: skip
+@part
+def seat(run: Run, row: int, g: int, units: int, since_s: float) -> None:
     """A request starts on worker g at its group's coming step."""
+    fixed, now, fleet, slots = run.fixed, run.now, run.fleet, run.slots
     w = np.uintp(g)  # unsigned indices: numba then makes no allowance for negative ones
-    q = np.uintp(wi[GROUP, w])
-    slot = free_stack[w, np.uintp(worker_i[SLOTS_OF, w] - wi[ON_WORKER, w] - 1)]
-    mine, times = slot_i[np.uintp(slot)], slot_f[np.uintp(slot)]
-    step = group_i[STEP, q]
-    done, restarts = 0, 0
-    times[VISIBLE] = since
-    if sc[CARRIED] > 0:
-        at = carried(sc, carry_i, row)
+    worker, q = fleet.workers[w], np.uintp(fleet.group[w])
+    group = fleet.groups[q]
+    slot = slots.free[w, np.uintp(worker.slots - fleet.running[w] - 1)]
+    mine, step = slots.rows[np.uintp(slot)], group.step
+    mine.done, mine.restarts = 0, 0
+    mine.visible_s = since_s
+    if now.carried > 0:
+        at = carried_at(now, run.carried, row)
         if at >= 0:
-            done, restarts = carry_i[at, C_DONE], carry_i[at, C_RESTARTS]
-            times[ADMITTED], times[FIRST_TOKEN] = carry_f[at, C_ADMITTED], carry_f[at, C_FIRST_TOKEN]
-            drop_carry(sc, carry_i, carry_f, at)
-    finish = step + steps_of(sc, np.uintp(row), output, profile) - done - 1
-    bucket = np.uintp(finish & sc[RING_MASK])
-    mine[ROW], mine[ON], mine[FINISH], mine[ADMIT] = row, g, finish, step
-    mine[LOAD0], mine[DONE0], mine[SLOT_RESTARTS] = units, done, restarts
-    mine[FOLLOWER] = buckets[q, bucket]
-    buckets[q, bucket] = slot
-    loaded = load[w] + units
-    load[w], wf[LOAD, w] = loaded, loaded * sf[UNIT]
-    wi[ON_WORKER, w] += 1
-    group_i[GROUP_RUNNING, q] += 1
-    group_i[GROUP_ADMITTED, q] += 1
-    sc[RUNNING_ALL] += 1
-    if sc[LAW_KIND] == LINES_OF_LONGEST and worker_i[LONGEST_SLOT, w] >= 0:
-        known = slot_i[worker_i[LONGEST_SLOT, w]]
-        if units > known[LOAD0] + (step - known[ADMIT]) * sc[DELTA]:
-            worker_i[LONGEST_SLOT, w] = slot
-    if sc[HORIZON] > 0:
-        look[slot, PREDICTED], look[slot, IN_WINDOW], look[slot, LEAVE] = -1, 0, NEVER
-        if sc[PREDICTION] == 1:
-            look[slot, LEAVE] = finish + 1
-            if sc[PROFILE_KIND] == 0 and finish + 1 <= step + sc[HORIZON]:
-                window_add(sc, slot_i, look, leaves, slot, sc[DELTA], 1)
+            kept = run.carried[at]
+            mine.done, mine.restarts = kept.done, kept.restarts
+            mine.admitted_s, mine.first_token_s = kept.admitted_s, kept.first_token_s
+            drop_carried(now, run.carried, at)
+    finish = step + steps_of(fixed, run.requests, row) - mine.done - 1
+    bucket = np.uintp(finish & fixed.ring_mask)
+    mine.row, mine.worker, mine.finish, mine.admit, mine.units = row, g, finish, step, units
+    mine.follower = slots.calendar[q, bucket]
+    slots.calendar[q, bucket] = slot
+    loaded = fleet.units[w] + units
+    fleet.units[w], fleet.load[w] = loaded, loaded * fixed.unit
+    fleet.running[w] += 1
+    group.running += 1
+    group.admitted += 1
+    now.running_all += 1
+    if fixed.law_kind == LINES_OF_LONGEST and worker.longest_slot >= 0:
+        known = slots.rows[worker.longest_slot]
+        if units > known.units + (step - known.admit) * fixed.delta:
+            worker.longest_slot = slot
+    if fixed.horizon > 0:
+        look = run.ahead.look[slot]
+        look.predicted, look.in_window, look.leave = -1, 0, NEVER
+        if fixed.prediction == ORACLE:
+            look.leave = finish + 1
+            if fixed.profile_kind == LINEAR and finish + 1 <= step + fixed.horizon:
+                window_add(run, slot, 1)
 
 
-@inlined
-def unseat(sc, sf, wi, wf, load, step, slot_i, look, free_stack, worker_i, leaves, slot, units):
-    """A slot falls free: its worker's sums, free slots and window of departures; the group's sums are the caller's."""
-    mine = slot_i[np.uintp(slot)]
-    g = np.uintp(mine[ON])
-    loaded = load[g] - units
-    load[g], wf[LOAD, g] = loaded, loaded * sf[UNIT]
-    running = wi[ON_WORKER, g] - 1
-    wi[ON_WORKER, g] = running
-    free_stack[g, np.uintp(worker_i[SLOTS_OF, g] - running - 1)] = slot
-    mine[ROW] = -1
-    if sc[LAW_KIND] == LINES_OF_LONGEST and worker_i[LONGEST_SLOT, g] == slot:
-        worker_i[LONGEST_SLOT, g] = -1
-    if sc[HORIZON] > 0 and look[slot, IN_WINDOW] == 1 and look[slot, LEAVE] > step:
-        window_add(sc, slot_i, look, leaves, slot, sc[DELTA], -1)
+@part
+def unseat(run: Run, slot: int, step: int, units: int) -> None:
+    """Free a slot: its worker's sums, free slots and window of departures. The caller changes the group's sums."""
+    fleet, slots = run.fleet, run.slots
+    mine = slots.rows[np.uintp(slot)]
+    g = np.uintp(mine.worker)
+    worker = fleet.workers[g]
+    loaded = fleet.units[g] - units
+    fleet.units[g], fleet.load[g] = loaded, loaded * run.fixed.unit
+    running = fleet.running[g] - 1
+    fleet.running[g] = running
+    slots.free[g, np.uintp(worker.slots - running - 1)] = slot
+    mine.row = -1
+    if run.fixed.law_kind == LINES_OF_LONGEST and worker.longest_slot == slot:
+        worker.longest_slot = -1
+    if run.fixed.horizon > 0 and run.ahead.look[slot].in_window == 1 and run.ahead.look[slot].leave > step:
+        window_add(run, slot, -1)
 
 
-@inlined
-def first_admitted(sc, mine, times, step_times, q):
+@part
+def first_admitted(run: Run, mine: Slot, q: int) -> float:
     """When the request in a slot first began to decode."""
-    if mine[SLOT_RESTARTS] > 0 and times[ADMITTED] >= 0.0:
-        return times[ADMITTED]
-    return step_times[BEGAN, q, np.uintp(mine[ADMIT] & sc[RING_MASK])]
+    if mine.restarts > 0 and mine.admitted_s >= 0.0:
+        return mine.admitted_s
+    return run.slots.began_s[q, np.uintp(mine.admit & run.fixed.ring_mask)]
 
 
-@inlined
-def first_token(sc, mine, times, step_times, q):
+@part
+def first_token(run: Run, mine: Slot, q: int) -> float:
     """When the first decode step of the request in a slot ended."""
-    if mine[SLOT_RESTARTS] > 0 and times[FIRST_TOKEN] >= 0.0:
-        return times[FIRST_TOKEN]
-    return step_times[ENDED_AT, q, np.uintp(mine[ADMIT] & sc[RING_MASK])]
+    if mine.restarts > 0 and mine.first_token_s >= 0.0:
+        return mine.first_token_s
+    return run.slots.ended_s[q, np.uintp(mine.admit & run.fixed.ring_mask)]
 
 
-@jit
-def send_back(sc, sf, wi, wf, worker_i, load, group_i, slot_i, slot_f, look, step_times, free_stack, buckets, leaves,
-              carry_i, carry_f, waiting_i, waiting_f, columns, slot, profile, prompt):  # fmt: skip
+@part
+def strike_out(run: Run, slot: int, q: int) -> None:
+    """Take a slot out of its group's calendar of completions."""
+    rows, calendar = run.slots.rows, run.slots.calendar
+    bucket = rows[slot].finish & run.fixed.ring_mask
+    before = calendar[q, bucket]
+    if before == slot:
+        calendar[q, bucket] = rows[slot].follower
+        return
+    while rows[before].follower != slot:
+        before = rows[before].follower
+    rows[before].follower = rows[slot].follower
+
+
+@part
+def send_back(run: Run, slot: int) -> None:
     """A running request goes back to the pool with what it produced."""
-    g = slot // sc[SLOTS_MAX]
-    q = wi[GROUP, g]
-    row = slot_i[slot, ROW]
-    bucket = slot_i[slot, FINISH] & sc[RING_MASK]
-    if buckets[q, bucket] == slot:
-        buckets[q, bucket] = slot_i[slot, FOLLOWER]
-    else:
-        before = buckets[q, bucket]
-        while slot_i[before, FOLLOWER] != slot:
-            before = slot_i[before, FOLLOWER]
-        slot_i[before, FOLLOWER] = slot_i[slot, FOLLOWER]
-    done = slot_i[slot, DONE0] + group_i[STEP, q] - slot_i[slot, ADMIT]
-    units = weight(sc[PROFILE_KIND], row, done, prompt[row] * sc[SCALE], sc[DELTA], profile)
-    at = sc[CARRIED]
-    sc[CARRIED] = at + 1
-    carry_i[at, C_ROW] = row
-    carry_i[at, C_DONE] = done
-    carry_i[at, C_RESTARTS] = slot_i[slot, SLOT_RESTARTS] + 1
-    mine, times = slot_i[slot], slot_f[slot]
-    carry_f[at, C_ADMITTED] = first_admitted(sc, mine, times, step_times, q)
-    carry_f[at, C_FIRST_TOKEN] = first_token(sc, mine, times, step_times, q)
-    if group_i[STEP, q] == mine[ADMIT]:  # sent back before its step began
-        carry_f[at, C_ADMITTED] = times[ADMITTED] if mine[SLOT_RESTARTS] > 0 else -1.0
-        carry_f[at, C_FIRST_TOKEN] = times[FIRST_TOKEN] if mine[SLOT_RESTARTS] > 0 else -1.0
-    sc[RESTARTS] += 1
-    push(sc, waiting_i, waiting_f, columns, row, units * sf[UNIT], slot_f[slot, VISIBLE])
-    unseat(sc, sf, wi, wf, load, group_i[STEP, q], slot_i, look, free_stack, worker_i, leaves, slot, units)
-    group_i[GROUP_RUNNING, q] -= 1
-    sc[RUNNING_ALL] -= 1
+    fixed, now, fleet = run.fixed, run.now, run.fleet
+    g = slot // fixed.slots_max
+    q = fleet.group[g]
+    group, mine = fleet.groups[q], run.slots.rows[slot]
+    strike_out(run, slot, q)
+    done = mine.done + group.step - mine.admit
+    units = weight(fixed, run.requests, mine.row, done)
+    kept = run.carried[now.carried]
+    now.carried += 1
+    kept.row, kept.done, kept.restarts = mine.row, done, mine.restarts + 1
+    if group.step != mine.admit:
+        kept.admitted_s, kept.first_token_s = first_admitted(run, mine, q), first_token(run, mine, q)
+    else:  # sent back before its step began
+        kept.admitted_s = mine.admitted_s if mine.restarts > 0 else -1.0
+        kept.first_token_s = mine.first_token_s if mine.restarts > 0 else -1.0
+    now.restarts += 1
+    push(now, run.pool, run.requests, mine.row, units * fixed.unit, mine.visible_s)
+    unseat(run, slot, group.step, units)
+    group.running -= 1
+    now.running_all -= 1
 
 
-@jit
-def send_queue_back(
-    sc, sf, wi, wf, worker_i, group_i, queue_i, queue_f, carry_i, carry_f, waiting_i, waiting_f, columns, g
-):
+@part
+def send_queue_back(run: Run, g: int) -> None:
     """The requests in worker g's queue go back to the pool."""
-    while wi[QUEUED, g] > 0:
-        node = dequeue(sc, sf, wi, wf, worker_i, group_i, queue_i, g)
-        row = queue_i[node, Q_ROW]
-        at = carried(sc, carry_i, row)
+    now = run.now
+    while run.fleet.queued[g] > 0:
+        node = run.queues[dequeue(run, g)]
+        at = carried_at(now, run.carried, node.row)
         if at < 0:
-            at = sc[CARRIED]
-            sc[CARRIED] = at + 1
-            carry_i[at, C_ROW], carry_i[at, C_DONE], carry_i[at, C_RESTARTS] = row, 0, 0
-            carry_f[at, C_ADMITTED], carry_f[at, C_FIRST_TOKEN] = -1.0, -1.0
-        carry_i[at, C_RESTARTS] += 1
-        sc[RESTARTS] += 1
-        push(sc, waiting_i, waiting_f, columns, row, queue_i[node, Q_LOAD] * sf[UNIT], queue_f[node])
+            at = now.carried
+            now.carried = at + 1
+            kept = run.carried[at]
+            kept.row, kept.done, kept.restarts = node.row, 0, 0
+            kept.admitted_s, kept.first_token_s = -1.0, -1.0
+        run.carried[at].restarts += 1
+        now.restarts += 1
+        push(now, run.pool, run.requests, node.row, node.units * run.fixed.unit, node.since_s)
 
 
-@jit
-def enqueue(sc, sf, wi, wf, worker_i, group_i, queue_i, queue_f, row, g, units, since):
+@part
+def enqueue(run: Run, row: int, g: int, units: int, since_s: float) -> None:
     """A request joins worker g's first-in-first-out queue."""
-    node = sc[QUEUE_FREE]
-    sc[QUEUE_FREE] = queue_i[node, Q_NEXT]
-    queue_i[node, Q_ROW] = row
-    queue_i[node, Q_NEXT] = -1
-    queue_i[node, Q_LOAD] = units
-    queue_f[node] = since
-    if worker_i[QUEUE_TAIL, g] >= 0:
-        queue_i[worker_i[QUEUE_TAIL, g], Q_NEXT] = node
+    now, fleet, worker = run.now, run.fleet, run.fleet.workers[g]
+    at = now.queue_free
+    node = run.queues[at]
+    now.queue_free = node.next
+    node.row, node.next, node.units, node.since_s = row, -1, units, since_s
+    if worker.queue_tail >= 0:
+        run.queues[worker.queue_tail].next = at
     else:
-        worker_i[QUEUE_HEAD, g] = node
-    worker_i[QUEUE_TAIL, g] = node
-    wi[QUEUED, g] += 1
-    wf[QUEUED_LOAD, g] += units * sf[UNIT]
-    group_i[GROUP_QUEUED, wi[GROUP, g]] += 1
-    sc[QUEUED_ALL] += 1
+        worker.queue_head = at
+    worker.queue_tail = at
+    fleet.queued[g] += 1
+    fleet.queued_load[g] += units * run.fixed.unit
+    fleet.groups[fleet.group[g]].queued += 1
+    now.queued_all += 1
 
 
-@jit
-def dequeue(sc, sf, wi, wf, worker_i, group_i, queue_i, g):
+@part
+def dequeue(run: Run, g: int) -> int:
     """Take the head of worker g's queue; answers its node, still readable until the next `enqueue`."""
-    node = worker_i[QUEUE_HEAD, g]
-    worker_i[QUEUE_HEAD, g] = queue_i[node, Q_NEXT]
-    if queue_i[node, Q_NEXT] < 0:
-        worker_i[QUEUE_TAIL, g] = -1
-    queue_i[node, Q_NEXT] = sc[QUEUE_FREE]
-    sc[QUEUE_FREE] = node
-    wi[QUEUED, g] -= 1
-    wf[QUEUED_LOAD, g] -= queue_i[node, Q_LOAD] * sf[UNIT]
-    group_i[GROUP_QUEUED, wi[GROUP, g]] -= 1
-    sc[QUEUED_ALL] -= 1
-    return node
+    now, fleet, worker = run.now, run.fleet, run.fleet.workers[g]
+    at = worker.queue_head
+    node = run.queues[at]
+    worker.queue_head = node.next
+    if node.next < 0:
+        worker.queue_tail = -1
+    node.next = now.queue_free
+    now.queue_free = at
+    fleet.queued[g] -= 1
+    fleet.queued_load[g] -= node.units * run.fixed.unit
+    fleet.groups[fleet.group[g]].queued -= 1
+    now.queued_all -= 1
+    return at
