@@ -22,7 +22,6 @@ from tests.gateway.running import (
 )
 
 from evenstep.dispatch.events import Arrived
-from evenstep.gateway import front
 from evenstep.gateway.sections import ApiKey, RequestClass, Tenant
 
 CLOSE = "Connection: close\r\n"
@@ -152,30 +151,5 @@ def test_prompts_are_told_in_blocks_of_256_bytes_or_as_set(settings, blocks):
             (pool,) = server.gateway.pools.all
             await raw(server, request({**BODY, "prompt": "x" * 1000}, headers=CLOSE))
             assert {len(e.blocks) for e, _ in pool.dispatcher.history if isinstance(e, Arrived)} == {blocks}
-
-    asyncio.run(story())
-
-
-def test_a_request_of_a_new_connection_is_known_by_those_of_others(monkeypatch):
-    read, was = [], front.read_request
-    monkeypatch.setattr(front, "read_request", lambda *some, **more: (read.append(1), was(*some, **more))[1])
-
-    async def story():
-        settings = {"keys": [ApiKey("sesame", "us"), ApiKey("other", "them")]}
-        async with engine(one_token) as one, serving(one.url, **settings) as server:
-            for key, count in (
-                ("sesame", 1),
-                ("sesame", 1),
-                ("other", 2),
-                ("other", 2),
-                ("wrong", 2),
-                ("sesame", 3),
-            ):
-                headers = f"{CLOSE}Authorization: Bearer {key}\r\n"
-                prompt = f"say it {len(read)} times"
-                answer = await raw(server, request(BODY | {"prompt": prompt}, headers=headers))
-                assert answer.startswith(b"HTTP/1.1 401 " if key == "wrong" else b"HTTP/1.1 200 ")
-                assert len(read) == count
-                assert key == "wrong" or json.loads(one.asked[-1][1])["prompt"] == prompt
 
     asyncio.run(story())
