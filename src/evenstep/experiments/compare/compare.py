@@ -78,13 +78,12 @@ def compare(
         limit: use only the first rows of a trace, or draw only so many requests.
         power: power law for the energy metrics.
         slo: objective for goodput, e.g. ``"ttft=2s,tpot=50ms"``.
-        processes: processes to run in. When left out, all cores, as soon as that pays: but only this process where
-            forking is not safe (then more than one needs a ``__main__`` guard) or a policy is an object of yours.
+        processes: processes to run in. Default: all cores where it pays; this one where forking is unsafe (more
+            need a ``__main__`` guard there) or a policy is an object.
         progress: told what happens; silent when left out.
 
     Returns:
-        The comparison: ``print(found)``, ``found["jsq"].mean("idle_time_share")``, ``found.to_arrow()``,
-        ``found.plot()``, ``found.report("report.html")``.
+        The comparison; `Compared` says what it offers, such as ``found["jsq"].mean("idle_time_share")``.
 
     Raises:
         InputError: a bad source, policy or number, or fewer replicates that differ than `seeds`.
@@ -103,9 +102,8 @@ def compare(
         slo=slo_of(slo) if isinstance(slo, str) else slo,
     )
     asked = contenders(_listed(policies))
-    if processes is None and not can_fork():
-        processes = 1
-    outcome = run_comparison(plan, asked, baseline=baseline, processes=processes, progress=progress)
+    many = processes if processes is not None or can_fork() else 1
+    outcome = run_comparison(plan, asked, baseline=baseline, processes=many, progress=progress)
     return Compared.of(outcome.comparison, plan, asked)
 
 
@@ -253,11 +251,7 @@ def run_comparison(
 
     if plan.seeds < 1:
         raise InputError("compare", "seeds", plan.seeds, "an integer >= 1")
-    names = [one.name for one in asked]
-    if baseline is not None and baseline not in names:
-        raise InputError(
-            "compare", "baseline", baseline, "one of the policies compared", nearest(baseline, names)
-        )
+    first = _place_of(baseline, [one.name for one in asked])
     if processes is None and not all(isinstance(one.policy, Mapping) for one in asked):
         processes = 1  # an object may remember what it saw, which would be lost in another process
     watch = progress if progress is not None else Silent()
@@ -288,7 +282,6 @@ def run_comparison(
         warming.end()
         watch.end()
     runs = [[by_index[r] for r in range(plan.seeds)] for by_index in found]
-    first = names.index(baseline) if baseline is not None else 0
     comparison = compare_runs(runs, baseline=first)
     return Outcome(replace(comparison, notes=(*comparison.notes, *told_of_seeds)), runs, traces)
 
@@ -299,3 +292,11 @@ def _fewer(found: int, wanted: int) -> tuple[str, ...]:
         return ()
     many = "1 replicate, so no intervals" if found == 1 else f"{found} replicates"
     return (f"{many} instead of {wanted}: the trace has no more rotations that differ.",)
+
+
+def _place_of(baseline: str | None, names: list[str]) -> int:
+    """The place of the baseline among the policies; the first where left out."""
+    if baseline is not None and baseline not in names:
+        hint = nearest(baseline, names)
+        raise InputError("compare", "baseline", baseline, "one of the policies compared", hint)
+    return names.index(baseline) if baseline is not None else 0
