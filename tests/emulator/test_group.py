@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.cluster import simulate_reference
 from tests.strategies import emulator_storms
 
 from evenstep import names
@@ -29,7 +30,6 @@ from evenstep.emulator.group import (
 from evenstep.emulator.rank import Sequence
 from evenstep.request import Trace
 from evenstep.sim.cluster import Cluster
-from evenstep.sim.cluster_reference import simulate_reference
 
 LAW = Linear(overhead_s=1.0, per_token_s=0.5)
 

@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 
 import numpy as np
+from tests.oracles.cluster import simulate_reference
 
 from evenstep.cost.linear import Linear
 from evenstep.errors import EvenstepError
@@ -16,7 +17,6 @@ from evenstep.measure.digest import digest_of
 from evenstep.measure.records import columns
 from evenstep.routing.view import horizon_of
 from evenstep.sim.cluster import simulate
-from evenstep.sim.cluster_reference import simulate_reference
 from evenstep.sim.short_loop import fits
 
 #: Computed outside the reference.

@@ -10,6 +10,10 @@ import math
 from collections import Counter
 
 import numpy as np
+from tests.oracles.arrivals import Arrivals
+from tests.oracles.fleet import Group, Job, Loads, Worker, build
+from tests.oracles.lookahead import Lookahead
+from tests.oracles.record import Record, Reference, floats, ints, read_only
 
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, PolicyError
@@ -25,12 +29,8 @@ from evenstep.routing.view import (
     memory_size_of,
     reads_cached,
 )
-from evenstep.sim.arrivals_reference import Arrivals
 from evenstep.sim.cluster import Cluster, Outage
-from evenstep.sim.fleet_reference import Group, Job, Loads, Worker, build
-from evenstep.sim.lookahead_reference import Lookahead
 from evenstep.sim.prefix_caches import PrefixCaches
-from evenstep.sim.record_reference import Record, Reference, floats, ints, read_only
 
 #: Queue depth of a worker that may be sent any number of requests, as policies see it in `free_slots`.
 ANY_NUMBER = 1 << 40

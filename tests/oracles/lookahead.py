@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from tests.oracles.fleet import Group, Job, Loads, Worker
 
 from evenstep.predict.oracle import Oracle
 from evenstep.predict.view import Active, Finished, Predictor, SurvivalCurve, fit_now, is_oracle
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import EXPECTED_AT
-from evenstep.sim.fleet_reference import Group, Job, Loads, Worker
 
 #: Added and taken away again it rounds an expected load to 2^-20 tokens, so that sums are exact in any order.
 ROUNDING = 1.5 * 2.0**32

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from tests.oracles.arrivals import Arrivals
 
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.sim.arrivals_reference import Arrivals
 from evenstep.sim.cluster import Cluster
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.oracles.fleet import Group, Job
+from tests.oracles.record import Record, ints, read_only
 
 from evenstep.measure.records import columns
 from evenstep.request import Trace
-from evenstep.sim.fleet_reference import Group, Job
-from evenstep.sim.record_reference import Record, ints, read_only
 
 
 def test_tables_have_the_types_their_columns_promise():

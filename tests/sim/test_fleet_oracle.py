@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.fleet import Job, Loads, build
 
 from evenstep.request import Trace
 from evenstep.sim.cluster import Cluster
 from evenstep.sim.drift import Drift, Profiles
-from evenstep.sim.fleet_reference import Job, Loads, build
 
 TRACE = Trace(np.array([4, 10]), np.array([5, 7]))
 

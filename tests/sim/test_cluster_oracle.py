@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.oracles.cluster import simulate_reference
 from tests.sim.policies import Holds, Oldest, Scripted
 
 from evenstep.cost.linear import Linear
@@ -14,7 +15,6 @@ from evenstep.errors import InputError, PolicyError
 from evenstep.predict.oracle import Oracle
 from evenstep.request import Trace
 from evenstep.sim.cluster import Cluster, Outage
-from evenstep.sim.cluster_reference import simulate_reference
 from evenstep.sim.drift import Drift, Profiles
 
 ONE = Linear(overhead_s=1.0, per_token_s=1.0)

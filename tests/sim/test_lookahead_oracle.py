@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.oracles.cluster import simulate_reference
 from tests.sim.policies import Scripted
 
 from evenstep.cost.linear import Linear
 from evenstep.predict.view import Prediction
 from evenstep.request import Trace
 from evenstep.sim.cluster import Cluster, Outage
-from evenstep.sim.cluster_reference import simulate_reference
 
 HORIZON = 4
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tests.oracles.fleet import Group, Job
 
 from evenstep.measure.records import DecisionTable, RequestTable, StepTable, Totals
 from evenstep.request import F8, I8, Trace
-from evenstep.sim.fleet_reference import Group, Job
 
 
 @dataclass(frozen=True, slots=True, eq=False)
