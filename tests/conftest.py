@@ -23,16 +23,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="record the runs and logs of tests/golden anew; say in the commit which results moved, and why",
     )
-    parser.addoption(
-        "--every-module-runs", action="store_true", help="fail where a module of src is run by no test"
-    )
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--every-module-runs"):
-        from tests.executed import Executed
-
-        config.pluginmanager.register(Executed())
 
 
 def pytest_collection_finish() -> None:

@@ -20,15 +20,15 @@ SOURCE = ROOT / "src" / "evenstep"
 #: The most of each that there may be today. The goals: 10 wide and 12 long functions, 15 basic files, 60 skips, 8 kernel
 #: twins, and none of the rest.
 CEILINGS = {
-    "functions of more than 8 parameters": 157,
-    "functions of more than 60 lines": 18,
-    "files with `pyright: basic`": 97,
-    "lines with `fmt: skip`": 510,
-    "files named *_layout.py": 6,
-    "lines with `import *`": 7,
-    "files named *_kernel.py": 97,
+    "functions of more than 8 parameters": 72,
+    "functions of more than 60 lines": 11,
+    "files with `pyright: basic`": 43,
+    "lines with `fmt: skip`": 413,
+    "files named *_layout.py": 4,
+    "lines with `import *`": 0,
+    "files named *_kernel.py": 52,
     "folders of more than 25 files": 6,
-    "circles of files": 12,
+    "circles of files": 10,
     "classes with more than 2 ancestors": 5,
     "modules that nothing uses": 4,
 }

@@ -1,7 +1,4 @@
-"""The house: its shape, a line in the docs for every name, a place for every room.
-
-Every module must also be run by a test. `make test-full` measures that (`tests/executed.py`); it takes the whole suite.
-"""
+"""The house: its shape, a line in the docs for every name, a place for every room."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tests.executed import never_run
 from tests.house import CEILINGS, House, circles
 
 from evenstep import names
@@ -58,18 +54,6 @@ def test_a_wide_or_long_function_and_a_tall_class_are_counted(tmp_path):
     )
     found = House(tmp_path).offenders()
     assert [len(found[name]) for name in CEILINGS if name.startswith(("functions", "classes"))] == [1, 1, 1]
-
-
-def test_a_module_is_run_when_a_function_of_it_starts_or_a_module_that_ran_imports_it(tmp_path):
-    (tmp_path / "ran.py").write_text(
-        "from house.words import A\nfrom house.ran_kernel import go\ndef f(): ...\n"
-    )
-    (tmp_path / "words.py").write_text("A = 1\n")
-    (tmp_path / "ran_kernel.py").write_text("def go(): ...\n")
-    (tmp_path / "other.py").write_text("from house.alone import B\ndef g(): ...\n")
-    (tmp_path / "alone.py").write_text("B = 1\n")
-    root = tmp_path.rename(tmp_path.with_name("house"))
-    assert never_run(House(root), [str(root / "ran.py")]) == ["alone.py", "other.py"]
 
 
 def test_every_module_says_what_it_is():

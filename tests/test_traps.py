@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import datetime
 import gc
 import os
@@ -69,3 +70,15 @@ def test_what_the_collector_or_another_thread_does_meanwhile_is_not_held_against
     other.join()
     assert len(kept) == 100_000 and gc.isenabled()
     assert found == []
+
+
+def test_a_profiler_that_runs_goes_on_after_the_traps():
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        with watching():
+            pass
+        sorted([3, 1, 2], key=lambda one: -one)
+    finally:
+        profiler.disable()
+    assert any("lambda" in str(entry.code) for entry in profiler.getstats())

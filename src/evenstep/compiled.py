@@ -697,6 +697,15 @@ def rule_of(policy: type) -> Callable[[type], Any] | None:
     return own[-1] if own else None
 
 
+def door_of(policy: object) -> Any | None:
+    """The door that runs the rule of a policy's class or of its nearest ancestor with one; None without a rule."""
+    for shape in type(policy).__mro__:
+        entry = rule_of(shape)
+        if entry is not None:
+            return entry(shape)
+    return None
+
+
 def kernel_file(policy: object) -> Path | None:
     """The file with a policy's compiled text: its own where that has a rule, else the kernel beside it; None without one."""
     home = getattr(sys.modules.get(type(policy).__module__), "__file__", None)

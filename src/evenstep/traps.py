@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import cProfile
 import datetime
 import gc
 import random
@@ -50,7 +51,9 @@ def watching() -> Generator[list[tuple[str, str]]]:
     try:
         yield found
     finally:
-        sys.setprofile(old)
+        sys.setprofile(old if callable(old) else None)
+        if isinstance(old, cProfile.Profile):  # a profiler in C is not a function that sys takes back
+            old.enable()
         _watchers.pop()
         _watched.pop()
         if collects:

@@ -88,7 +88,7 @@ def test_the_policy_can_be_changed_and_a_wrong_one_is_refused_with_the_nearest()
 def test_the_policy_is_shown_with_why_least_load_decided_in_its_place():
     async def story():
         async with operating() as all_:
-            fallback = all_.gateway.dispatcher.deciding.fallback
+            fallback = all_.gateway.dispatcher.parts.deciding.fallback
             fallback.after("budget", 0.0)
             fallback.last = Fell(7, 0.0, "budget", "budget: 31.0 ms of processor time for one decision")
             found = (await (await all_.client.get("/policy")).json())["models"]["m"]

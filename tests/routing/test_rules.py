@@ -110,3 +110,18 @@ def test_the_space_a_rule_asks_for_is_its_own(tmp_path):
     )
     assert horizon_of(policy) == 0
     assert policy.route(view()).worker.tolist() == [-1, 1, -1, -1]
+
+
+def test_a_policy_that_inherits_from_one_with_a_rule_may_call_it(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from evenstep.routing.jsq import JSQ\n\n"
+        "class Mine(JSQ):\n    def route(self, view):\n        return super().route(view)\n"
+    )
+    policy = names.build("routing", names.parse(f"{tmp_path / 'mine.py'}:Mine"))
+    assert (
+        policy.route(view()).worker.tolist()
+        == names.build("routing", {"name": "jsq"}).route(view()).worker.tolist()
+    )
+    assert compiled.kernel_of(policy) is None, (
+        "its own Python decides, so no compiled door may stand in for it"
+    )

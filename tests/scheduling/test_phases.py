@@ -17,8 +17,8 @@ def test_what_admissions_leave_free_is_enough_for_the_decodes_after_them():
 
 @given(engine_views())
 def test_nobody_is_admitted_after_one_that_did_not_fit(view):
-    tokens, _ = formed(WorkConserving(), view)
-    admitted = [tokens[k] > 0 for k in range(int(view.running.sum()), len(tokens))]
+    tokens = WorkConserving().form_batch(view).tokens
+    admitted = [bool(tokens[k] > 0) for k in range(int(view.running.sum()), len(tokens))]
     assert admitted == sorted(admitted, reverse=True)
 
 

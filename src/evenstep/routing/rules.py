@@ -172,7 +172,7 @@ class Ruled:
 
     def route(self, view: RoutingView) -> RoutingDecision:
         """Run the rule on a view: through the same text as the compiled loops."""
-        entry = compiled.kernel_of(self)
+        entry = compiled.door_of(self)
         assert entry is not None
         waiting, parameters = view.waiting_id.size, compiled.parameters(self)
         ints, floats = entry.scratch(view.load.size, waiting, horizon_of(self), parameters)

@@ -139,7 +139,7 @@ class Ruled:
 
     def form_batch(self, view: EngineView) -> BatchDecision:
         """Run the rule on a view: through the same text as the compiled loops."""
-        entry = compiled.kernel_of(self)
+        entry = compiled.door_of(self)
         assert entry is not None
         count, running = view.left.size, int(view.running.sum())
         parameters, counts = compiled.parameters(self), np.array([running, count - running, 0, 0])
