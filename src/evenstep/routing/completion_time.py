@@ -9,9 +9,11 @@ import numpy as np
 
 from evenstep.compiled import Floats, Ints, part
 from evenstep.request import F8, I8
-from evenstep.routing.f_score_kernel import NONE, first_with
 from evenstep.routing.filling import count_overdue, list_open, send, take_out
 from evenstep.routing.rules import RuleView
+
+#: Key behind that of every length.
+LAST = 0x7FFFFFFFFFFFFFFF
 
 
 class CompletionWork(NamedTuple):
@@ -62,16 +64,15 @@ def send_by_length(
     for j in range(count):
         work.ready[j] = view.load[work.open[j]] + view.queued_load[work.open[j]]
     set_lengths(view, predicted, work.length)
-    keys = work.length.view(
-        np.int64
-    )  # the bits of lengths >= 0 order like them; -1 once a request was looked at
+    keys = work.length.view(np.int64)  # the bits of lengths >= 0 order like them
+    looked_at = -1 if longest_first else LAST  # the key of a request that no scan may pick
     late = count_overdue(view, age_limit)
     for turn in range(view.waiting_load.size):
         if count == 0:
             break
-        i = turn if turn < late else next_by_length(keys, longest_first)
+        i = turn if turn < late else next_by_length(keys, longest_first, looked_at)
         size, length = view.waiting_load[i], work.length[i]
-        keys[i] = -1
+        keys[i] = looked_at
         best = -1
         for j in range(count):
             if work.kv[j] >= size and (best < 0 or work.ready[j] < work.ready[best]):
@@ -84,14 +85,12 @@ def send_by_length(
 
 
 @part
-def next_by_length(keys: I8, longest_first: bool) -> int:
+def next_by_length(keys: I8, longest_first: bool, looked_at: int) -> int:
     """The longest or shortest request that was not looked at yet, the oldest of equal ones; there has to be one."""
-    if longest_first:
-        most = -1
-        for i in range(keys.size):
-            most = max(most, keys[i])
-        return first_with(keys, keys.size, most)
-    least = NONE
+    key = looked_at
     for i in range(keys.size):
-        least = min(least, keys[i] if keys[i] >= 0 else NONE)
-    return first_with(keys, keys.size, least)
+        key = max(key, keys[i]) if longest_first else min(key, keys[i])
+    last = 0  # counted from the newest request: the compiler keeps this scan vectorised, and not one for the first
+    for i in range(keys.size):
+        last = max(last, keys.size - i if keys[i] == key else 0)
+    return keys.size - last
