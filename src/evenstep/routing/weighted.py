@@ -10,7 +10,7 @@ import numpy as np
 from evenstep.compiled import Floats, Ints, part
 from evenstep.config import Numbers
 from evenstep.routing.capability import check_capabilities, list_capabilities
-from evenstep.routing.filling import total_free
+from evenstep.routing.filling import count_requests, has_room, send_to, set_room
 from evenstep.routing.rules import Ruled, RuleView, rule
 
 #: Largest weight of a turn, and the smallest; in between they are whole numbers.
@@ -73,27 +73,20 @@ def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, .
 def route(view: RuleView, options: Any, work: Work) -> None:
     """Send the oldest requests, one after the other."""
     largest = list_capabilities(view, options.weights, work.weight)
-    for g in range(view.load.size):
-        work.free_slots[g], work.kv_free[g] = view.free_slots[g], view.kv_free[g]
-        work.requests[g] = view.running[g] + view.queued[g]
-        work.turns[g] = max(LEAST, int(FULL * (work.weight[g] / largest) + 0.5))
-    left = total_free(view)
+    count_requests(view, work.requests)
+    if options.rule_round_robin:
+        for g in range(view.load.size):
+            work.turns[g] = max(LEAST, int(FULL * (work.weight[g] / largest) + 0.5))
+    left = set_room(view, work)
     for i in range(view.waiting_load.size):
         if left == 0:
             break
         size = view.waiting_load[i]
-        best = fewest_connections(size, work)
-        if best < 0:
-            continue
-        if options.rule_round_robin:
-            turn = next_turn(size, work)
-            best = turn % view.load.size
-            work.memory[0] = turn + 1
-        work.worker[i] = best
-        work.kv_free[best] -= size
-        work.free_slots[best] -= 1
-        work.requests[best] += 1
-        left -= 1
+        best = next_turn(size, work) if options.rule_round_robin else fewest_connections(size, work)
+        if best >= 0:
+            send_to(i, best, size, work)
+            work.requests[best] += 1
+            left -= 1
 
 
 @part
@@ -102,22 +95,27 @@ def fewest_connections(size: float, work: Work) -> int:
     best, least = -1, np.inf
     for g in range(work.weight.size):
         busy = (work.requests[g] + 1) / work.weight[g]
-        if work.free_slots[g] > 0 and work.kv_free[g] >= size and (best < 0 or busy < least):
+        if has_room(g, size, work) and (best < 0 or busy < least):
             best, least = g, busy
     return best
 
 
 @part
 def next_turn(size: float, work: Work) -> int:
-    """The next turn of a worker with room for `size` tokens; there has to be one."""
-    G, turn = work.turns.size, work.memory[0]
+    """The worker with room for `size` tokens whose turn is next; -1 where there is none, and no turn passes then."""
+    G, turn, g = work.turns.size, work.memory[0], 0
+    while g < G and not has_room(g, size, work):
+        g += 1
+    if g == G:
+        return -1
     while True:
         g = turn % G
         weight = work.turns[g]
         takes = (weight * (turn // G) + g * (FULL // 2)) % FULL >= FULL - weight
-        if takes and work.free_slots[g] > 0 and work.kv_free[g] >= size:
-            return turn
         turn += 1
+        if takes and has_room(g, size, work):
+            work.memory[0] = turn
+            return g
 
 
 policy = Weighted
