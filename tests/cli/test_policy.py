@@ -132,17 +132,21 @@ def test_scheduling_policies_are_listed_shown_and_checked_by_their_kind(capsys):
     assert found["passed"] and "same digest" in {c["name"] for c in found["checks"]}
 
 
-def test_new_writes_a_scheduling_policy_that_passes_its_check_and_its_own_test(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("name", "options"), [("my_batches", []), ("ruled_batches", ["--rule"])])
+def test_new_writes_a_scheduling_policy_that_passes_its_check_and_its_own_test(
+    name, options, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert main(["policy", "new", "--kind", "scheduling", "my-batches"]) == 0
+    assert main(["policy", "new", "--kind", "scheduling", *options, name.replace("_", "-")]) == 0
     assert "--engine" in capsys.readouterr().out
-    assert main(["policy", "check", "--kind", "scheduling", "my_batches.py:room=40"]) == 0
+    assert ("@rule" in Path(f"{name}.py").read_text()) == bool(options)
+    assert main(["policy", "check", "--kind", "scheduling", f"{name}.py:room=40"]) == 0
     assert "promises kept" in capsys.readouterr().out
-    tests = runpy.run_path("test_my_batches.py")
-    tests["test_my_batches_keeps_every_promise"]()
-    tests["test_my_batches_runs_every_request_to_its_end"]()
-    assert main(["policy", "check", "my_batches.py"]) == 2
+    tests = runpy.run_path(f"test_{name}.py")
+    tests[f"test_{name}_keeps_every_promise"]()
+    tests[f"test_{name}_runs_every_request_to_its_end"]()
+    assert main(["policy", "check", f"{name}.py"]) == 2
     assert "Take --kind scheduling." in capsys.readouterr().err
 
 

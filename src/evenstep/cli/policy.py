@@ -28,6 +28,7 @@ class Policy:
         "evenstep policy check lightest.py",
         "evenstep policy check br-h:horizon=20,discount=0.8",
         "evenstep policy list --kind scheduling",
+        "evenstep policy new --kind scheduling --rule my_batches",
         "evenstep policy check --kind scheduling vllm:watermark=0.02",
     )
 
@@ -124,9 +125,7 @@ def _new(args: argparse.Namespace) -> int:
 
     template = _policy_scheduling_template if args.kind == "scheduling" else _policy_template
 
-    text = getattr(template, "RULE", "") if args.rule else template.POLICY
-    if not text:
-        raise InputError("policy new", "--rule", args.kind, "a routing policy", "Leave --rule out.")
+    text = template.RULE if args.rule else template.POLICY
     name = args.name.removesuffix(".py").replace("-", "_")
     if not name.isidentifier() or not name.islower():
         raise InputError(
