@@ -1,20 +1,43 @@
 """The least thresholds of gates: as the theory solves them, with the conditions they are for, compiled alike."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.scheduling._views import plain
 
 from evenstep.compiled import jit
 from evenstep.errors import InputError
-from evenstep.scheduling import thresholds_kernel
 from evenstep.scheduling.thresholds import FOUND, NO_ROOM, OVERLOAD, Demand, arriving_work, least
 from evenstep.theory import nested_thresholds, wait_thresholds
 from evenstep.theory.fluid import Types
 
+PLAIN = plain(least)
+
 
 @jit
-def solved_compiled(demand, groups, segments, d0_s, d1_s, kv_tokens, slack, found):
-    return thresholds_kernel.least(demand, 0, groups, segments, d0_s, d1_s, kv_tokens, slack, found, 0)
+def compiled_least(rates, go_on, work, d0_s, d1_s, kv_tokens, slack, found):
+    return least(Demand(rates, go_on, work), d0_s, d1_s, kv_tokens, slack, found)
+
+
+def solved_compiled(demand, *numbers):
+    return compiled_least(*demand, *numbers)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What arrives, and the engine."""
+
+    demand: Demand
+    d0_s: float
+    d1_s: float
+    kv_tokens: int
+
+    def solved(self, slack, solve=PLAIN):
+        """What came of it, and the thresholds."""
+        found = np.ones(self.demand.work.size, np.int64)
+        return solve(self.demand, self.d0_s, self.d1_s, self.kv_tokens, slack, found), found
 
 
 @st.composite
@@ -27,38 +50,39 @@ def demands(draw, load=(0.05, 1.2)):
         return np.array(draw(st.lists(st.floats(low, high), min_size=count, max_size=count)))
 
     rates, share, work = numbers(0, 40, groups), numbers(0, 1, gates), numbers(0, 5000, gates)
-    made = Demand(rates, share, work, draw(st.floats(0.001, 0.1)), 0.0, draw(st.integers(1, 10**7)))
-    arriving = arriving_work(made)
+    demand, d0_s, kv_tokens = (
+        Demand(rates, share, work),
+        draw(st.floats(0.001, 0.1)),
+        draw(st.integers(1, 10**7)),
+    )
+    arriving = plain(arriving_work)(demand)
     d1_s = draw(st.floats(*load)) / arriving if arriving > 1e-6 else 0.0
-    return Demand(rates, share, work, made.d0_s, d1_s, made.kv_tokens)
+    return Case(demand, d0_s, d1_s, kv_tokens)
 
 
 @settings(max_examples=200)
 @given(demands(), st.sampled_from([0.0, 0.5, 2.0]))
-def test_the_kernel_solves_the_same_to_the_last_bit(demand, slack):
-    found = np.ones(demand.work.size, np.int64)
-    told = np.concatenate([demand.arrivals_per_s, demand.go_on, demand.work])
-    code = solved_compiled(
-        told, demand.arrivals_per_s.size, demand.segments, demand.d0_s, demand.d1_s, demand.kv_tokens, slack, found
-    )  # fmt: skip
-    plain_code, plain = least(demand, slack)
+def test_the_compiled_solver_equals_the_plain_one_to_the_last_bit(case, slack):
+    code, found = case.solved(slack, solved_compiled)
+    plain_code, wanted = case.solved(slack)
     assert code == plain_code
-    assert found.tolist() == plain.tolist()
+    assert found.tolist() == wanted.tolist()
 
 
 @given(demands(), st.sampled_from([0.0, 1.0]))
-def test_what_is_found_keeps_the_conditions_and_what_is_refused_has_its_reason(demand, slack):
-    code, found = least(demand, slack)
+def test_what_is_found_keeps_the_conditions_and_what_is_refused_has_its_reason(case, slack):
+    demand = case.demand
+    code, found = case.solved(slack)
     held = float(np.dot(found, demand.work))
     if code == OVERLOAD:
-        assert demand.d1_s * arriving_work(demand) >= 1 - 1e-9 or held > 0
+        assert case.d1_s * plain(arriving_work)(demand) >= 1 - 1e-9 or held > 0
         return
     if code == NO_ROOM:
-        assert held > demand.kv_tokens * (1 - 1e-12)
+        assert held > case.kv_tokens * (1 - 1e-12)
         return
-    assert code == FOUND and held <= demand.kv_tokens * (1 + 1e-12)
-    seconds = demand.d0_s + demand.d1_s * held
-    n = found.reshape(-1, demand.segments)
+    assert code == FOUND and held <= case.kv_tokens * (1 + 1e-12)
+    seconds = case.d0_s + case.d1_s * held
+    n = found.reshape(demand.arrivals_per_s.size, -1)
     share = demand.go_on.reshape(n.shape)
     assert (demand.arrivals_per_s * seconds < n[:, 0] * (1 + 1e-12)).all()
     assert (n[:, 1:] > share[:, :-1] * n[:, :-1] * (1 - 1e-12)).all()
@@ -72,8 +96,8 @@ def test_known_types_get_the_thresholds_of_the_theory(numbers, load):
     rates, prompt, output = (np.array(column, float) for column in zip(*numbers, strict=True))
     work = Types(rates, prompt, output, 1.0, 0.0).work
     types = Types(rates, prompt, output, 0.1, load / float(np.dot(rates, work)))
-    demand = Demand(rates, np.zeros(rates.size), work, 0.1, types.d1_s, 1 << 40)
-    code, found = least(demand, 0.0)
+    case = Case(Demand(rates, np.zeros(rates.size), np.array(work)), 0.1, types.d1_s, 1 << 40)
+    code, found = case.solved(0.0)
     assert code == FOUND
     theirs = wait_thresholds.least(types)
     assume(_is_far_from_a_step(rates * theirs.iteration_s))
@@ -89,10 +113,8 @@ def test_segments_get_the_thresholds_of_the_theory(rates, load, kappa):
     d1_s = load / Types(rates, prompts, outputs, 1.0, 1.0).load
     types = Types(rates, prompts, outputs, 0.01, d1_s)
     share = [*nested_thresholds.go_on(rates).tolist(), 0.0]
-    demand = Demand(
-        np.array([sum(rates)]), np.array(share), nested_thresholds.segment_work(types), 0.01, d1_s, 1 << 40
-    )
-    code, found = least(demand, kappa)
+    demand = Demand(np.array([sum(rates)]), np.array(share), nested_thresholds.segment_work(types))
+    code, found = Case(demand, 0.01, d1_s, 1 << 40).solved(kappa)
     try:
         theirs = nested_thresholds.with_slack(types, kappa, iterations=1e6, delta=0.01)
     except InputError:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from evenstep.errors import InputError
-from evenstep.scheduling.gated import Gates, batch_behind_gates, check_gates, counts_of
-from evenstep.scheduling.observed import Words
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.gated import GatedWork, Gates, check_gates, counts_of, form_gated
+from evenstep.scheduling.observed import Words, lay_out, size_of, words_of
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import RuleView
 
 
 @dataclass(frozen=True, slots=True)
-class NestedWait:
+class NestedWait(Ruled):
     """Segments of the output with falling thresholds; the deepest i whose heads 1..i hold theirs runs with all before it.
 
     A request that reaches a segment's end goes to the head of the next and pauses there until that segment runs. With
@@ -68,7 +67,7 @@ class NestedWait:
     @property
     def words(self) -> Words:
         """Groups and segments, and where what is kept of them stands."""
-        return Words(len(self.prompt_edges) + 1, len(self.ends) + 1)
+        return words_of(len(self.prompt_edges) + 1, len(self.ends) + 1)
 
     @property
     def counts(self) -> tuple[str, ...]:
@@ -78,15 +77,31 @@ class NestedWait:
     @property
     def memory_size(self) -> int:
         """Counts, thresholds and a time for each segment of each group; where they are solved, what is observed."""
-        return self.words.size(self.solve_s > 0)
+        return size_of(self.words, self.solve_s)
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        thresholds = np.resize(np.array(self.thresholds, np.int64), self.words.gates)
-        group = np.searchsorted(np.array(self.prompt_edges, np.int64), view.prompt_tokens, side="right")
-        ends = np.array(self.ends, np.int64)
-        return batch_behind_gates(
-            view, Gates(thresholds, ends, group, self.max_hold_s, self.solve_s, self.slack)
-        )
+
+Work = GatedWork
+
+
+def room(running: int, waiting: int, options: NestedWait) -> tuple[int, ...]:
+    """Numbers in each array of `GatedWork` beyond the batch."""
+    ends, edges = len(options.ends), len(options.prompt_edges)
+    gates = (edges + 1) * (ends + 1)
+    table = 2 * (running + gates + 1)
+    return ends, edges, gates, gates, gates, gates, gates, gates, table, table, gates, edges + 1, gates, gates
+
+
+@rule
+def form_batch(view: RuleView, options: NestedWait, work: GatedWork) -> None:
+    """A batch behind gates: a group a range of prompts, each with all segments."""
+    words = lay_out(len(options.prompt_edges) + 1, len(options.ends) + 1)
+    for gate in range(words.gates):
+        work.threshold[gate] = int(options.thresholds[gate % len(options.thresholds)])
+    for s in range(work.ends.size):
+        work.ends[s] = int(options.ends[s])
+    for g in range(work.edges.size):
+        work.edges[g] = int(options.prompt_edges[g])
+    form_gated(view, work, Gates(words, False, options.max_hold_s, options.solve_s, options.slack))
 
 
 policy = NestedWait

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from evenstep.scheduling.gated import Gates, batch_behind_gates, check_gates, counts_of
-from evenstep.scheduling.observed import Words
-from evenstep.scheduling.view import BatchDecision, EngineView
+from evenstep.scheduling.gated import GatedWork, Gates, check_gates, counts_of, form_gated
+from evenstep.scheduling.observed import lay_out, size_of, words_of
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import RuleView
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Ruled):
     """Type j joins the next batch when at least n_j of it wait for prefill, with at most n_j requests at each stage.
 
-    The type is the request's class. Of a type that does not join, nobody runs: those that hold memory pause with it.
+    The type is the request's class. Requests of a type that does not join do not run: those that hold memory pause with it.
     What to do at the end of a burst, after evictions and where memory runs out is ours: see `scheduling.gated`. It looks
     down the queue until every type has its threshold.
 
@@ -46,13 +45,26 @@ class Wait:
     @property
     def memory_size(self) -> int:
         """Counts, thresholds and a time for each type; where they are solved, what is observed."""
-        return Words(len(self.thresholds), 1).size(self.solve_s > 0)
+        return size_of(words_of(len(self.thresholds), 1), self.solve_s)
 
-    def form_batch(self, view: EngineView) -> BatchDecision:
-        thresholds = np.array(self.thresholds, np.int64)
-        group = np.minimum(view.request_class, thresholds.size - 1)
-        ends = np.zeros(0, np.int64)
-        return batch_behind_gates(view, Gates(thresholds, ends, group, self.max_hold_s, self.solve_s))
+
+Work = GatedWork
+
+
+def room(running: int, waiting: int, options: Wait) -> tuple[int, ...]:
+    """Numbers in each array of `GatedWork` beyond the batch."""
+    gates = len(options.thresholds)
+    table = 2 * (running + gates + 1)
+    return 0, 0, gates, gates, gates, gates, gates, gates, table, table, gates, gates, gates, gates
+
+
+@rule
+def form_batch(view: RuleView, options: Wait, work: GatedWork) -> None:
+    """A batch behind gates: a group a type, one segment each."""
+    gates = len(options.thresholds)
+    for gate in range(gates):
+        work.threshold[gate] = int(options.thresholds[gate])
+    form_gated(view, work, Gates(lay_out(gates, 1), True, options.max_hold_s, options.solve_s, 0.0))
 
 
 policy = Wait
