@@ -95,7 +95,7 @@ class AdminApi:
 
     @web.middleware
     async def _allowed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Who has the key; without one, whoever is no page in somebody's browser."""
+        """The holder of the admin key; if no key is set, any client except a page in a browser."""
         origin = request.headers.get("Origin")
         if origin is not None or request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             return _error(403, "Pages of a browser may not ask this API.", "Origin", origin or "")
@@ -166,7 +166,7 @@ class AdminApi:
         return web.json_response({"worker": name}, status=202)
 
     def _no_worker(self, name: str) -> str:
-        """That there is none of a name; where its ranks are workers, what to write: clients cut a URL at its ``#``."""
+        """No worker has this name. If its ranks are workers, say how to write them: clients cut a URL at its ``#``."""
         ranks = [one.name for one in self._membership.workers() if one.name.startswith(f"{name}#")]
         said = f"There is no worker {name}."
         if not ranks:

@@ -1,4 +1,4 @@
-"""What a client's head says of a request, worked out once for all requests whose heads say the same."""
+"""What a client's head says about a request, computed once for all requests with the same head."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _NAME = re.compile(r"[A-Za-z0-9._\-]{1,128}")
 
 
 class Asking(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A head, and what follows from it under the config of the day.
+    """A head and what follows from it under the current config.
 
     Args:
-        head: as it was read; its `length` is of the request that was first to say so.
+        head: as read; its `length` belongs to the first request with this head.
         name: the request's id as the client gave it, where that is plain text; empty = it gets a new one.
         kind: whether tokens are generated.
         caller: who asks; None where `refusal` says why it is turned away.

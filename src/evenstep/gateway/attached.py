@@ -1,7 +1,7 @@
-"""One worker as the data path knows it: its endpoint, how it speaks, and the heads of requests to it.
+"""One worker as the data path sees it: its endpoint, its dialect, and the heads of requests to it.
 
-Heads are built anew from the worker's own description and a few fields of the client: nothing else that a client sends
-reaches an engine, so no header of its picks a rank.
+Each head is built from the worker's own description and a few of the client's fields. No other client header reaches
+an engine, so a client cannot choose a rank.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class Attached:
 
     Args:
         worker: as its operator describes it.
-        endpoint: at its URL; ranks behind one URL share it.
-        api_key: what it wants as bearer; empty = nothing.
+        endpoint: at its URL; ranks with the same URL share it.
+        api_key: sent as the bearer token; empty = none sent.
 
     Attributes:
-        fingerprint: ``system_fingerprint`` of its chunks, once told.
-        habits: what its streams look like.
-        passing: requests under way that are no generations.
-        serves: names of models that it was said to serve; denied: those of them that it says it does not.
-        denied_s: when it said so last.
+        fingerprint: ``system_fingerprint`` of its chunks, once known.
+        habits: the observed form of its streams.
+        passing: running requests that are not generations.
+        serves: names of the models it is configured to serve; denied: those of them that it has refused.
+        denied_s: time of its last refusal.
 
     Raises:
-        InputError: an engine that is not known.
+        InputError: an unknown engine.
     """
 
     def __init__(self, worker: Worker, endpoint: Endpoint, api_key: str = "") -> None:
@@ -64,7 +64,7 @@ class Attached:
 
     @property
     def continuing(self) -> Dialect:
-        """How it speaks where an answer is to go on, less what it turned out not to keep to."""
+        """Its dialect for an answer that continues elsewhere, without the features that it proved not to support."""
         if self.endpoint.continues_chats:
             return self.dialect
         return replace(self.dialect, chat_from_ids=False)

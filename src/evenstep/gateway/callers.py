@@ -1,4 +1,4 @@
-"""Who asks: from a client's key to its tenant and the classes it may ask for; and what its headers say beside."""
+"""Maps a client's key to its tenant and allowed classes, and reads the client's other headers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenstep.errors import InputError
 from evenstep.gateway.config import GatewayConfig
 from evenstep.gateway.secrets import digest_of
 
-#: Who pays where there are no keys.
+#: The tenant if no keys are configured.
 ANONYMOUS = "anonymous"
 CLASS_HEADER = "x-evenstep-class"
 EXPECTED_HEADER = "x-evenstep-expected-tokens"
@@ -24,12 +24,12 @@ _FRONT = 16
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request.
+    """The sender of a request.
 
     Args:
-        tenant: who pays.
-        classes: names of classes it may ask for -> their numbers.
-        default_class: number of the class it gets when it asks for none.
+        tenant: the tenant to charge.
+        classes: names of the classes it may ask for -> their numbers.
+        default_class: number of the class for a request that names no class.
     """
 
     tenant: str
@@ -38,13 +38,13 @@ class Caller:
 
 
 class Callers:
-    """Everybody who may ask. Made anew at every reload.
+    """All callers that may send requests. Rebuilt at every reload.
 
     Args:
         config: keys and classes.
 
     Raises:
-        InputError: a key that cannot be read, or is there twice.
+        InputError: a key that is unreadable or appears twice.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
@@ -66,13 +66,13 @@ class Callers:
         return bool(self._keys)
 
     def find(self, authorization: bytes) -> Caller | Refusal:
-        """The caller of a request, or why it is turned away.
+        """The caller of a request, or the reason for its refusal.
 
-        The key is hashed before anything is looked up, and hashes are compared in constant time: how long it takes tells
-        nothing about how near a wrong key came to a right one.
+        The key is hashed before any lookup, and hashes are compared in constant time. The time taken therefore reveals
+        nothing about how close a wrong key is to a right one.
 
         Args:
-            authorization: the header's value; empty where there is none.
+            authorization: the header's value; empty if the header is missing.
         """
         if not self._keys:
             return self._anybody
@@ -85,11 +85,11 @@ class Callers:
 
 
 def class_of(caller: Caller, name: str) -> int | Refusal:
-    """Number of the class a request is of.
+    """Number of a request's class.
 
     Args:
-        caller: who sent it.
-        name: what its header asks for; empty = nothing.
+        caller: the sender of the request.
+        name: the class its header asks for; empty = no header.
     """
     if not name:
         return caller.default_class

@@ -1,8 +1,8 @@
 """One connection of a client: bytes to requests, answers to bytes.
 
-Rules of this file. Requests of a connection are served one after the other. Nothing is parsed before it is known to be
-within its limits; whatever is late, too large or ambiguous is answered with an error and ends the connection. A client that
-closes its side has left. An answer is written as it comes: no task, no queue of ours.
+Rules of this file. Requests of a connection are served one after the other. Input is checked against its limits before it
+is parsed. Late, oversized or ambiguous input gets an error and ends the connection. A client that closes its side has
+left. Answer bytes are written as they arrive, without a task or a queue of ours.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from evenstep.gateway.service import Job, Received, Service
 _log = logging.getLogger("evenstep.gateway")
 JSON = b"application/json"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_PIPELINED = 64 * 1024  # bytes of later requests that may wait behind one that is served
-_LINGER_S = 2.0  # for a client that is refused to read why
+_PIPELINED = 64 * 1024  # bytes of later requests that may wait while one is served
+_LINGER_S = 2.0  # time for a refused client to read the error
 _ANY = 1 << 62
-_GRACE_S = 2.0  # before a slow body is looked at
+_GRACE_S = 2.0  # before the rate of a body is checked
 _IN_HEAD, _IN_BODY, _BUSY, _LINGERING, _CLOSED = range(5)
 _FIRST_LINES = {one.value: b"HTTP/1.1 %d %b\r\n" % (one, one.phrase.encode()) for one in HTTPStatus}
 
@@ -35,12 +35,12 @@ class Client(asyncio.Protocol):
     """A client's connection.
 
     Args:
-        service: who answers.
+        service: answers its requests.
 
     Attributes:
-        job: what takes time; None while nothing does.
+        job: the running request; None while the connection is idle.
         is_framed: the answer that has begun goes out in HTTP chunks.
-        paused: the client reads more slowly than we write: whoever sends has to stop reading until `Job.client_resumed`.
+        paused: the client reads more slowly than we write: the sender must stop reading until `Job.client_resumed`.
     """
 
     __slots__ = (
@@ -143,10 +143,10 @@ class Client(asyncio.Protocol):
         self._take_head(head, more)
 
     def _take_head(self, head: bytes, more: bytes) -> None:
-        """A head is whole.
+        """Take a complete head.
 
         Args:
-            more: what came behind it.
+            more: the bytes that follow it.
         """
         service = self._service
         limits = service.limits
@@ -328,7 +328,7 @@ class Client(asyncio.Protocol):
         return -1 if found is None or transport.get_extra_info("sslcontext") is not None else found.fileno()
 
     def abort(self) -> None:
-        """Close without a word: the answer cannot be ended as it should, or nobody reads it."""
+        """Close without an answer: it cannot be ended correctly, or the client has left."""
         self._gone()
         self.transport.abort()
 
@@ -342,7 +342,7 @@ class Client(asyncio.Protocol):
         return b"%bX-Request-Id: %b\r\n" % (first, self._name.encode("ascii")) if self._name else first
 
     def _stays(self) -> bytes:
-        """What a head says of the connection: a client of HTTP/1.0 that asked to keep it waits to be told so."""
+        """Connection header of the answer: an HTTP/1.0 client that asked for keep-alive waits for a confirmation."""
         if not self._keep_alive:
             return b"Connection: close\r\n"
         return b"" if self._chunks else b"Connection: keep-alive\r\n"
@@ -366,7 +366,7 @@ class Client(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        """The request that waited behind the one that was answered."""
+        """The request that waited until the previous one was answered."""
         if self._state == _IN_HEAD:
             data = bytes(self._rest)
             self._rest.clear()

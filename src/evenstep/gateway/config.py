@@ -1,6 +1,6 @@
-"""What a gateway is told: one frozen value, from one YAML file, the environment and flags.
+"""The gateway's configuration: one frozen value, from one YAML file, the environment and flags.
 
-`evenstep.gateway.settling` lays these sources over one another; `checked` sees that the whole is in range.
+`evenstep.gateway.settling` layers these sources; `checked` verifies that every value is in range.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ class GatewayConfig:
     traces: Traces = field(default_factory=Traces)
 
     def fleet(self) -> list[Worker]:
-        """Every worker of `workers`, ranks one by one, each with its name and slots.
+        """Every worker of `workers`, rank by rank, each with its name and slots.
 
         Raises:
-            InputError: a URL that is none, two workers of one name.
+            InputError: an invalid URL, or two workers with the same name.
         """
         found: dict[str, Worker] = {}
         for entry in self.workers:
@@ -98,7 +98,7 @@ class GatewayConfig:
         return list(found.values())
 
     def weighed_policy(self) -> str:
-        """The policy, told the weights of the classes where there are classes, it shares by weight, and none are named."""
+        """The policy; if it shares by weight and names no weights, the weights of the configured classes are added."""
         spec = names.parse(self.policy)
         shares = hasattr(names.find("routing", spec["name"]), "class_weights")
         if not (shares and self.classes) or "class_weights" in spec:
@@ -109,7 +109,7 @@ class GatewayConfig:
         return f"{self.policy}{',' if ':' in self.policy else ':'}class_weights={weights}"
 
     def settings(self) -> Settings:
-        """What dispatchers are told.
+        """The settings of the dispatchers.
 
         Raises:
             InputError: a value out of range.
@@ -166,7 +166,7 @@ def checked(config: GatewayConfig) -> GatewayConfig:
 
 @contextmanager
 def refused_as(setting: str, text: str) -> Generator[None]:
-    """What is wrong with a policy or predictor, as an error of the setting that names it.
+    """The error in a policy or predictor, reported for the setting that names it.
 
     Args:
         setting: its dotted name.

@@ -1,4 +1,4 @@
-"""What operation asks of a running gateway: the one door between the data path and everything beside it.
+"""The operations of a running gateway: the one interface between the data path and all other code.
 
 The data path implements `Control` and owns the loop that its methods run on. Admin API, scraping, discovery and signals
 live elsewhere and come in through `Doorway`, which carries each call over to that loop.
@@ -23,7 +23,7 @@ class Control(Protocol):
     """A running gateway. Every method runs on its loop, returns at once and never waits."""
 
     def config(self) -> GatewayConfig:
-        """What it goes by now."""
+        """The config in force."""
         ...
 
     def snapshot(self) -> dict[str, Any]:
@@ -55,10 +55,10 @@ class Control(Protocol):
         ...
 
     def remove_worker(self, name: str, drain: bool) -> None:
-        """A worker leaves: what it runs ends there (drain), or goes on elsewhere at once.
+        """Remove a worker: its requests finish there (drain), or continue elsewhere at once.
 
         Raises:
-            InputError: there is no such worker.
+            InputError: no worker has this name.
         """
         ...
 
@@ -67,7 +67,7 @@ class Control(Protocol):
         ...
 
     def sampled(self, name: str, sample: EngineSample) -> None:
-        """A worker's metrics were read; a worker that left meanwhile is none of anybody's business."""
+        """Take a reading of a worker's metrics; a reading of a worker that has left is ignored."""
         ...
 
     def counts_alone(self, name: str) -> None:
@@ -93,7 +93,7 @@ class Control(Protocol):
         ...
 
     def drain(self) -> None:
-        """Accept nothing new; what is accepted ends."""
+        """Accept no new requests; let accepted ones finish."""
         ...
 
 
@@ -109,7 +109,7 @@ class Doorway:
         self.control, self._loop = control, loop
 
     def tell(self, call: Callable[..., Any], *args: Any) -> None:
-        """Do this on the gateway's loop, whenever it comes to it; nobody waits."""
+        """Run this on the gateway's loop later, without waiting for it."""
         self._loop.call_soon_threadsafe(call, *args)
 
     def ask(self, call: Callable[..., T], *args: Any) -> Future[T]:

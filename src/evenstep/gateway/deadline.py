@@ -11,11 +11,11 @@ NEVER = math.inf
 
 
 class Deadline:
-    """A time after which something is done, cheap to move: later costs one assignment.
+    """A time at which a callback runs. Moving it to a later time costs one assignment.
 
     Args:
         loop: the loop.
-        reached: what is done, once for each time it is reached.
+        reached: the callback, called each time the deadline is reached.
 
     Attributes:
         at: monotonic seconds; may be set directly to a later time, or to `NEVER`.
@@ -36,7 +36,7 @@ class Deadline:
             self._arm(at)
 
     def end(self) -> None:
-        """It is never wanted again. It forgets what it was for, so that its owner is freed when nobody else has it."""
+        """Cancel it for good. It drops its callback, so its owner can be freed."""
         self.at = self._armed = NEVER
         self._reached = _nothing
         if self._handle is not None:

@@ -20,16 +20,16 @@ _log = logging.getLogger("evenstep.gateway.decisions")
 
 
 class DecisionLog:
-    """Takes the records of one dispatcher, and never raises because of its disk; an `InParts` log.
+    """Writes the records of one dispatcher and never raises on a disk error; an `InParts` log.
 
     Args:
         file: where records go.
-        retry_s: wait before a log that failed is tried again.
+        retry_s: wait before a failed log is tried again.
         clock: seconds.
 
     Attributes:
-        why: what the disk said; empty while the log is written.
-        failures: how often it began to fail.
+        why: the disk's error; empty while the log is written.
+        failures: number of times it began to fail.
     """
 
     def __init__(self, file: LogFile, retry_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -68,7 +68,7 @@ class DecisionLog:
             self._tell_replaced()
 
     def close(self) -> None:
-        """Write what is left; the dispatcher has ended."""
+        """Write the remaining records; the dispatcher has ended."""
         try:
             self._file.close()
         except OSError as error:

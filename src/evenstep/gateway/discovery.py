@@ -1,7 +1,7 @@
-"""Workers that come and go by themselves: by DNS name, by label in a Kubernetes cluster.
+"""Discovers workers that come and go: by DNS name, or by label in a Kubernetes cluster.
 
-Absence of news changes nothing: while a name cannot be looked up, or the API server not be asked, the workers found last
-stay, and engines that fail are the breaker's business.
+A failed lookup changes nothing: while DNS or the API server gives no answer, the last known workers stay. The breaker
+handles engines that fail.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from evenstep.gateway.membership import Membership
 from evenstep.gateway.worker import Discovery, Dns, Worker
 
 _log = logging.getLogger("evenstep.gateway.discovery")
-#: Is told every worker of a source.
+#: Takes all workers of a source.
 Tell = Callable[[list[Worker]], Awaitable[None]]
 _AGAIN_S, _AGAIN_CAP_S = 1.0, 30.0
 
 
 def sources(discovery: Discovery) -> dict[str, Callable[[Tell], Coroutine[Any, Any, None]]]:
-    """Every source by its name: what runs for it until it is cancelled, or fails and is begun again.
+    """Each source by name, with the coroutine that runs it until it is cancelled, or fails and is restarted.
 
     Raises:
-        InputError: a setting that is none, or a package that is missing.
+        InputError: an invalid setting, or a missing package.
     """
     found: dict[str, Callable[[Tell], Coroutine[Any, Any, None]]] = {}
     for place, dns in enumerate(discovery.dns):
@@ -91,9 +91,9 @@ def at_address(common: Worker, host: str, port: int, name: str = "", group: str 
     """The worker at an address, or its ranks.
 
     Args:
-        common: what it has in common with its neighbours; scheme and path of its URL hold.
+        common: the settings it shares with its neighbours; scheme and path of its URL apply.
         host: IPv4 or IPv6 address.
-        name, group: of the worker, where not those of its address and of `common`.
+        name, group: of the worker, if not derived from its address and from `common`.
     """
     scheme, _, path, _, _ = urlsplit(common.url)
     shown = f"[{host}]" if ":" in host else host

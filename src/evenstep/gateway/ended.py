@@ -1,6 +1,6 @@
-"""What is known of a request when it is over: one value for the access log, the classes' targets and the traces.
+"""The summary of a finished request: one value for the access log, the classes' targets and the traces.
 
-There is no text of prompts or answers in it.
+It contains no text of prompts or answers.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
     """One request.
 
     Args:
-        request_id: as the client or we called it.
+        request_id: the id given by the client, or ours.
         outcome: see `Outcome`.
         status: HTTP status the client saw; 0 = none.
         path: of the request, without query.
-        model: served model; empty where it was turned away before that was known.
-        tenant: who pays.
+        model: served model; empty if the request was refused before it was known.
+        tenant: the tenant to charge.
         request_class: number of its class.
-        worker: the last one it was sent to; empty where it never was.
+        worker: the last worker it was sent to; empty if it was never sent.
         prompt_tokens, output_tokens: as last counted.
-        tries: legs that were sent for it.
-        continued: whether it went on elsewhere after its first token.
-        arrived_s, sent_s, first_s, ended_s: monotonic clock; its head, the last time it was sent to a worker, its first
-            token, its end; nan = never.
+        tries: legs sent for it.
+        continued: whether it continued on another worker after its first token.
+        arrived_s, sent_s, first_s, ended_s: monotonic times of its head, its last dispatch to a worker, its first token
+            and its end; nan = never.
         traceparent: W3C trace context as the client sent it; empty = none.
     """
 
@@ -74,16 +74,16 @@ Sink: TypeAlias = Callable[[Ended], None]
 
 
 class Story:
-    """What is noted of a request while it lasts; there is one only while somebody listens.
+    """Notes about a running request; kept only while a sink is present.
 
     Args:
-        sinks: take what it ended as.
+        sinks: take the summary at the end.
         name: its id.
-        asking: its head, and what follows from it.
-        arrived_s: when it came.
-        model: served model; empty where that is not known.
-        prompt_tokens: as estimated; corrected by whoever knows.
-        request_class: number of its class, where it is one of tokens.
+        asking: its head and what follows from it.
+        arrived_s: arrival time.
+        model: served model; empty if unknown.
+        prompt_tokens: as estimated, until an exact count replaces it.
+        request_class: number of its class, for a token generation.
     """
 
     __slots__ = (

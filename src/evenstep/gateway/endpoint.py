@@ -19,8 +19,8 @@ def _read_head(head: bytes) -> tuple[ResponseHead, int, bool]:
     return found, found.length, found.status == 200
 
 
-#: Bytes the system may keep of what an engine sent, and of what a client has not taken; by itself it keeps megabytes of each
-#: stream that is read slowly.
+#: Bytes the system may buffer of an engine's output and of a client's unread answer. Its own default is megabytes for
+#: each stream that is read slowly.
 KEPT_BY_THE_SYSTEM = 256 * 1024
 
 
@@ -59,12 +59,12 @@ class Endpoint:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
-        """Send a request on a connection that is kept, or on a fresh one.
+        """Send a request on a kept connection, or on a new one.
 
         Args:
-            leg: takes the answer, later than this returns.
+            leg: takes the answer, after this call has returned.
             data: head and body.
-            patience_s: longest wait for what the leg takes as a sign of life.
+            patience_s: longest wait for a sign of life, as the leg defines it.
         """
         leg.is_off = False
         if self._idle:
@@ -104,8 +104,8 @@ class Endpoint:
             made.send(leg, data, patience_s)
 
     def _half_way(self, patience: asyncio.Timeout) -> asyncio.TimerHandle:
-        """Have the wait for a connection end in time, in two halves: where the loop itself was held up in the first one,
-        what came meanwhile is looked at in the second, before the engine is blamed.
+        """Limit the wait for a connection, in two halves. If the loop itself was held up in the first half, the second half
+        handles what arrived meanwhile, before the engine is blamed.
         """
         half_s = self.settings.connect_s / 2
         return self.loop.call_later(half_s, lambda: patience.reschedule(self.loop.time() + half_s))

@@ -1,10 +1,10 @@
-"""Connections to engines: bytes of a request out, head and body of the answer in, kept for the next one where that is safe.
+"""Connections to engines: sends requests, reads heads and bodies of answers, keeps a connection if reuse is safe.
 
-Rules of this file. A connection carries one request at a time. It is used again only if the answer ended exactly where its
-framing said, nothing followed, and the engine did not say ``close``; bytes that nobody asked for close it. A connection that
-had nothing to do for a while and breaks at once, before it gives a byte, had been closed by the engine meanwhile: the
-request goes once more to the same engine, on a fresh one. One that was used a moment ago and is reset at once may have been,
-too: its request is said to have failed as ``stale``. Redirects are answers like any other; nothing here follows one.
+Rules of this file. A connection carries one request at a time. It is reused only if the answer ended exactly where its
+framing said, nothing followed, and the engine did not send ``close``; unexpected bytes close it. If a connection that was
+idle for a while breaks before its first byte, the engine had closed it: the request is sent once more to the same engine,
+on a new connection. A connection used a moment ago and reset at once may have had the same fate: its request fails as
+``stale``. Redirects are ordinary answers and are not followed here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Leg(Protocol):
     """One call to an engine, as its connection sees it; the methods are called in this order, the last two once."""
 
     connection: EngineConnection | None
-    is_off: bool  #: nobody wants its answer any more
+    is_off: bool  #: its answer is no longer wanted
     is_head: bool  #: it is a HEAD request
 
     @property
@@ -55,7 +55,7 @@ class Leg(Protocol):
         ...
 
     def chunks(self, data: bytes) -> bytes:
-        """HTTP chunks of its body as they came: what it does not take of them comes as `body`, without its chunks."""
+        """Takes HTTP chunks of the body as they came; the rest arrives through `body`, without chunk framing."""
         ...
 
     def body(self, data: bytes) -> None:
@@ -72,7 +72,7 @@ class Leg(Protocol):
 
 
 class Borrowed(Protocol):
-    """Who reads a connection's socket instead of it."""
+    """Reads a connection's socket in its place."""
 
     @property
     def heard_s(self) -> float:
@@ -119,7 +119,7 @@ class EngineConnection(asyncio.Protocol):
         """Whether what comes next begins an HTTP chunk of a body."""
         return self._state == _IN_BODY and self._chunked is not None and self._chunked.is_between
 
-    # --- what a leg calls ----------------------------------------------------------------------------------------
+    # --- called by a leg ----------------------------------------------------------------------------------------
 
     def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
         """Send a request.
@@ -162,10 +162,10 @@ class EngineConnection(asyncio.Protocol):
         return -1 if found is None else found.fileno()
 
     def lend(self, to: Borrowed, silence_s: float) -> None:
-        """Somebody else reads its socket, until it is `returned`.
+        """Let another reader take over its socket until it is `returned`.
 
         Args:
-            silence_s: the longest.
+            silence_s: the longest silence.
         """
         self._lent, self._silence_s = to, silence_s
         self._transport.pause_reading()
@@ -182,21 +182,21 @@ class EngineConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def goes_on(self, data: bytes) -> None:
-        """Somebody else read this, and could not take it: it begins with no usual chunk of a body."""
+        """Take back bytes that the other reader could not parse: they do not begin with a usual chunk of a body."""
         if self._state == _IN_BODY:
             self._body(data)
         else:
             self.data_received(data)
 
     def let_go(self) -> None:
-        """The leg has all it wants; what is left of the body may only be its end."""
+        """The leg needs no more; the rest of the body may only be its end."""
         until_s = time.monotonic() + _DRAIN_S
         self._drop_leg()
         self.deadline.set(until_s)
         self.resume(until_s)
 
     def close(self) -> None:
-        """Close at once; the engine stops what it does for it."""
+        """Close at once; the engine stops working on the request."""
         if self._state != _CLOSED:
             self._state = _CLOSED
             if self._lent is not None:
@@ -206,7 +206,7 @@ class EngineConnection(asyncio.Protocol):
             self._endpoint.forget(self)
             self._transport.abort()
 
-    # --- what the loop calls -------------------------------------------------------------------------------------
+    # --- called by the loop -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -224,7 +224,7 @@ class EngineConnection(asyncio.Protocol):
             self._heard, self._data = True, None
             self._head(data)
         else:
-            self.close()  # nobody asked
+            self.close()  # unexpected bytes
 
     def eof_received(self) -> None:
         """The transport closes, and tells so; one that waits for work is not used any more."""

@@ -40,21 +40,21 @@ class Exchange:
     """One request and its answer.
 
     Args:
-        model: who serves it.
-        client: who asks.
-        request: what is asked.
-        name: its id, as client and engines see it.
-        asking: what its head asks for.
+        model: the model that serves it.
+        client: the client's connection.
+        request: the request.
+        name: its id, shown to client and engines.
+        asking: the parsed head.
 
     Attributes:
         number: the dispatcher's.
-        refusal: what an engine said last that refused or failed it.
+        refusal: the last refusal or failure reported by an engine.
         only_too_many: all engines that refused or failed it so far answered 429.
         has_started: the client has the head of a stream.
-        held: what it has not, of a stream that has no token yet.
-        size: of its prompt, in what estimates go by; 0 = its tokens are known.
+        held: the part of a stream without tokens that the client has not received.
+        size: of its prompt, in the unit of the estimates; 0 = its tokens are known.
         is_counted: the dispatcher knows the prompt's true length.
-        story: what is noted of it for those who listen; None while nobody does.
+        story: notes for the sinks; None if there are no sinks.
     """
 
     number = size = 0
@@ -81,10 +81,10 @@ class Exchange:
 
     @property
     def can_continue(self) -> bool:
-        """Whether its stream can go on elsewhere after the first token, as far as the request tells."""
+        """Whether the request allows its stream to continue elsewhere after the first token."""
         return self._can_break
 
-    # --- what the dispatcher says --------------------------------------------------------------------------------
+    # --- called by the dispatcher --------------------------------------------------------------------------------
 
     def prefill(self, command: SendPrefill, attached: Attached) -> None:
         """Send the prefill leg."""
@@ -111,7 +111,7 @@ class Exchange:
             self._send(leg, attached, body, settings.answer_s)
 
     def resume(self, command: Continue, attached: Attached) -> None:
-        """Go on after what the client has."""
+        """Continue after the text that the client has."""
         before = self._before
         assert before is not None
         if self.story is not None:
@@ -135,7 +135,7 @@ class Exchange:
             leg.abort()
 
     def release(self) -> None:
-        """No decode leg will fetch what the prefiller keeps; its lease ends by itself."""
+        """No decode leg will fetch the prefiller's KV cache; its lease expires by itself."""
         self._handover = b""
 
     def reject(self, command: Reject) -> None:
@@ -236,7 +236,7 @@ class Exchange:
         )
 
     def count_prompt(self, row: int, tokens: int) -> None:
-        """An engine told the tokens of the prompt, or -1."""
+        """An engine reported the tokens of the prompt, or -1."""
         news = self._counted_now(tokens)
         if news:
             self.model.counted(self, row, news)
@@ -251,7 +251,7 @@ class Exchange:
         self.model.learn_prompt(self, tokens)
         return tokens
 
-    # --- what the client does ------------------------------------------------------------------------------------
+    # --- called for the client ------------------------------------------------------------------------------------
 
     def client_gone(self) -> None:
         """It left: nothing is wanted any more."""
@@ -283,7 +283,7 @@ class Exchange:
     # --- small things --------------------------------------------------------------------------------------------
 
     def _over(self, outcome: Outcome, status: int) -> None:
-        """Tell those who listen, once."""
+        """Report to the sinks, once."""
         story, self.story = self.story, None
         if story is not None:
             if not story.output_tokens and self._before is not None:
@@ -315,7 +315,7 @@ class Exchange:
         )  # fmt: skip
 
     def _keep_what_is_there(self, leg: Collecting) -> None:
-        """What the client has of a stream that goes on elsewhere."""
+        """The part of a continued stream that the client has."""
         if isinstance(leg, Stream) and self._can_break:
             leg.settle()
             if leg.reply.produced:

@@ -58,7 +58,7 @@ class _Question:
             self.answer.set_result((status, bytes(self._body)))
 
     def give_up(self) -> None:
-        """Nobody waits any more."""
+        """Stop waiting for it."""
         self.is_off = True
         if self.connection is not None:
             self.connection.close()

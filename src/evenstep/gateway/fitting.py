@@ -1,4 +1,4 @@
-"""Fits of a predictor's models, made in a thread beside the loop, one at a time."""
+"""Fits the models of a predictor in a thread next to the loop, one at a time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Fitting:
             fit.make()
         except Exception as error:  # a predictor is a guest
             failed = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the result is not needed
             self._loop.call_soon_threadsafe(self._made, fit, failed)
 
     def _made(self, fit: Fit, failed: Exception | None) -> None:

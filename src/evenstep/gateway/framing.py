@@ -22,7 +22,7 @@ _AT_SIZE, _IN_DATA, _AT_END, _AT_TRAILER, _OVER = range(5)
 
 @lru_cache(maxsize=4096)
 def _length(line: bytes) -> int:
-    """What a size line says; 0 where it says nothing usual. Sizes repeat, since chunks of a stream are alike."""
+    """The length in a size line; 0 if the line has an unusual form. Sizes repeat, since chunks of a stream are alike."""
     size = _SIZE.fullmatch(line)
     return int(size[1], 16) if size is not None else 0
 

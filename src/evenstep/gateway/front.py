@@ -1,4 +1,4 @@
-"""What a request asks for, who asks, and who is to answer: the way from a whole request to a pool, or to a refusal."""
+"""Takes a whole request to a pool or to a refusal: it finds its caller, its options and its model."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ class Front:
     """Takes requests of every connection; see `service.Service`.
 
     Args:
-        pools: who serves what.
+        pools: the served models.
         config: keys, limits, headers.
-        salt: prompts and names are hashed under it.
+        salt: prompts and names are hashed with it.
 
     Attributes:
-        heads: what clients' heads say, under this config.
+        heads: parsed client heads, under this config.
         clients: open connections.
         codes: answers by status.
-        passing: requests under way that are no generations.
-        sinks: take each request that is over and has no class.
-        class_sinks: take each that has one.
+        passing: running requests that are not generations.
+        sinks: take each finished request without a class.
+        class_sinks: take each finished request with a class.
 
     Raises:
-        InputError: a key that cannot be read.
+        InputError: an unreadable key.
     """
 
     def __init__(self, pools: Pools, config: GatewayConfig, salt: bytes) -> None:
@@ -100,7 +100,7 @@ class Front:
         self.codes[status] += 1
 
     def serve(self, request: Received, client: Client) -> None:
-        """Answer a request, now or as time goes on."""
+        """Answer a request, now or later."""
         asking = request.asking
         if asking.kind == "other" and asking.head.path in _HEALTH:
             self._health(asking.head.path, client)

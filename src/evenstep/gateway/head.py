@@ -1,9 +1,9 @@
-"""HTTP/1.1 heads, strictly: bytes to values, and nothing that two readers could understand in two ways.
+"""Strict parsing of HTTP/1.1 heads: bytes to values, and nothing that two parsers could read in two ways.
 
 Rules of this file. A head is everything up to and including its first empty line. Lines end with CRLF and nothing else; no
-line is folded; no byte is a control character. Then llhttp reads it. What says how long the body is, is there once, and
-says it in digits alone or as ``chunked``. Whatever breaks a rule is a `HeadError`: of a client's head the gateway answers
-400, of an engine's head it is a failure of that engine.
+line is folded; no byte is a control character. llhttp parses the rest. The length of the body is given exactly once, as
+plain digits or as ``chunked``. Any violation raises `HeadError`: the gateway answers a client with 400, and counts it as a
+failure of an engine.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ UNTIL_CLOSED = -2
 
 
 class HeadError(Exception):
-    """A head that is none.
+    """An invalid head.
 
     Args:
-        message: why, as a sentence.
-        status: what a client is told.
+        message: the reason, as a sentence.
+        status: the HTTP status for the client.
     """
 
     def __init__(self, message: str, status: int = 400) -> None:

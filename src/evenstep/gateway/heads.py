@@ -1,8 +1,8 @@
-"""Heads that were read before: clients and engines say the same again and again, but for the length of what follows.
+"""Caches parsed heads: clients and engines send the same head again and again, except for the length of the body.
 
-What a head says is a function of its bytes, and reading one strictly costs more than all else that is done for a request.
-So what was made of one is remembered by its bytes without its line ``Content-Length: digits``. A head whose length is
-written in any other way is remembered as it stands.
+A parsed head is a function of its bytes, and a strict parse costs more than the rest of a request's handling.
+So the result is cached by the head's bytes without its ``Content-Length: digits`` line. A head that gives its length
+in another form is cached under all of its bytes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class Heads(Generic[T]):
-    """What was made of heads.
+    """A cache of parsed heads.
 
     Args:
-        make: reads a head, up to and including its empty line: what it says but for its length, the length of what follows,
-            and whether that is to be remembered. It raises where a head breaks a rule, so that none of these is remembered.
+        make: parses a head up to and including its empty line. It returns the value without the length, the body length,
+            and whether to cache the result. It raises if a head breaks a rule, so an invalid head is never cached.
     """
 
     def __init__(self, make: Callable[[bytes], tuple[T, int, bool]]) -> None:
@@ -34,9 +34,9 @@ class Heads(Generic[T]):
         self._last: tuple[bytes, bytes, T] | None = None
 
     def split(self, data: bytes) -> tuple[T, int, int] | None:
-        """What the head at the start of these bytes says, the length of what follows it and where that begins.
+        """The value of the head at the start of these bytes, the length of its body, and the offset of the body.
 
-        None where it is not like the last one that was read: it is for `read` then, as far as it is whole.
+        None if it differs from the last head; `read` then parses it once it is whole.
         """
         if self._last is None:
             return None
@@ -49,7 +49,7 @@ class Heads(Generic[T]):
         return None
 
     def read(self, head: bytes) -> tuple[T, int]:
-        """What a head says, and the length of what follows it."""
+        """The value of a head, and the length of its body."""
         place = _length_at(head)
         if place is not None:
             at, stop = place

@@ -43,10 +43,10 @@ class Pods:
         self._pods: dict[str, Mapping[str, Any]] = {}
 
     async def follow(self, tell: Tell) -> None:
-        """List the pods, watch them for a while, and again; tell whenever the workers are others.
+        """List the pods, watch them for a while, and repeat; report every change of the workers.
 
         Raises:
-            Exception: whatever the API server or the way to it does.
+            Exception: any error of the API server or of the connection to it.
         """
         from kubernetes_asyncio import client, watch
 

@@ -56,7 +56,7 @@ class Collecting:
         self._pieces: list[bytes] = []
 
     def abort(self) -> None:
-        """Nobody wants it any more: the engine stops."""
+        """Cancel it: the engine stops."""
         self.is_off = True
         if self.connection is not None:
             self.connection.close()
@@ -70,7 +70,7 @@ class Collecting:
 
     @property
     def status(self) -> int:
-        """Of its answer, where that is another than 200; 0 = there is none."""
+        """Status of its answer if it is not 200; 0 = no such answer."""
         return self._answer.status if self._refused and self._answer is not None else 0
 
     @property
@@ -125,7 +125,7 @@ class Collecting:
             is_clients = exchange.asking.carries_key and not self.attached.has_key
         said = b"".join(self._pieces)
         exchange.refusal = of_engine(said, status, head.retry_after_s)
-        if status == _NOT_FOUND and denies_model(said):  # it gets only what it was said to serve
+        if status == _NOT_FOUND and denies_model(said):  # it gets only models it is configured to serve
             is_clients, self.is_denied = False, True
         self._lose("client" if is_clients else "status", f"it answered {status}", head.retry_after_s)
         if self.is_denied:
@@ -193,8 +193,8 @@ class Stream(Collecting):
             reply,
         )
         self._pieces = []
-        self.counted = reply.produced  # tokens the dispatcher has heard of
-        self._seen = reply.produced  # tokens there were when it was looked at last
+        self.counted = reply.produced  # tokens reported to the dispatcher
+        self._seen = reply.produced  # tokens at the last check
         self.silence_s = attached.endpoint.settings.silence_s
         self.flow: Flow | None = None  # while the relay has it
         self._takes = _TAKES
@@ -204,12 +204,12 @@ class Stream(Collecting):
         """It goes out piece by piece."""
 
     def passed(self, count: int, kept: bytes) -> None:
-        """The relay handed on usual events, and told of them."""
+        """The relay forwarded usual events and reported them."""
         self.reply.passed(count, kept)
         self.counted = self._seen = self.reply.produced
 
     def settle(self) -> None:
-        """Take it back from the relay: what it has come to is wanted."""
+        """Take the stream back from the relay, to use its state."""
         if self.flow is not None:
             self.flow.end()
 
@@ -296,7 +296,7 @@ class Stream(Collecting):
             self._end(kind, why)
 
     def _end(self, kind: Kind, why: str) -> None:
-        """There is no more; it may be complete all the same."""
+        """The answer has ended; it may still be complete."""
         out, now_s = self.reply.end(), time.monotonic()
         if self.reply.done:
             self._complete(out, now_s)
@@ -306,7 +306,7 @@ class Stream(Collecting):
         self._fail(kind, why)
 
     def _fail(self, kind: Kind, why: str) -> None:
-        """The stream cannot go on; what it said decides how."""
+        """The stream cannot continue; the engine's error decides what follows."""
         exchange, reply = self.exchange, self.reply
         if reply.error_body:
             exchange.refusal = of_engine(reply.error_body, 200)

@@ -34,7 +34,7 @@ _AT_ONCE = 32  # records that are formatted before the event loop gets its turn
 
 
 def fields(**values: Any) -> dict[str, Any]:
-    """The ``extra`` of a record: what a program can read without taking sentences apart."""
+    """The ``extra`` of a record: fields a program can read without parsing sentences."""
     return {"fields": values}
 
 
@@ -57,10 +57,10 @@ def logged_of(one: Ended) -> dict[str, Any]:
 
 @contextmanager
 def logging_to(settings: Log, stream: TextIO | None = None) -> Generator[Logs]:
-    """Log as the settings say until the block ends; what is waiting then is still written.
+    """Log as the settings say until the block ends; records that are queued then are still written.
 
     Args:
-        stream: where lines go; stderr when left out.
+        stream: output for the lines; stderr by default.
     """
     logs = Logs(stream or sys.stderr)
     logs.reload(settings)
@@ -184,7 +184,7 @@ class _Entry(logging.Handler):
         try:
             self._stream.write("".join(lines))
             self._stream.flush()
-        except (OSError, ValueError):  # nobody reads it any more
+        except (OSError, ValueError):  # the reader has left
             self.dropped += len(lines)
         for _ in range(count):
             self._waiting.popleft()
@@ -197,7 +197,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _shown(record: logging.LogRecord) -> dict[str, Any]:
-    """The fields, rounded to what a reader needs; nan, which JSON has not, is left out."""
+    """The fields, rounded for readers; nan is omitted, since JSON has no nan."""
     if isinstance(record, _Line):
         found = logged_of(record.one)
     else:

@@ -1,7 +1,7 @@
-"""Who belongs to the fleet: the union of what config, admin API and discovery each say.
+"""The members of the fleet: the union of the workers from config, admin API and discovery.
 
-Every source owns its workers: what one says anew never touches those of another. A change is planned first, and refused
-before anything happens; then it is carried out.
+Each source owns its workers: an update of one source never changes the workers of another. A change is planned first and
+refused before it has any effect; then it is carried out.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from evenstep.gateway.worker import Worker
 _log = logging.getLogger("evenstep.gateway.membership")
 #: Sources that a gateway always has.
 CONFIG, ADMIN = "config", "admin"
-#: What a worker may be told anew while it serves; anything else makes it another worker.
+#: Fields of a worker that may change while it serves; a change of any other field makes it another worker.
 _MAY_CHANGE = {"group", "slots", "kv_tokens", "speed", "scraped"}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a source will have, and what follows.
+    """The planned workers of a source, and the changes that follow.
 
     Args:
-        source: whose.
+        source: name of the source.
         workers: all that it will own.
-        joins: workers that are new, or described anew.
+        joins: workers that are new or have changed.
         leaves: names of those that leave.
     """
 
@@ -47,12 +47,12 @@ class Plan:
 
 
 class Membership:
-    """The fleet by its sources. Lives on the loop of operation.
+    """The fleet by source. Lives on the loop of operation.
 
     Args:
-        door: the way to the gateway.
-        workers: those of the config, which the gateway has by itself.
-        changed: is told the whole fleet after every change.
+        door: the interface to the gateway.
+        workers: those of the config, which the gateway already has.
+        changed: takes the whole fleet after every change.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class Membership:
         return [worker for owned in self._owned.values() for worker in owned.values()]
 
     def source_of(self, name: str) -> str:
-        """Who says that a worker belongs here; empty = nobody."""
+        """The source that owns this worker; empty = none of them."""
         return next((source for source, owned in self._owned.items() if name in owned), "")
 
     def plan(self, source: str, workers: Iterable[Worker]) -> Plan:
-        """What it means that a source has exactly these workers.
+        """The changes if a source has exactly these workers.
 
         Raises:
-            InputError: a name that another source has, or a worker that became another one under the same name.
+            InputError: a name owned by another source, or a different worker under the same name.
         """
         wanted = {worker.name: worker for worker in workers}
         owned = self._owned.get(source, {})
@@ -93,7 +93,7 @@ class Membership:
             await self._apply(plan)
 
     async def replace(self, source: str, workers: Iterable[Worker]) -> Plan:
-        """A source has exactly these workers from now on; what it meant.
+        """Set the workers of a source, and return the changes made.
 
         Raises:
             InputError: see `plan` and `apply`.
@@ -117,10 +117,10 @@ class Membership:
             await self._apply(plan)
 
     async def remove(self, name: str, drain: bool) -> None:
-        """A worker leaves, whoever named it.
+        """Remove a worker, from whichever source it came.
 
         Raises:
-            InputError: there is no such worker.
+            InputError: no worker has this name.
         """
         async with self._turn:
             owned = self._owned.get(self.source_of(name))
@@ -152,9 +152,9 @@ class Membership:
         _log.info("worker leaves", extra=fields(worker=name, source=source))
 
     def _check_url(self, worker: Worker) -> None:
-        """See that an engine is not there twice: its load and its slots would count twice.
+        """Refuse an engine that is listed twice: its load and its slots would count twice.
 
-        Ranks behind one URL are workers of their own; so are the two roles.
+        Ranks with the same URL are separate workers; so are the two roles.
         """
         for other in self.workers():
             if other.name == worker.name or (other.url.rstrip("/"), other.role) != (

@@ -12,12 +12,12 @@ from evenstep.errors import EngineError
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """One entry of such a page.
+    """One entry of a ``/v1/models`` page.
 
     Args:
         name: its id.
-        parent: the model it is an adapter of; empty where it is none.
-        text: the entry, as the engine wrote it.
+        parent: the base model of an adapter; empty for a base model.
+        text: the entry as the engine wrote it.
     """
 
     name: str
@@ -63,7 +63,7 @@ def page(cards: Iterable[ModelCard]) -> bytes:
 
 
 def joined(old: Mapping[str, ModelCard], new: Iterable[ModelCard]) -> dict[str, ModelCard]:
-    """Cards by name; who said it first stays."""
+    """Cards by name; the first of each name is kept."""
     found = dict(old)
     for card in new:
         found.setdefault(card.name, card)

@@ -1,4 +1,4 @@
-"""What the admin API says of itself: an OpenAPI 3.1 document, its bodies from the dataclasses that read them."""
+"""The admin API's OpenAPI 3.1 document; schemas of bodies come from the dataclasses that parse them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Operation: everything beside the data path, in a thread with a loop of its own.
+"""Operation: all work outside the data path, in a thread with its own loop.
 
-Admin API and metrics page, reading the engines' metrics, discovery, reloads, the minute's report. It reaches the gateway
-through the `Doorway` alone; when it is busy or broken, requests go on.
+It runs the admin API, the metrics page, metric scraping, discovery, reloads and the status report. It reaches the gateway
+only through the `Doorway`; when it is busy or broken, requests still flow.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ _STOP_S = 5.0
 
 
 class Operation:
-    """The thread. `start` before the gateway is announced, `stop` when it has ended.
+    """The thread. `start` it before the gateway is announced, `stop` it when the gateway has ended.
 
     Args:
-        sources: where the config came from, for reloads.
+        sources: origin of the config, for reloads.
         settled: the config.
         control: the gateway.
-        loop: the loop the gateway runs on; it need not run yet.
-        logs: follow reloads; None = somebody else's.
+        loop: the gateway's loop; it need not run yet.
+        logs: follow reloads; None = owned by another part.
         attainment: counts by the classes' targets.
         contexts: TLS contexts of the gateway's own listeners, whose certificates follow reloads.
 
     Attributes:
-        port: the admin API's, once started; 0 = there is none.
+        port: of the admin API, once started; 0 = no admin API.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class Operation:
         self._fallbacks: Counter[tuple[str, str]] = Counter()
 
     def start(self) -> None:
-        """Begin, and come back when the admin port listens and the engines were looked at.
+        """Start, and return when the admin port listens and the engines have been checked.
 
         Raises:
-            InputError: the port is taken, a file or key cannot be read, an engine contradicts the config.
+            InputError: the port is taken, a file or key is unreadable, or an engine contradicts the config.
         """
         if find_spec("aiohttp") is None:
             hint = "Install it with: pip install 'evenstep[gateway]'."
@@ -194,7 +194,7 @@ class Operation:
         context = server_context(admin.tls, "admin.tls") if admin.tls else None
         if context is not None and admin.tls is not None:
             self._contexts.append((context, admin.tls, "admin.tls"))
-        silent = logging.getLogger("evenstep.gateway.admin.http")  # what is no HTTP is the asker's fault
+        silent = logging.getLogger("evenstep.gateway.admin.http")  # invalid HTTP is the client's fault
         silent.setLevel(logging.CRITICAL)
         runner = web.AppRunner(
             app, access_log=None, logger=silent, handle_signals=False, shutdown_timeout=1.0
@@ -215,7 +215,7 @@ class Operation:
         return runner
 
     async def _listen_anywhere(self, runner: web.AppRunner, context: ssl.SSLContext | None) -> web.AppRunner:
-        """The usual port is taken, and nobody asked for it: any free one, as `introduction` says."""
+        """The default port is taken and was not configured: use any free one, as `introduction` reports."""
         from aiohttp import web
 
         await web.TCPSite(runner, self._settled.value.admin.host, 0, ssl_context=context).start()
@@ -223,7 +223,7 @@ class Operation:
         return runner
 
     def _listen_in(self, config: GatewayConfig) -> None:
-        """Have the gateway tell what becomes of requests to those who want to know."""
+        """Have the gateway report finished requests to the sinks."""
         of_classes: tuple[Sink, ...] = (self._attainment.ended,) if config.classes else ()
         sinks: list[Sink] = []
         if config.log.access:

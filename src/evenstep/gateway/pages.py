@@ -23,7 +23,7 @@ class Pages:
     """Reads pages, each over a connection of its own.
 
     Args:
-        tls: what is asked of servers that speak https.
+        tls: context for https servers.
     """
 
     def __init__(self, tls: ssl.SSLContext) -> None:
@@ -31,13 +31,13 @@ class Pages:
         self._kept: dict[str, _Connection] = {}
 
     async def read(self, url: str, bearer: str = "") -> bytes:
-        """A page as it is now; whoever gives up waiting closes its connection.
+        """Fetch a page; cancelling the wait closes its connection.
 
         Args:
-            bearer: key in the head; empty = none.
+            bearer: bearer token for the head; empty = none.
 
         Raises:
-            EngineError: another status than 200, no HTTP, a page that is too large or cut off.
+            EngineError: another status than 200, invalid HTTP, a page that is too large or cut off.
             OSError: no connection.
         """
         parts = urlsplit(url)
@@ -102,7 +102,7 @@ class _Connection(asyncio.Protocol):
         self._has_answered = self._has_length = self._has_head = False
         self.is_open = False
 
-    # --- what the parser tells ----------------------------------------------------------------------------------------
+    # --- called by the parser ----------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._has_length = self._has_head = False
@@ -151,7 +151,7 @@ class _Connection(asyncio.Protocol):
         self._transport, self.is_open = transport, True
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None or self._answer.done():  # nobody asked
+        if self._answer is None or self._answer.done():  # unexpected bytes
             self.close()
             return
         self._has_answered = True

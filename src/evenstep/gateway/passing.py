@@ -1,7 +1,7 @@
-"""Requests that are no generations: passed on to the engine that serves fewest, counted nowhere else.
+"""Forwards requests that are not generations to the engine with the fewest of them; they count nowhere else.
 
-Until a byte of an answer has reached the client, an engine that fails is replaced by another, each one once. What an engine
-says against a request is told in OpenAI's form; a redirect is not followed and counts as a failure.
+Until the first byte of an answer reaches the client, a failed engine is replaced by another, each tried once. Errors of an
+engine are converted to OpenAI's form; a redirect is not followed and counts as a failure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evenstep.gateway.engine import EngineConnection
 from evenstep.gateway.head import CHUNKED, UNTIL_CLOSED, ResponseHead
 from evenstep.gateway.service import Received
 
-#: Fields of a client that say what its body is and what it wants back.
+#: Client fields that describe its body and the answer it accepts.
 _REQUEST_FIELDS = ("content-type", "content-encoding", "accept", "range")
 _ANSWER_FIELDS = (
     "content-disposition",
@@ -40,12 +40,12 @@ class Passing:
     """One such request.
 
     Args:
-        client: who asks.
-        request: what is asked.
-        engines: who may answer, the best first.
+        client: the client's connection.
+        request: the request.
+        engines: candidates, best first.
         carries_key: the client's credentials are meant for the engine.
-        over: told when it has ended.
-        story: what is noted of it for those who listen; None while nobody does.
+        over: called when it has ended.
+        story: notes for the sinks; None if there are no sinks.
     """
 
     at_once = None
@@ -84,7 +84,7 @@ class Passing:
         data = attached.head(head.method, head.target, self._request.name, len(body), self._more), body
         attached.endpoint.send(self, data, attached.endpoint.settings.answer_s)
 
-    # --- what the engine's connection says -----------------------------------------------------------------------
+    # --- called by the engine's connection -----------------------------------------------------------------------
 
     def head(self, head: ResponseHead, length: int) -> None:
         self._answer = head
@@ -151,15 +151,15 @@ class Passing:
         self._end("error" if self._refused else "complete", head.status)
 
     def broke(self, kind: Kind, why: str) -> None:
-        if self._started:  # what is there cannot be taken back
+        if self._started:  # bytes sent cannot be taken back
             self._break_off(_CUT)
             return
         if kind == "stale" and not self._left and not self._is_repeated and self._attached is not None:
-            self._left.append(self._attached)  # nobody else is there, and perhaps it was not asked at all
+            self._left.append(self._attached)  # no other engine is left, and it may not have seen the request
             self._is_repeated = True
         self._again()
 
-    # --- what the client does ------------------------------------------------------------------------------------
+    # --- called for the client ------------------------------------------------------------------------------------
 
     def client_gone(self) -> None:
         """It left."""
@@ -182,7 +182,7 @@ class Passing:
             self.connection.resume(time.monotonic() + self._attached.endpoint.settings.silence_s)
 
     def _break_off(self, refusal: Refusal) -> None:
-        """What the client has is not whole: say so, where its form lets us."""
+        """The client's answer is incomplete: report that if its format allows."""
         self._end("error", self._status)
         if self._answer is not None and self._answer.kind == _EVENTS and self.client.is_framed:
             self.client.send(b"\n\n" + refusal.event(), last=True)

@@ -1,7 +1,7 @@
-"""Every served model and every worker: who serves what, and how they are found out.
+"""All served models and all workers, and the discovery of which worker serves which model.
 
-A worker's models are those of its config, else those that its ``/v1/models`` lists, asked until it answers. Workers that
-share a name of a model are one pool; adapters belong to the pool of their base.
+A worker's models come from the config, or else from its ``/v1/models``, which is polled until it answers. Workers that
+share a model name form one pool; adapters belong to the pool of their base.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Pools:
     """All pools.
 
     Args:
-        config: what the gateway goes by.
+        config: the gateway's config.
         loop: the loop.
         tls: for engines with https.
 
     Attributes:
         by_model: pool of each name a client may ask for.
-        cards: what ``/v1/models`` lists.
+        cards: the entries of ``/v1/models``.
         workers: every worker, by name.
     """
 
@@ -57,7 +57,7 @@ class Pools:
         self.cards: dict[str, ModelCard] = {}
         self.workers: dict[str, Worker] = {}
         self.counted_here: set[str] = set()  # workers without a metrics page of their engine
-        self.is_scraped = False  # whether somebody tells what metrics pages say
+        self.is_scraped = False  # whether metrics pages are scraped
         self._pools: dict[str, ServedModel] = {}  # by the name of their first model
         self._pool_of: dict[str, ServedModel] = {}  # by worker
         self._endpoints: dict[str, Endpoint] = {}
@@ -86,10 +86,10 @@ class Pools:
     # --- workers -------------------------------------------------------------------------------------------------
 
     def attached(self, worker: Worker) -> Attached:
-        """A worker with its endpoint; ranks behind one URL share it.
+        """A worker with its endpoint; ranks with the same URL share it.
 
         Raises:
-            InputError: an engine that is not known, or a secret that cannot be read.
+            InputError: an unknown engine, or an unreadable secret.
         """
         key = read_secret(worker.api_key, f"worker {worker.name}", "api_key") if worker.api_key else ""
         endpoint = self._endpoints.get(worker.url)
@@ -296,7 +296,7 @@ class Pools:
         self._later(self._serves(pool, attached))
 
     async def _serves(self, pool: ServedModel, attached: Attached) -> bool:
-        """Ask a worker that denied a model for what it serves, and let it serve that; whether it is what it was."""
+        """Ask a worker that denied a model for its models, and let it serve them; return whether they are unchanged."""
         cards = await _cards_of(attached)
         worker, names = self.workers.get(attached.name), {card.name for card in cards}
         if not names or worker is None or self._pool_of.get(attached.name) is not pool:
@@ -305,7 +305,9 @@ class Pools:
             return True
         text = "%s does not serve %s any more; it serves %s"
         _log.warning(text, attached.name, ", ".join(sorted(attached.denied)), ", ".join(sorted(names)))
-        if not worker.models:  # else its operator says what it serves, and it gets nothing until it does
+        if (
+            not worker.models
+        ):  # else its operator names its models, and it gets no requests until it serves them
             fresh = self.attached(worker)
             fresh.endpoint.continues_chats = True
             await learn_version(fresh, _PROBE_S)

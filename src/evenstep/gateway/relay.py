@@ -1,10 +1,11 @@
-"""Streams in their usual course, handed on from engine to client by compiled code.
+"""Forwards streams of usual events from engine to client in compiled code.
 
-Rules of this file. A stream is taken when its last event was a usual one (`engines.quick`), its client has all that was
-sent, and neither side speaks TLS. From then on the relay alone reads the engine's socket and writes the client's, by file
-descriptors of its own, so that one closed elsewhere is never another's. It is given back at once, with whatever was read
-and not handed on, when anything but a usual event comes, when the client does not take all, when the engine's side ends,
-and when somebody else has business with it. Chunks are told to the dispatcher before anything else happens.
+Rules of this file. A stream is handed to the relay when its last event was a usual one (`engines.quick`), its client has
+received all data, and neither side uses TLS. From then on only the relay reads the engine's socket and writes the
+client's. It uses duplicated descriptors: if an original is closed and its number reused, the relay is not affected. It
+returns the stream at once, with all bytes read but not forwarded, in four cases: an unusual event arrives, the client
+does not take all data, the engine's side ends, or another part of the gateway needs the stream. Chunks are reported to
+the dispatcher before anything else happens.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ Bytes = NDArray[np.uint8]
 
 
 class Flow:
-    """One stream that was taken.
+    """One stream in the relay.
 
     Args:
-        relay: by whom.
+        relay: the relay that has it.
         number: its row in the relay's table.
-        stream: who is told, and gets it back.
+        stream: takes reports and gets it back.
     """
 
     __slots__ = ("number", "relay", "stream")
@@ -102,10 +103,10 @@ class Relay:
         self._is_listening = False
 
     def take(self, stream: Stream) -> Flow | None:
-        """A stream from here on, if that can be.
+        """Hand a stream to the relay, if possible.
 
         Returns:
-            The flow it is now; None where it goes on as before.
+            The new flow; None if the stream stays on the plain path.
         """
         exchange, reply, quick = stream.exchange, stream.reply, stream.reply.usual
         client, connection = exchange.client, stream.connection
@@ -143,10 +144,10 @@ class Relay:
         return flow
 
     def give_back(self, flow: Flow, kept: bytes = b"") -> None:
-        """A stream goes on as before it was taken.
+        """Return a stream to the plain path.
 
         Args:
-            kept: what there was no room to keep of it.
+            kept: the bytes that did not fit into the table.
         """
         number, stream = flow.number, flow.stream
         begin = number * kernel.COLUMNS
@@ -178,7 +179,7 @@ class Relay:
             self._attend(found)
 
     def _attend(self, found: int) -> None:
-        """What a call of the compiled part left: chunks to be counted, flows to be looked at, more to be read."""
+        """Handle the results of a compiled call: chunks to count, flows that need attention, more to read."""
         table = self._read
         while found != kernel.OVER:
             if table[kernel.TOLD]:
@@ -217,7 +218,7 @@ class Relay:
             connection.goes_on(data)
 
     def _fetch(self, flow: Flow, more: bytes) -> None:
-        """Tell the stream's reply what was read since it was taken, or fetched last."""
+        """Pass to the stream's reply the bytes read since the hand-over or the last fetch."""
         number, cells, begin = flow.number, self._cells, flow.number * kernel.COLUMNS
         count, size = cells[begin + kernel.COUNT], cells[begin + kernel.KEPT]
         cells[begin + kernel.KEPT] = 0
@@ -263,10 +264,10 @@ class Relay:
 
 
 def _acknowledge_late(file: int) -> None:
-    """Have the system acknowledge two chunks of an engine at a time, as far as they come within 40 ms.
+    """Have the system acknowledge two chunks of an engine at a time, if they arrive within 40 ms.
 
-    To acknowledge each as it is read is most of what reading it costs. Where the next one is later than that, the system
-    goes back to it by itself: an engine that waits for it before it writes on (Nagle) has waited for some by then.
+    Acknowledging each chunk is most of the cost of reading it. If the next chunk is later, the system returns to single
+    acknowledgements by itself: an engine that waits for one before it writes again (Nagle) has waited for some by then.
     """
     if _AT_ONCE is not None:
         own = socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, file)  # of a number alone
@@ -297,5 +298,5 @@ def warm() -> None:
 
 
 def relay_on(loop: asyncio.AbstractEventLoop) -> Relay | None:
-    """A relay, where this system and what is installed can have one; without it streams take the way in plain Python."""
+    """A relay if this system and the installed packages support it; otherwise streams use the plain Python path."""
     return Relay(loop) if _IS_POSSIBLE else None

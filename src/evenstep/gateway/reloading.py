@@ -1,7 +1,7 @@
-"""Going by another config without stopping: all of it or nothing.
+"""Applies a new config without a stop: completely or not at all.
 
-Everything that can be wrong (file, keys, certificates, policy, workers) is tried before anything changes. What a running
-process cannot change stays as it is, and is named in the answer.
+Everything that can fail (file, keys, certificates, policy, workers) is checked before anything changes. Settings that a
+running process cannot change stay as they are and are named in the answer.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _FIXED = ("listen", "admin", "discovery", "decisions", "tokenizers", "traces")
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """What a reload did.
+    """The result of a reload.
 
     Args:
         changed: dotted settings whose values are new.
         joined, left: names of workers.
-        needs_restart: dotted settings that the file says otherwise and that stay as they were.
+        needs_restart: dotted settings that differ in the file but need a restart.
     """
 
     changed: list[str]
@@ -50,15 +50,15 @@ class Reloaded:
 
 
 class Reloader:
-    """Knows what the gateway goes by, and changes it. Lives on the loop of operation.
+    """Holds the config in force and changes it. Lives on the loop of operation.
 
     Args:
-        sources: what is read again.
-        settled: what was read at the start.
-        door: the way to the gateway.
+        sources: read at every reload.
+        settled: the config at the start.
+        door: the interface to the gateway.
         membership: its workers.
-        heard: are told the config in force after every change.
-        contexts: TLS contexts of listeners and what their certificates come from.
+        heard: called with the config in force after every change.
+        contexts: TLS contexts of listeners, with the source of their certificates.
     """
 
     def __init__(
@@ -144,10 +144,10 @@ class Reloader:
 
 
 def _try(config: GatewayConfig) -> None:
-    """Make of a config what the data path will make of it, kernels compiled, so that it need not stop for it.
+    """Build everything the data path will build from a config, and compile its kernels, so that a reload does not block.
 
     Raises:
-        InputError: something cannot be made.
+        InputError: a part cannot be built.
     """
     checked(config)
     Callers(config)

@@ -49,7 +49,7 @@ def _state_folder() -> Path:
 
 
 def _kept(place: Path) -> bytes:
-    """The salt in this file, drawn now where there is none. A file that was cut short, on a full disk, has none."""
+    """Read the salt from this file, or draw one if the file has none, as after a write cut short by a full disk."""
     found = place.read_bytes()[:64] if place.exists() else b""
     if len(found) >= _BYTES:
         return found

@@ -1,7 +1,7 @@
-"""Reading the engines' own metrics, page by page, away from the data path: it gets values, never waits for a page.
+"""Scrapes the engines' metrics pages away from the data path, which gets values and never waits for a page.
 
-Several ranks behind one address are on one page, which is fetched once. A page that cannot be fetched or read is a failed
-reading of each of its workers: unknown load is never taken for none.
+Ranks at one address share one page, which is fetched once. If a page cannot be fetched or parsed, the reading fails for
+each of its workers: unknown load never counts as zero.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from evenstep.gateway.sections import Engines
 from evenstep.gateway.worker import Worker
 
 _log = logging.getLogger("evenstep.gateway.scraping")
-_MOST_REQUESTS, _MOST_TOKENS = 1e9, 1e15  # that a page may tell of; more is a fault of the page
-_FIRST_S = 0.1  # before the second reading, doubled until it is as configured: a new worker is known soon
+_MOST_REQUESTS, _MOST_TOKENS = 1e9, 1e15  # most a page may report; more is an error of the page
+_FIRST_S = 0.1  # before the second reading, doubled up to the configured interval: a new worker is read soon
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Place:
 
     Args:
         url: of the page.
-        engine: what is spoken there, as the config names it.
+        engine: its dialect, as the config names it.
         api_key: as the config has it.
     """
 
@@ -89,7 +89,7 @@ class Scraper:
         self._asking: tuple[list[str], asyncio.Event] | None = (
             None  # workers whose pages are about to be read
         )
-        self._news = list[tuple[Callable[..., None], tuple[Any, ...]]]()  # that the gateway is told next
+        self._news = list[tuple[Callable[..., None], tuple[Any, ...]]]()  # reported to the gateway next
         self.results: Counter[str] = Counter({"ok": 0, "failed": 0})
 
     def follow(self, workers: Iterable[Worker]) -> None:
@@ -205,10 +205,10 @@ def _each(news: list[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
 
 
 def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample | None:
-    """The state of a worker: of its rank, or of all ranks on the page together where it is none of them.
+    """The state of a worker: of its rank, or of all ranks on the page together if it has no rank.
 
-    None where its rank is not on the page, which a further node of several counts from `first_rank` on. One instance of an
-    external load balancer has a page of its own on which its rank keeps its number.
+    None if its rank is not on the page, counted from `first_rank` on a further node of several. An instance of an
+    external load balancer has its own page, on which its rank keeps its number.
     """
     if worker.rank is not None or not samples:
         return samples.get(worker.first_rank + (worker.rank or 0))
@@ -232,9 +232,9 @@ async def fetch(pages: Pages, place: Place) -> dict[int, EngineSample]:
     """The state of each rank on a page.
 
     Raises:
-        NotItsPageError: a page that lacks what is needed.
+        NotItsPageError: a page without the required metrics.
         EngineError: another status than 200, a page that is too large, a value out of range.
-        OSError: no connection, or one that broke.
+        OSError: the connection failed or broke.
     """
     page = await pages.read(place.url, read_secret(place.api_key, place.url, "api_key"))
     return {sample.rank: _in_range(sample) for sample in _adapter(place.engine).samples(page)}
@@ -261,13 +261,13 @@ def _in_range(sample: EngineSample) -> EngineSample:
 
 
 async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -> list[str]:
-    """See, before anything is served, that what is configured is what engines say of themselves.
+    """Check, before serving, that the config agrees with what engines report.
 
     Returns:
-        Names of workers that could not be asked: they count as full until they can.
+        Names of workers that gave no answer; they count as full until they do.
 
     Raises:
-        InputError: a worker has less KV memory than its config says, or there is no such rank on its page.
+        InputError: a worker has less KV memory than its config says, or its rank is not on its page.
     """
     asked = [(worker, place) for worker in workers if (place := place_of(worker)) is not None]
     places = {place: None for _, place in asked}

@@ -28,7 +28,7 @@ from evenstep.gateway.tls import client_context, server_context
 
 _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096
-_LAST_WORDS_S = 1.0  # for clients that are told that they get no answer to hear it
+_LAST_WORDS_S = 1.0  # time for clients to read that their answer is cancelled
 _SWITCH_S = (
     0.0005  # the operation's thread gives way to the data path this soon; Python's own 5 ms would be its p99
 )
@@ -40,13 +40,13 @@ class Server:
 
     Args:
         config: checked.
-        is_scraped: whether somebody tells it what the workers' metrics pages say.
-        bound: the socket it listens at; made by `open` when left out.
+        is_scraped: whether it gets readings of the workers' metrics pages.
+        bound: the listening socket; made by `open` when left out.
 
     Attributes:
         gateway: known once open.
-        port: the one it listens at, once open.
-        contexts: what it shows to clients with TLS, its certificate and the section it comes from; once open.
+        port: its port, once open.
+        contexts: TLS contexts for clients, with the config section of each certificate; once open.
     """
 
     def __init__(
@@ -122,17 +122,17 @@ class Server:
 def serve(
     sources: Sources, say: Callable[[str], None], settled: Settled[GatewayConfig], bound: socket.socket
 ) -> None:
-    """Listen until SIGTERM or SIGINT, then let what runs end; a second one ends at once. SIGHUP reads the config anew.
+    """Listen until SIGTERM or SIGINT, then let requests finish; a second signal stops at once. SIGHUP reloads the config.
 
     Args:
-        sources: where the config comes from.
-        say: takes the lines that tell what listens where, and what was assumed.
-        settled: what they say now.
-        bound: the socket it listens at.
+        sources: origin of the config.
+        say: takes the start-up lines: addresses and assumptions.
+        settled: the config at the start.
+        bound: the listening socket.
 
     Raises:
         InputError: see `Server.open` and `Operation.start`.
-        Exception: what `Server.ready` raises.
+        Exception: as raised by `Server.ready`.
     """
     sockets.allow_files()
     with (
@@ -216,7 +216,7 @@ async def _until_told(server: Server, operation: Operation, say: Callable[[str],
 
 
 def introduction(server: Server) -> list[str]:
-    """What listens where, and what was assumed, in lines."""
+    """The start-up lines: addresses and assumptions."""
     config = server.config
     host = f"[{config.listen.host}]" if ":" in config.listen.host else config.listen.host
     fleet = config.fleet()

@@ -1,4 +1,4 @@
-"""What a client's connection asks of whoever answers, and what it hands over."""
+"""The interface between a client's connection and the service that answers it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Received:
 
 
 class Job(Protocol):
-    """What a connection is busy with."""
+    """The running request of a connection."""
 
     def client_gone(self) -> None: ...
 
@@ -34,7 +34,7 @@ class Job(Protocol):
 
 
 class Service(Protocol):
-    """Who answers; sets `Client.job` where the answer takes time."""
+    """Answers requests; sets `Client.job` if the answer takes time."""
 
     limits: Limits
     heads: ClientHeads

@@ -18,7 +18,7 @@ from evenstep.errors import InputError, nearest
 from evenstep.gateway.config import GatewayConfig, checked
 from evenstep.gateway.worker import Worker, worker_of
 
-#: What a variable of the environment begins with.
+#: Prefix of the gateway's environment variables.
 PREFIX = "EVENSTEP_"
 #: What Kubernetes puts into the environment of pods for a service called ``evenstep-admin``.
 _OF_KUBERNETES = re.compile(r"\w*?(_SERVICE_(HOST|PORT)(=|_)|_PORT_\d+_(TCP|UDP)(=|_)|_PORT=(tcp|udp)://)")
@@ -39,12 +39,12 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where a gateway's config comes from; read again at every reload.
+    """The sources of a gateway's config, read again at every reload.
 
     Args:
         file: YAML file; empty = none.
-        environment: variables; those that begin with `PREFIX` and a section's name count.
-        flags: dotted setting -> what the command line says of it.
+        environment: variables; those with `PREFIX` and a section's name count.
+        flags: dotted setting -> its value on the command line.
     """
 
     file: str = ""

@@ -1,4 +1,4 @@
-"""The compiler's code is in memory once kernels are loaded, and nobody runs it again: its pages go back to the system."""
+"""Releases memory pages of the compiler's code, which is not used again once kernels are loaded."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _COMPILER = "llvmlite"
 
 
 def shed_compiler() -> int:
-    """Give the pages of the compiler's code back; the system reads them from its file again should they be needed.
+    """Release the pages of the compiler's code; the system reads them from the file again on demand.
 
-    Only code that is as it is in the file is given back: nothing can have been written there.
+    Only pages identical to the file are released: they are never written.
 
     Returns:
-        Bytes of address space that were given back; 0 where the system does not say what is in memory.
+        Bytes of address space released; 0 if the system does not report what is in memory.
     """
     if not _MAPS.exists() or not hasattr(mmap, "MADV_DONTNEED"):
         return 0

@@ -1,7 +1,7 @@
-"""OpenTelemetry: one span for each request that is over, made beside the data path and sent in batches.
+"""OpenTelemetry: one span for each finished request, built outside the data path and exported in batches.
 
-A span is a child of the client's own where its ``traceparent`` says so; whether it is kept follows the client's decision,
-else the configured share. It holds numbers and names, never text of a prompt or an answer.
+A span is a child of the client's span if there is a ``traceparent``; sampling follows the client's decision, or else
+the configured share. Spans hold numbers and names, never text of a prompt or an answer.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Spans:
 
 
 def _attributes(one: Ended) -> dict[str, str | int | float | bool]:
-    """What is known of the request and of the decisions about it, under OpenTelemetry's names where it has them."""
+    """Attributes of the request and its decisions, under OpenTelemetry's names where they exist."""
     found: dict[str, str | int | float | bool] = {
         "http.request.method": "POST", "http.response.status_code": one.status, "url.path": one.path,
         "gen_ai.request.model": one.model, "gen_ai.usage.input_tokens": one.prompt_tokens,

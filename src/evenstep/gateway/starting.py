@@ -1,7 +1,7 @@
-"""The first moments of a gateway: while kernels are compiled, health checks are answered and requests are told to wait.
+"""Start-up of a gateway: answers health checks and asks other requests to wait while kernels compile.
 
-The compiler works in a process of its own, so that its memory goes back to the system; where no folder keeps kernels, this
-process compiles by itself. Nothing here imports a kernel.
+The compiler runs in a separate process, so its memory returns to the system; without a folder for compiled kernels, this
+process compiles instead. This file imports no kernel.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KERNELS = (
 
 
 def serve(sources: Sources, say: Callable[[str], None]) -> None:
-    """Compile what a gateway needs, and be one; see `server.serve`.
+    """Compile the gateway's kernels, then serve; see `server.serve`.
 
     Raises:
         InputError: see `server.serve`.
@@ -56,7 +56,7 @@ def serve(sources: Sources, say: Callable[[str], None]) -> None:
 
 
 def is_compiled(policy: str) -> bool:
-    """Whether the kernels of a policy, of the dispatcher and of streams are on disk, as far as their folders show."""
+    """Whether the kernels of a policy, of the dispatcher and of streams are on disk, judged by their folders."""
     if find_spec("numba") is None or os.environ.get("EVENSTEP_PLAIN") == "1":
         return True
     files = [kernel_cache.ROOT / f"{name}_kernel.py" for name in _KERNELS]

@@ -1,6 +1,6 @@
-"""TLS contexts: what the gateway shows its clients and operators, and what it asks of engines.
+"""TLS contexts: certificates for clients and operators, and trust for connections to engines.
 
-A reload reads the certificates of running listeners anew: connections that come after it see the new ones.
+A reload refreshes the certificates of running listeners; later connections see the new ones.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from evenstep.gateway.sections import Engines, Tls
 
 
 def server_context(tls: Tls, where: str) -> ssl.SSLContext:
-    """What a listener shows.
+    """The context of a listener.
 
     Args:
         where: section of the config, for errors.
 
     Raises:
-        InputError: a file that cannot be read or does not fit.
+        InputError: a file that is unreadable or does not match.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -32,10 +32,10 @@ def server_context(tls: Tls, where: str) -> ssl.SSLContext:
 
 
 def load_certificate(context: ssl.SSLContext, tls: Tls, where: str) -> None:
-    """Put the certificate of the files, as they are now, into a context.
+    """Load the certificate files into a context again.
 
     Raises:
-        InputError: a file that cannot be read or does not fit; the context shows what it showed before.
+        InputError: a file that is unreadable or does not match; the context is unchanged.
     """
     fresh = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     for one in (fresh, context):  # into the running one only what another took
@@ -48,10 +48,10 @@ def load_certificate(context: ssl.SSLContext, tls: Tls, where: str) -> None:
 
 
 def client_context(engines: Engines) -> ssl.SSLContext:
-    """What is asked of engines that speak https.
+    """The context for engines with https.
 
     Raises:
-        InputError: an authority's file that cannot be read or holds none.
+        InputError: an authority's file that is unreadable or empty.
     """
     if engines.verify and not engines.ca:
         return _trusting_the_system()
@@ -66,7 +66,7 @@ def client_context(engines: Engines) -> ssl.SSLContext:
 
 @functools.cache
 def _trusting_the_system() -> ssl.SSLContext:
-    """One for all, which nobody changes: to read the system's authorities takes 50 ms."""
+    """One shared context, never changed: loading the system's authorities takes 50 ms."""
     return _asking()
 
 
