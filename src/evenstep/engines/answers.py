@@ -1,4 +1,4 @@
-"""Whole answers: what an engine says that does not stream, and what a prefill engine hands over."""
+"""Parses answers that do not stream, and the hand-over of a prefill engine."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Prefilled:
-    """What the prefill leg brought.
+    """The result of the prefill leg.
 
     Args:
-        prompt_tokens: of the prompt; -1 where the engine does not say.
-        cached_tokens: of them from its cache; -1 where it does not say.
-        handover: ``kv_transfer_params``, to be passed on unread.
+        prompt_tokens: of the prompt; -1 if the engine does not report it.
+        cached_tokens: of them from its cache; -1 if not reported.
+        handover: ``kv_transfer_params``, passed on without parsing.
     """
 
     prompt_tokens: int
@@ -99,7 +99,7 @@ def read_prefilled(body: bytes) -> Prefilled:
 
 def _read(body: bytes) -> _Body:
     try:
-        if not body.isascii():  # texts that are not read are not looked at either
+        if not body.isascii():  # skipped texts are not validated either
             body.decode()
         read = _BODY.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

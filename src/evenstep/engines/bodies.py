@@ -1,4 +1,4 @@
-"""Requests on their way to an engine: what is added and taken out; every other byte stays as the client sent it."""
+"""Builds the body sent to an engine: a few members are added or removed; every other byte stays as the client sent it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PREFILL = b'{"do_remote_decode":true,"do_remote_prefill":false%s}'
 
 
 def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = False) -> tuple[bytes, Asked]:
-    """A client's body with the accounting we need.
+    """A client's body with the accounting options we need.
 
     Args:
         request: the client's.
@@ -26,7 +26,7 @@ def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = 
         token_ids: ask for ids too, so that the answer can be continued exactly.
 
     Returns:
-        The body and what it asks the engine to tell. The same bytes where nothing has to change.
+        The body and the options it asks for. The same bytes if nothing has to change.
     """
     if request.frame.goes_unchanged:
         return request.body, request.frame.asked

@@ -1,4 +1,4 @@
-"""One chunk of a stream, decoded as far as a router needs it; what it does not need is checked to be JSON and skipped."""
+"""Decodes one chunk of a stream to the fields a router needs; other fields are only checked to be JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenstep.errors import EngineError
 DONE = b"[DONE]"
 
 _NOTHING = msgspec.Raw()
-#: A number of tokens that an engine may tell: no context is longer, and what is counted by it is kept within bounds.
+#: Largest token count accepted from an engine: no context is longer, and sums of such counts stay bounded.
 Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 24)]
 
 
@@ -31,7 +31,7 @@ class Usage(msgspec.Struct, gc=False):
 
 
 class Delta(msgspec.Struct, gc=False):
-    """What a chat chunk adds; `others` of it (tools, reasoning) cannot be joined to a prompt as text."""
+    """The content a chat chunk adds; `others` (tools, reasoning) cannot be joined to a prompt as text."""
 
     role: str | None = None
     content: str | None = None
@@ -70,9 +70,9 @@ class Choice(msgspec.Struct, gc=False):
 
 
 class Chunk(msgspec.Struct, gc=False):
-    """One chunk, or an error in its place: ``error`` is there, or ``object`` is ``error``.
+    """One chunk, or an error in its place: it has ``error``, or its ``object`` is ``error``.
 
-    ``choices`` is None where the key is not there.
+    ``choices`` is None if the key is missing.
     """
 
     choices: list[Choice] | None = None
@@ -102,7 +102,7 @@ def read_chunk(data: bytes) -> Chunk:
         EngineError: not JSON, or a field of another type than the protocol's.
     """
     try:
-        if not data.isascii():  # texts that are not read are not looked at either
+        if not data.isascii():  # skipped texts are not validated either
             data.decode()
         return _CHUNK.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

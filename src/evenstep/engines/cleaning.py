@@ -16,10 +16,10 @@ _PROMPT_IDS = re.compile(rb'("prompt_token_ids":)\[[\d, ]*+\]')
 
 
 def without_usage(data: bytes, off: Off) -> bytes:
-    """A chunk without its ``usage``, which it has.
+    """A chunk without its ``usage`` member, which must be present.
 
-    A flat usage object at the end is cut off unseen: no brace lies between it and the end, so it is a member of the
-    chunk itself, and inside a string its quotes would be escaped. Any other is looked for member by member.
+    A flat usage object at the end is cut off without parsing: with no brace between it and the end it is a member of the
+    chunk itself, and inside a string its quotes would be escaped. Otherwise the members are parsed one by one.
     """
     at = data.rfind(b',"usage":{')
     if at > 0 and data.find(b"}", at) == len(data) - 2 and data[-1] == 125:
@@ -50,10 +50,10 @@ def without_prompt_ids(data: bytes) -> bytes:
 
 
 def cut_prompt_ids(data: bytes) -> tuple[bytes, list[bytes]]:
-    """A chunk whose lists of ``prompt_token_ids`` are empty, and these lists as they stood there.
+    """A chunk with emptied ``prompt_token_ids`` lists, and the lists that were removed.
 
-    A long prompt's list is megabytes long. It is found by its end, without reading it: in a string its quotes would be
-    escaped, so what begins so is a key with a list, and one with a quote in it is left where it is.
+    A long prompt's list takes megabytes. It is located by its end, without parsing: in a string its quotes would be
+    escaped, so this prefix marks a key with a list. A list that contains a quote is left in place.
     """
     at, pieces, lists = 0, list[bytes](), list[bytes]()
     while (begin := data.find(_PROMPT_IDS_KEY, at)) >= 0:

@@ -8,10 +8,10 @@ from evenstep.engines.usage import SoFar
 
 
 def closing(before: SoFar, *, chat: bool, model: str, usage: bool) -> bytes:
-    """Events that end an answer which has all the tokens it may have: finish_reason ``length``, usage, ``[DONE]``.
+    """Events that end an answer which has reached its token limit: finish_reason ``length``, usage, ``[DONE]``.
 
     Args:
-        before: what the client has.
+        before: the part that the client has.
         chat: chat completions, else completions.
         model: the model's name, as the request has it.
         usage: the client asked for a usage object at the end.

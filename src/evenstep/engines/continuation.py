@@ -1,8 +1,8 @@
-"""An answer that broke off, continued on another engine: the body that asks for the rest, or why there is none.
+"""Continues a broken answer on another engine: the body that asks for the rest, or the reason why that is impossible.
 
-What the client has becomes part of the prompt, and the token limits shrink by it. With ids that is exact: the next
-token is drawn from the same distribution, and with temperature 0 it is the same token. Not everything can be joined:
-what an engine counts over the output alone (penalties, a seeded draw, a grammar, a tool call half way) starts again.
+The text the client has becomes part of the prompt, and the token limits shrink by it. With ids that is exact: the next
+token is drawn from the same distribution, and with temperature 0 it is the same token. Some requests cannot be joined:
+state that an engine keeps over the output alone (penalties, a seeded draw, a grammar, an open tool call) starts again.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _HINDERING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """How an answer goes on.
+    """How to continue an answer.
 
     Args:
-        body: for the next engine; empty where it cannot go on or nothing is left to produce.
-        exact: nobody can tell it from an unbroken answer; False where only the text is joined.
-        why_not: why it cannot go on, as a clause; empty where it can.
-        ids: token ids that the next engine is given to go on from, as a JSON list; empty where it is given text.
-        is_engines: another engine may be able to go on.
+        body: for the next engine; empty if the answer cannot continue or is complete.
+        exact: the result equals an unbroken answer; False if only the text is joined.
+        why_not: the reason why it cannot continue, as a clause; empty if it can.
+        ids: token ids from which the next engine continues, as a JSON list; empty if it gets text.
+        is_engines: the reason lies with this engine: another one may be able to continue.
     """
 
     body: bytes
@@ -63,13 +63,13 @@ class Continuation:
 
 
 def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect: Dialect) -> Continuation:
-    """How the answer to a request goes on after what the client has.
+    """How to continue the answer to a request after the part that the client has.
 
     Args:
         request: the client's.
-        body: what was sent to the engine that failed, of `bodies.upstream` (before any prefill or decode leg).
+        body: the body sent to the failed engine, of `bodies.upstream` (before any prefill or decode leg).
         before: of `ReplyStream.so_far`.
-        dialect: of the engine that is to go on.
+        dialect: of the engine that continues.
     """
     if before.produced == 0:
         return Continuation(body, True, "")
@@ -101,12 +101,12 @@ def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect
 
 
 def goes_on(given: bytes, told: bytes, prompt_tokens: int) -> bool | None:
-    """Whether an engine answers behind the token ids it was given; None where it does not say.
+    """Whether an engine continues from the token ids it was given; None if it does not report that.
 
     Args:
         given: the ids, as a JSON list.
-        told: the prompt's ids as the engine says, a JSON list; empty = it does not.
-        prompt_tokens: how many they are, as it says; -1 = it does not.
+        told: the prompt's ids that the engine reports, a JSON list; empty = not reported.
+        prompt_tokens: their number, as reported; -1 = not reported.
     """
     if told:
         return _packed(told) == _packed(given)
@@ -127,7 +127,7 @@ def _text(prompt: bytes) -> str | None:
 
 
 def can_break(request: GenerationRequest) -> bool:
-    """Whether a broken answer could be continued at all, as far as the request alone tells: then ids are worth asking."""
+    """Whether the request allows a broken answer to continue at all; only then are ids worth asking for."""
     if request.slots == 1 and request.frame.fields.keys().isdisjoint(_HINDERING):
         return True
     nothing = SoFar(b"", b"", -1, 0, b"", (), "", True)

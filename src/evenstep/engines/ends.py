@@ -22,11 +22,11 @@ class Ends:
         self._usage, self._order, self._fingerprint = b"", list[int](), b""  # with what differs left open
 
     def keep_last(self, usual: Quick | None, last: Quick | None) -> None:
-        """The last chunk of a stream looked so.
+        """Learn from the last chunk of a stream.
 
         Args:
-            usual: the events before it; what is in front of their texts has to be in front of its text.
-            last: it; None = nobody can tell.
+            usual: the events before it; the bytes before their texts must precede its text as well.
+            last: the chunk; None = unknown.
         """
         if usual is not None and last is not None and usual.prefix == last.prefix:
             if len(self._lasts) >= _MOST:
@@ -34,15 +34,15 @@ class Ends:
             self._lasts[last.lead or last.rest] = msgspec.structs.replace(last, prefix=b"")
 
     def last(self, usual: Quick, data: bytes, count: int, kept: bytearray | None) -> tuple[int, bytes]:
-        """The last chunk of a stream, where these bytes begin with one that looks like an earlier one.
+        """The last chunk of a stream, if these bytes begin with one that matches an earlier one.
 
         Args:
             usual: the events before it.
             count: tokens of the answer so far.
-            kept: gets its text and its token id, as of `Quick.read`.
+            kept: gets its text and its token id, as from `Quick.read`.
 
         Returns:
-            How many bytes it has, 0 = none is known that looks so; and what the client gets.
+            Its length in bytes, 0 = no match; and the bytes for the client.
         """
         prefix = usual.prefix
         if data.startswith(prefix):
@@ -55,11 +55,11 @@ class Ends:
         return 0, b""
 
     def keep_usage(self, raw: bytes, told: tuple[bytes, ...], fingerprint: bytes) -> None:
-        """The usage of a stream was told so.
+        """Learn the form in which a stream reports usage.
 
         Args:
-            told: see `told`; each has to be there once.
-            fingerprint: what it said, as JSON.
+            told: see `told`; each must occur once.
+            fingerprint: its ``system_fingerprint``, as JSON.
         """
         if raw.startswith(b"data: {") and raw.endswith(b"}\n\n") and all(raw.count(one) == 1 for one in told):
             usage, self._order = (
@@ -71,7 +71,7 @@ class Ends:
             self._usage, self._fingerprint = usage, fingerprint
 
     def usage(self, told: tuple[bytes, ...]) -> tuple[bytes, bytes]:
-        """How the usage of a stream is probably told, and the fingerprint there; empty = nobody knows."""
+        """The probable form of a stream's usage, and the fingerprint in it; empty = unknown."""
         if not self._usage:
             return b"", b""
         return self._usage % tuple([told[i] for i in self._order]), self._fingerprint

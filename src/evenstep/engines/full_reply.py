@@ -1,9 +1,9 @@
-"""A streamed answer, each event of it read in full: counted, cleaned of what only we asked for, and judged.
+"""A streamed answer with every event parsed in full: counted, stripped of fields that only we asked for, and judged.
 
-Tokens are counted by ``usage.completion_tokens``, which is of the chunk's choice and so far, else by ``token_ids``;
-one event can carry several. Where an engine tells neither, events with text are counted and `FullReply.estimated`
-says so. A stream is complete when every choice has its finish_reason; one that ends before is a failure, and so are an
-error object inside it, a chunk that is no JSON, and a finish_reason that says the engine gave up.
+Tokens are counted by ``usage.completion_tokens``, a running count per choice, else by ``token_ids``; one event can carry
+several. If an engine reports neither, events with text are counted and `FullReply.estimated` is set. A stream is
+complete when every choice has its finish_reason. An earlier end is a failure; so are an error object in the stream, a
+chunk that is not JSON, and a finish_reason that reports an abort.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ _GAVE_UP = {"abort", "error"}
 #: Text that is never one token's: tokenizers cut in front of a word, so none has a blank with words on both sides.
 _SEVERAL = re.compile(r"\S\s+\S")
 DONE_EVENT = b"data: [DONE]\n\n"
-LONG = 16 * 1024  # bytes of a chunk from which on ids of the prompt in it are not read
-LESSONS = 4  # usual chunks that may be learned from; a stream that changes more often is read in full
+LONG = 16 * 1024  # larger chunks: the prompt's ids are not parsed
+LESSONS = 4  # templates learned per stream; one that changes more often is parsed in full
 
 
 class FullReply:
-    """One stream from one engine. `reply.ReplyStream` has shorter ways for events that are like those before them.
+    """One stream from one engine. `reply.ReplyStream` adds faster paths for events that resemble earlier ones.
 
     Args:
-        dialect: how the engine speaks.
+        dialect: of the engine.
         chat: chat completions, else completions.
-        client: what the client asked for.
-        engine: what the engine was asked for.
-        choices, prompts: how many the request has; every choice of every prompt has an index of its own.
-        before: what other engines had brought of this answer (`so_far`), if only its first chunk; None for a fresh one.
-        given: token ids that the engine was given to go on from, as a JSON list; empty = it was not.
-        keep: keep id, ids and text, so that another engine can go on, before or after the first token (`so_far`).
-        fingerprint: the engine's ``system_fingerprint`` as JSON where an earlier stream of it told (`fingerprint`).
+        client: options the client asked for.
+        engine: options the engine was asked for.
+        choices, prompts: of the request; every choice of every prompt has its own index.
+        before: the part of this answer from other engines (`so_far`), even if only its first chunk; None for a new answer.
+        given: token ids from which the engine continues, as a JSON list; empty = none were given.
+        keep: keep id, ids and text, so that another engine can continue, before or after the first token (`so_far`).
+        fingerprint: the engine's ``system_fingerprint`` as JSON, if an earlier stream reported it (`fingerprint`).
         bytes_per_token: for estimates; 0 counts one token an event.
         limit: bytes of the largest event.
-        hands_back: ``recomputed`` says that the engine does, and is no stop string of the request.
-        habits: what earlier streams of this engine looked like.
+        hands_back: ``recomputed`` means that the engine hands the request back, and is not a stop string of the request.
+        habits: the form of this engine's earlier streams.
     """
 
     __slots__ = (
@@ -88,10 +88,12 @@ class FullReply:
         hands_back: bool = True,
     ) -> None:
         self.produced = before.produced if before else 0  #: output tokens, of all choices and engines
-        self.prompt_tokens = before.prompt_tokens if before else -1  #: of the client's prompt; -1 until told
-        self.cached_tokens = -1  #: prompt tokens that were in the engine's cache; -1 where it does not say
+        self.prompt_tokens = (
+            before.prompt_tokens if before else -1
+        )  #: of the client's prompt; -1 until reported
+        self.cached_tokens = -1  #: prompt tokens that were in the engine's cache; -1 if not reported
         self.finished = False  #: every choice has its finish_reason
-        self.done = False  #: the stream has ended as it should
+        self.done = False  #: the stream has ended correctly
         self.recomputed = False  #: the engine hands the request back: continue it elsewhere
         self.estimated = False  #: tokens were counted by events
         self.starts_anew = (
@@ -119,8 +121,8 @@ class FullReply:
         self._settled_tokens = self.produced
         self._request_id, self._created = (before.request_id, before.created) if before else (b"", b"")
         self._wants_usage, self._is_told = client.usage, False
-        self._final = b""  # what the client got as the last chunk
-        self._is_whole = False  # every choice has ended, and what said so is on its way to the client
+        self._final = b""  # the last chunk sent to the client
+        self._is_whole = False  # every choice has ended, and the client gets the event that ended it
         self._held = b""  # the last chunk of the only choice, until the fingerprint is known
         self._bytes_per_token = bytes_per_token
         self._events = self._bytes = self._surplus = 0
@@ -129,8 +131,8 @@ class FullReply:
         self._is_new = True  # nothing was read
         self._limit, self._hands_back = limit, hands_back
         self._quick: Quick | None = None
-        self._cut = list[bytes]()  # lists of the prompt's ids that were taken out of the chunk at hand
-        self._kept = bytearray() if keep else None  # text and id of events that were not read in full
+        self._cut = list[bytes]()  # lists of the prompt's ids removed from the current chunk
+        self._kept = bytearray() if keep else None  # text and id of events not parsed in full
         #: what waits to be read: such texts and ids, or ids and text of an event; tokens of the answer behind each
         self._later: list[tuple[bytes | list[int], str, int]] = []
         self._lessons = LESSONS if before is None and choices * prompts == 1 else 0
@@ -138,7 +140,7 @@ class FullReply:
         self._has_guessed, self._repeats = False, habits is not None and self._lessons > 0
 
     def feed(self, data: bytes) -> bytes:
-        """Bytes from the engine; what the client gets for them, whole events only."""
+        """Takes bytes from the engine; returns the bytes for the client, whole events only."""
         return b"" if self._over else self._read(data)
 
     def _read(self, data: bytes) -> bytes:
@@ -151,11 +153,11 @@ class FullReply:
         return out
 
     def _each(self, events: list[Event]) -> bytes:
-        """What the client gets for events that came together."""
+        """The bytes for the client of events that arrived together."""
         return b"".join([self._next(raw, payload) for raw, payload in events])
 
     def _next(self, raw: bytes, data: bytes | None) -> bytes:
-        """What the client gets for an event."""
+        """The bytes for the client of one event."""
         return self._take(raw, data)
 
     def _learn(self, raw: bytes, out: bytes, choice: Choice) -> None:
@@ -168,7 +170,7 @@ class FullReply:
         """An event with the usage was read."""
 
     def end(self) -> bytes:
-        """The engine's body has ended, in order or not; what the client still gets. Afterwards `done` or `failure`."""
+        """The engine's body has ended; returns the last bytes for the client. Afterwards `done` or `failure` is set."""
         out = b""
         if not self._over:
             out = b"".join([self._take(raw, payload) for raw, payload in self._reader.end()])
@@ -177,7 +179,7 @@ class FullReply:
         return out + self._fail(EngineError("engine: its stream ended before the answer was complete."))
 
     def so_far(self) -> SoFar:
-        """What the client has of the answer. Only with `keep`, and for one choice."""
+        """The part of the answer that the client has. Only with `keep`, and for one choice."""
         self._settle()
         by_text = not self._ids_seen
         ids = self._ids[: self._settled] if by_text else self._ids
@@ -199,7 +201,7 @@ class FullReply:
     def _take(self, raw: bytes, data: bytes | None) -> bytes:
         if (
             self._over or data is None
-        ):  # a comment keeps a connection alive; what is no event is not passed on
+        ):  # a comment keeps a connection alive; data that is not an event is dropped
             return raw if raw[:1] == b":" and not self._over else b""
         if data == DONE:
             return self._ended(raw)
@@ -264,7 +266,7 @@ class FullReply:
         return bytes(told) if is_given(told) else b"".join(self._cut[:1])
 
     def _settle(self) -> None:
-        """Reads what was put off: a stream that ends as it should never needs it."""
+        """Parse the deferred events; a stream that ends correctly never needs it."""
         self._put_off()
         for kept, content, produced in self._later:
             if isinstance(kept, list):
@@ -278,7 +280,7 @@ class FullReply:
         self._later.clear()
 
     def _put_off(self) -> None:
-        """What was kept so far comes before what follows."""
+        """Put the kept texts before those that follow."""
         if self._kept:
             self._later.append((bytes(self._kept), "", self.produced))
             self._kept.clear()

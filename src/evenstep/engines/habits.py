@@ -1,8 +1,8 @@
-"""What streams of one engine looked like, as a guess for the next one.
+"""Learns the form of one engine's streams, as a guess for the next one.
 
-Streams of one kind differ in id, time and length of prompt. With these put in place of the last stream's, a `Quick` fits
-from a stream's second event on. A guess that is wrong fits nothing, and the stream learns for itself: what is compared
-byte for byte cannot be misread.
+Streams of one kind differ in id, time and length of prompt. With these values replaced, the last stream's `Quick` fits
+from a stream's second event on. A wrong guess matches nothing, and the stream learns its own form: a byte-for-byte
+comparison cannot misread an event.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Habit:
         self._told, self._pieces = (b"", b""), list[bytes]()
 
     def keep(self, request_id: bytes, created: bytes, quick: Quick) -> None:
-        """Usual events of a stream look so.
+        """Learn from the usual events of a stream.
 
         Args:
-            request_id, created: of the stream, as JSON; only where each is told once, in front of the text, can others be
-                put in its place.
+            request_id, created: of the stream, as JSON; other values can replace them only if each occurs once, before the
+                text.
         """
         told, prefix = _told(request_id, created), quick.prefix
         if request_id and all(prefix.count(one) == 1 for one in told):
@@ -47,10 +47,10 @@ class Habit:
             self._told, self._usual = told, quick
 
     def guess(self, request_id: bytes, created: bytes, prompt_tokens: int) -> Quick | None:
-        """How the usual events of another stream probably look; None where nobody knows.
+        """The probable form of another stream's usual events; None if unknown.
 
         Args:
-            prompt_tokens: -1 = not told yet.
+            prompt_tokens: -1 = not known yet.
         """
         last = self._usual
         if last is None or not request_id or (last.counts and prompt_tokens < 0):

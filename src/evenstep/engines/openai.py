@@ -19,7 +19,7 @@ class OpenAI:
 
     @property
     def dialect(self) -> Dialect:
-        """Nothing is asked beyond what the client asked."""
+        """Asks for nothing beyond the client's own options."""
         return Dialect(counts=False, finish_reasons=self.finish_reasons)
 
     @property
@@ -42,5 +42,5 @@ class OpenAI:
         return ()
 
 
-#: What the room's name stands for.
+#: The object that the name of this file stands for.
 adapter = OpenAI

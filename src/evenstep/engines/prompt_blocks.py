@@ -11,13 +11,13 @@ from functools import lru_cache
 
 from evenstep.engines.requests import GenerationRequest
 
-#: Members beside the prompt that change what an engine computes for it, in a fixed order.
+#: Members next to the prompt that change its KV cache, in a fixed order.
 _SEED = ("model", "tools", "documents", "chat_template", "chat_template_kwargs", "cache_salt")
 
 _PERSON = b"prompt"
-BLOCK_BYTES = 256  #: of a block; a prompt of no more has none
-_LONG_END = 512  # bytes at each end of a long prompt that its key is made of
-_HASHED = 512 * 1024  #: bytes of a prompt that are hashed at most
+BLOCK_BYTES = 256  #: of a block; a prompt up to this size has no blocks
+_LONG_END = 512  # bytes at each end of a long prompt that form its key
+_HASHED = 512 * 1024  #: most bytes of a prompt that are hashed
 
 
 def prompt_blocks(
@@ -54,8 +54,8 @@ def prompt_blocks(
 def prompt_key(request: GenerationRequest, key: bytes) -> int:
     """One id of the whole prompt, for `request.Request.prompt_key`; never 0.
 
-    A prompt of more than 1 KiB goes by its length and its first and last 512 bytes: all of it would take as long as
-    everything else that is done for it.
+    A prompt of more than 1 KiB is identified by its length and its first and last 512 bytes: hashing all of it would
+    cost as much as the rest of the request's handling.
     """
     prompt, model = request.prompt, request.frame.model_value
     digest, size = _keyed(key).copy(), len(prompt)

@@ -1,4 +1,4 @@
-"""How many tokens a prompt has before an engine has told: from its size, by what earlier prompts of the model had."""
+"""Estimates the tokens of a prompt before an engine reports them: from its size, by the model's earlier prompts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PromptSizes:
         return round(prompt_bytes / self.bytes_per_token(model)) or 1
 
     def learn(self, model: str, prompt_bytes: int, prompt_tokens: int) -> None:
-        """An engine has told the tokens of a prompt."""
+        """An engine has reported the tokens of a prompt."""
         if prompt_bytes <= 0 or prompt_tokens <= 0:
             return
         known, keep = self._known, self._keep

@@ -1,12 +1,12 @@
-"""A short way for the usual event of a stream: like the one before it but for its text, its token and its counts.
+"""A fast path for the usual event of a stream: it equals the previous one except for its text, token and counts.
 
-Nearly all events of a stream repeat one another. From one that was read in full a `Quick` is learned: the bytes in front
-of its text, those behind it with the counts left open, and what the client gets in place of these. One token later the
-counts are known beforehand, so that an event that fits is compared, not parsed; reading it in full would find the same
-values, since all else is the same bytes. One that does not fit is read in full.
+Nearly all events of a stream repeat one another. A `Quick` is learned from an event that was parsed in full: the bytes
+before its text, those after it with the counts left open, and the bytes for the client. One token later the counts are
+known in advance, so a matching event is compared, not parsed. A full parse would find the same values, since all other
+bytes are equal. An event that does not match is parsed in full.
 
-`Quick.read` is written to be read; `Quick.read_chunks` is its compiled twin, which takes HTTP chunks as they come from an
-engine and gives them as they go to a client, in one pass.
+`Quick.read` is written to be read; `Quick.read_chunks` is its compiled twin, which takes HTTP chunks as they come from
+an engine and writes them for the client, in one pass.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _IS_COMPILED = compiled.numba is not None
 
 
 class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """How the usual event of one stream looks.
+    """The form of one stream's usual event.
 
     Args:
         prefix: its bytes up to its text.
-        lead: from the end of the text to its one token id; empty where no ids are told.
-        rest: from there to its end, as a format of both counts where there are some.
+        lead: from the end of the text to its one token id; empty if no ids are reported.
+        rest: from there to its end, as a format with places for both counts.
         counts: how many counts `rest` takes: 2 or 0.
         total_first: ``total_tokens`` comes before ``completion_tokens``.
         prompt_tokens: ``total_tokens`` beyond ``completion_tokens``.
-        tail: what the client gets after the text; empty = what the engine sent.
-        shape: uint8, all of these bytes one behind the other, `rest` in its three pieces.
-        parts: int64, how long each piece is, and the numbers above, as in `quick_kernel`.
+        tail: the bytes for the client after the text; empty = as the engine sent them.
+        shape: uint8, all of these bytes concatenated, `rest` in its three pieces.
+        parts: int64, the length of each piece, and the numbers above, as in `quick_kernel`.
     """
 
     prefix: bytes
@@ -59,10 +59,10 @@ class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
     def read_chunks(
         self, data: bytes, count: int, kept: bytearray | None, is_framed: bool
     ) -> tuple[int, int, bytes]:
-        """As `read`, for a body that is still in HTTP chunks, of which only whole ones are taken.
+        """As `read`, for a body that is still in HTTP chunks; only whole chunks are taken.
 
         Args:
-            is_framed: what the client gets is an HTTP chunk, too.
+            is_framed: the client gets an HTTP chunk, too.
         """
         if not _IS_COMPILED or len(data) > _LONGEST:
             return 0, count, b""
@@ -78,14 +78,14 @@ class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.read_chunks(b"%x\r\n%b\r\n" % (len(data), data), count, kept, is_framed=False)
 
     def read(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
-        """The events at the start of these bytes, as long as they fit.
+        """The events at the start of these bytes, up to the first that does not match.
 
         Args:
             count: tokens of the answer so far.
-            kept: gets the text and the token id of each, as they are written, each with a quote behind it.
+            kept: gets the text and the token id of each, as they are written, each followed by a quote.
 
         Returns:
-            How many bytes they are, tokens of the answer then, and what the client gets.
+            Their length in bytes, the tokens of the answer after them, and the bytes for the client.
         """
         prefix, lead, rest, tail = self.prefix, self.lead, self.rest, self.tail
         find, starts, size = data.find, data.startswith, len(prefix)
@@ -123,13 +123,13 @@ class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 def learned(raw: bytes, out: bytes, content: str, chat: bool) -> Quick | None:
-    """What the events after this one probably look like; None where that cannot be told.
+    """The probable form of the events after this one; None if it cannot be derived.
 
     Args:
         raw: an event of one choice, as it came.
-        out: what the client gets of it.
-        content: its text, as it was read.
-        chat: whether it is of a chat.
+        out: the bytes the client gets for it.
+        content: its parsed text.
+        chat: whether it belongs to a chat.
     """
     key = b'"content":"' if chat else b'"text":"'
     if not raw.startswith(b'data: {"') or not raw.endswith(b"}\n\n") or raw.count(key) != 1:

@@ -1,4 +1,4 @@
-"""What a client is told when it gets no answer: OpenAI's error object, the status, Retry-After."""
+"""The error answers for clients: OpenAI's error object, the status, Retry-After."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from evenstep.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that is an error.
+    """An error answer.
 
     Args:
         status: HTTP status.
         kind: OpenAI's ``type``.
         message: one or two sentences; names no engine and no address.
-        code: a word a program can look for; None as OpenAI has it for plain faults of a request.
-        param: the field at fault; None where there is none.
-        retry_after_s: when to try again; 0 says nothing.
+        code: a word for programs to match; None, as in OpenAI's API, for plain faults of a request.
+        param: the invalid field; None if the error is not about one field.
+        retry_after_s: when to try again; 0 = no header.
     """
 
     status: int
@@ -41,13 +41,13 @@ class Refusal:
 
     @property
     def retry_after(self) -> bytes:
-        """Value of the Retry-After header: whole seconds, rounded up; empty where there is none."""
+        """Value of the Retry-After header: whole seconds, rounded up; empty = no header."""
         seconds = -int(-self.retry_after_s // 1)
         return b"%d" % seconds if seconds > 0 else b""
 
 
 def bad_request(error: InputError) -> Refusal:
-    """The request is not what it has to be."""
+    """The request is invalid."""
     return Refusal(400, "invalid_request_error", str(error), param=error.field)
 
 

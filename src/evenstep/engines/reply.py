@@ -20,7 +20,7 @@ class ReplyStream(FullReply):
     __slots__ = ()
 
     def feed(self, data: bytes) -> bytes:
-        """Bytes from the engine; what the client gets for them, whole events only."""
+        """Takes bytes from the engine; returns the bytes for the client, whole events only."""
         if self._over:
             return b""
         begun = b""
@@ -45,13 +45,13 @@ class ReplyStream(FullReply):
         return out if at == len(data) else out + self._read(data[at:])
 
     def feed_chunks(self, data: bytes, is_framed: bool) -> tuple[int, bytes]:
-        """HTTP chunks of the engine, as long as what is in them is usual; the rest is for `feed`, without its chunks.
+        """Takes HTTP chunks of the engine while their events are usual; the rest goes to `feed`, without chunk framing.
 
         Args:
-            is_framed: what the client gets is an HTTP chunk, too.
+            is_framed: the client gets an HTTP chunk, too.
 
         Returns:
-            Bytes that were read, and what the client gets for them.
+            Bytes that were consumed, and the bytes for the client.
         """
         quick = self._quick
         if quick is None or not self._is_between or self.finished:
@@ -64,7 +64,7 @@ class ReplyStream(FullReply):
 
     @property
     def usual(self) -> Quick | None:
-        """How the next event probably looks; None where nobody can tell."""
+        """The probable form of the next event; None if unknown."""
         return self._quick if self._is_between and not self.finished else None
 
     @property
@@ -95,10 +95,10 @@ class ReplyStream(FullReply):
             self._kept += kept
 
     def _read_start(self, data: bytes) -> tuple[bytes, bytes]:
-        """The first event of the stream, if it is like that of an earlier one.
+        """The first event of the stream, if it matches that of an earlier one.
 
         Returns:
-            What the client gets, and the bytes that were not read.
+            The bytes for the client, and the bytes that were not consumed.
         """
         if not (self._repeats and self._keep) or len(data) > min(LONG, self._limit):
             return b"", data
@@ -114,10 +114,10 @@ class ReplyStream(FullReply):
         return start.out, data[start.size :]
 
     def _read_end(self, quick: Quick, data: bytes, at: int) -> tuple[int, bytes]:
-        """The last events of the stream, from `at` on, as far as they are like those of earlier streams.
+        """The last events of the stream, from `at` on, while they match those of earlier streams.
 
         Returns:
-            Where they end, and what the client gets.
+            Their end, and the bytes for the client.
         """
         assert self._habit is not None
         ends, out = self._habit.ends, b""
@@ -148,7 +148,7 @@ class ReplyStream(FullReply):
         return told(self._request_id, self._created, self.prompt_tokens, self.produced)
 
     def _each(self, events: list[Event]) -> bytes:
-        """What the client gets for events: those behind one that was read in full may all be usual ones."""
+        """The bytes for the client of these events: those after one that was parsed in full may all be usual."""
         out: list[bytes] = []
         known, last = self._quick, len(events) - 1
         for place, (raw, payload) in enumerate(events):

@@ -1,4 +1,4 @@
-"""What a router reads of a client's request: who may answer it, how much it asks for, how its prompt begins."""
+"""Parses from a client's request the fields a router needs: model, size, options, and the start of the prompt."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ _FIRST = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
 
 
 class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What a body says besides its prompt.
+    """The members of a body other than its prompt.
 
     Args:
         kind: ``chat`` or ``completions``.
-        fields: where each member of the body lies.
+        fields: the position of each member of the body.
         model: the model asked for.
-        model_value: that, as it stands in the body.
+        model_value: its JSON, as in the body.
         stream: whether the answer is a stream.
         n: answers the client gets for each prompt.
         best_of: sequences the engine runs for each prompt.
         max_tokens: output tokens of one sequence at most; -1 where only the context limits it.
         min_tokens: output tokens of one sequence at least.
-        user: a key that may pin a request to where its like went; empty where not given.
-        asked: what is to be told beside the text.
-        goes_unchanged: engines get it as it is: it is no stream, and nothing in it would pick an engine's rank or memory.
+        user: a key that may pin a request to the worker of similar ones; empty if not given.
+        asked: accounting the client asked for.
+        goes_unchanged: engines get it as it is: it does not stream, and no member would choose an engine's rank or memory.
     """
 
     kind: Literal["chat", "completions"]
@@ -72,12 +72,12 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A request for tokens.
 
     Args:
-        frame: what it says beside its prompt.
+        frame: the other members of its body.
         body: as the client sent it.
         prompt: bytes of the prompt: the value of ``prompt`` or ``messages``.
         prompts: prompts of the body; more than one only in completions.
-        prompt_tokens: where the prompt came as ids, their number; else -1.
-        session: a key that may pin it to where its like went; empty where not given.
+        prompt_tokens: the number of ids if the prompt came as ids; else -1.
+        session: a key that may pin it to the worker of similar requests; empty if not given.
     """
 
     frame: Frame
@@ -139,7 +139,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def asked(self) -> Asked:
-        """What is to be told beside the text."""
+        """The accounting the client asked for."""
         return self.frame.asked
 
     def value(self, name: str) -> bytes:
@@ -203,7 +203,7 @@ def read_request(
 
 
 def _frame(body: bytes, chat: bool) -> tuple[Frame, bytes]:
-    """What a body says, and its prompt."""
+    """Parse a body into its frame and its prompt."""
     fields = splice.members(body, _WHERE)
     given = _given(body, fields)
     if not given.model:

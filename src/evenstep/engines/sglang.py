@@ -85,5 +85,5 @@ def _sample(rank: int, seen: dict[str, float]) -> EngineSample:
     )
 
 
-#: What the room's name stands for.
+#: The object that the name of this file stands for.
 adapter = SGLang

@@ -19,14 +19,14 @@ _KEY = re.compile(rb'("(?:[^"\\]|\\.)*+")[ \t\r\n]*+:[ \t\r\n]*+')
 
 
 def members(text: bytes, where: str = "request") -> dict[str, Span]:
-    """Where each member of an object lies, in the order of the text.
+    """The position of each member of an object, in the order of the text.
 
     Args:
         text: one JSON object.
-        where: what the text is, for messages.
+        where: a name for the text, for messages.
 
     Raises:
-        InputError: not JSON, not an object, or a key that is there twice.
+        InputError: not JSON, not an object, or a duplicate key.
     """
     try:
         values = _MEMBERS.decode(text)
@@ -93,13 +93,13 @@ def replaced(
 ) -> bytes:
     """An object with some members set or, where None, removed; every other byte as it was.
 
-    A new member is added behind the last. A member goes with the comma in front of it (the first: behind it).
+    A new member is appended. A member is removed with the comma before it (the first: with the one after it).
 
     Args:
         text: one JSON object.
         changes: JSON of the new values, by key.
-        where: what the text is, for messages.
-        spans: of `members`, where they are known.
+        where: a name for the text, for messages.
+        spans: of `members`, if known.
 
     Raises:
         InputError: as `members`.
@@ -136,7 +136,7 @@ def replaced(
 
 
 def _with_more(text: bytes, changes: Mapping[str, bytes | None], end: int, has_members: bool) -> bytes:
-    """An object with new members behind its last, which ends at `end`."""
+    """An object with new members after its last one, which ends at `end`."""
     added = b",".join(
         [msgspec.json.encode(name) + b":" + new for name, new in changes.items() if new is not None]
     )

@@ -1,15 +1,15 @@
-"""Server-sent events out of bytes that arrive in any pieces; no I/O.
+"""Parses server-sent events from bytes split at any point; no I/O.
 
 The rules, from the HTML standard's event streams:
 
-* a line ends with CRLF, LF or CR; an empty line ends an event; a CR at the end of what has arrived waits for the next
-  byte, since an LF may follow;
-* ``data:`` lines of one event are joined by LF, one space after the colon is not part of the value; a line that starts
-  with a colon is a comment; other fields (``event``, ``id``, ``retry``, anything unknown) say nothing here;
-* an event without a ``data`` line says nothing, and is still handed out with its bytes, so that it can be forwarded;
-* a byte order mark in front of the stream is not part of it; an event that never ends is no event.
+* a line ends with CRLF, LF or CR; an empty line ends an event; a CR at the end of the input waits for the next byte,
+  since an LF may follow;
+* ``data:`` lines of one event are joined by LF, and one space after the colon is dropped; a line that starts with a colon
+  is a comment; other fields (``event``, ``id``, ``retry``, anything unknown) are ignored;
+* an event without a ``data`` line has no value, but is still returned with its bytes, so that it can be forwarded;
+* a byte order mark before the stream is not part of it; an event that never ends is dropped.
 
-The bytes of the events handed out, and then `EventReader.tail`, are the stream, byte for byte.
+The bytes of the returned events, followed by `EventReader.tail`, are the stream, byte for byte.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class EventReader:
         return events
 
     def _end(self, at: int) -> int:
-        """Where the next event ends that ends behind this place, 0 = none has; without a CR `find` sees it."""
+        """End of the next event that ends after this position, 0 = no such event; without a CR `find` locates it."""
         if not self._has_cr:
             place = self._rest.find(b"\n\n", at)
             return place + 2 if place >= 0 else 0

@@ -24,14 +24,14 @@ _JSON = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
-    """The first chunk of a stream, which counted no token.
+    """The first chunk of a stream; it must not count a token.
 
     Args:
         size: bytes of its event.
         request_id, created: as JSON.
-        prompt_tokens: -1 = not told.
-        prompt_ids: as JSON; empty = not told.
-        out: what the client gets.
+        prompt_tokens: -1 = not reported.
+        prompt_ids: as JSON; empty = not reported.
+        out: the bytes for the client.
     """
 
     size: int
@@ -47,14 +47,14 @@ class Starts:
 
     def __init__(self) -> None:
         self._pattern: re.Pattern[bytes] | None = None
-        self._out = b""  # a format; empty = what the engine sent
+        self._out = b""  # a format; empty = the engine's bytes
 
     def keep(self, raw: bytes, start: Start) -> None:
-        """A stream began so.
+        """Learn from the start of a stream.
 
         Args:
             raw: the event of its first chunk.
-            start: what was found in it by reading it in full.
+            start: the result of its full parse.
         """
         prompt = b"%d" % start.prompt_tokens if start.prompt_tokens >= 0 else b""
         values = start.request_id, start.created, prompt, prompt, start.prompt_ids
@@ -73,7 +73,7 @@ class Starts:
         )
         try:
             self._pattern, self._out = re.compile(pattern + lacking), b"" if start.out == raw else out
-        except re.error:  # the total is told before what it is compared with
+        except re.error:  # the total comes before the value it is compared with
             return
         if self.read(raw) != start:
             self._pattern, self._out = before

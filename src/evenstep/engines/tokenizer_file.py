@@ -1,4 +1,4 @@
-"""Exact prompt tokens by a tokenizer file, for who wants no estimate (``evenstep[tokenizers]``)."""
+"""Exact prompt token counts from a tokenizer file, in place of estimates (``evenstep[tokenizers]``)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class TokenizerFile:
             raise InputError("tokenizer", "file", str(path), "a tokenizer.json", f"{error}.") from None
 
     def count(self, request: GenerationRequest) -> int:
-        """Tokens of all prompts of a request: exact for completions; of a chat its texts, without the template's own.
+        """Tokens of all prompts of a request: exact for completions; for a chat only its texts, without the template.
 
-        `prompt_size.PromptSizes` with ``prior=1`` learns what a template adds.
+        `prompt_size.PromptSizes` with ``prior=1`` learns the template's share.
         """
         if request.prompt_tokens >= 0:
             return request.prompt_tokens

@@ -1,4 +1,4 @@
-"""Token counts of a request that ran on several engines, told as those of one."""
+"""Token counts of a request that ran on several engines, reported as those of one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from evenstep.engines import splice
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """What a broken stream has brought to the client, as far as it can be continued.
+    """The part of a broken stream that reached the client, as needed to continue it.
 
     Args:
-        request_id, created: the JSON values the client has seen; empty where no chunk has come.
-        prompt_tokens: of the client's prompt; -1 where the engine has not said.
-        produced: output tokens the client has, or -- if it gets text only -- whose text it has.
-        prompt_ids: token ids of the prompt, as the JSON list the engine sent; empty where it did not tell.
-        ids: token ids of what was produced; empty where they were not told.
-        text: text of what was produced.
+        request_id, created: the JSON values the client has seen; empty before the first chunk.
+        prompt_tokens: of the client's prompt; -1 if the engine has not reported it.
+        produced: output tokens the client has; for a client that gets only text, those whose text it has.
+        prompt_ids: token ids of the prompt, as the engine's JSON list; empty if not reported.
+        ids: token ids of the output; empty if not reported.
+        text: text of the output.
         plain: nothing but text has come (no tool call, no reasoning).
-        bundled: tokens were counted by events, and some event brought more than one.
+        bundled: tokens were counted by events, and some event carried more than one.
     """
 
     request_id: bytes
@@ -39,8 +39,8 @@ def joined(usage: bytes, before: SoFar) -> bytes:
     """A usage object of a continued stream, as if there had been one stream; other members of it stay.
 
     Args:
-        usage: the JSON object the last engine sent; what was produced before counts there as prompt.
-        before: what had been produced before it.
+        usage: the JSON object of the last engine; it counts earlier output as prompt.
+        before: the part produced before this engine.
     """
     spans = splice.members(usage, "engine")
     counts = {name: _number(usage, spans, name) for name in ("prompt_tokens", "completion_tokens")}

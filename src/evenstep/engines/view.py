@@ -1,4 +1,4 @@
-"""What the rest of the house sees of an engine: its dialect, a sample of its state, the adapter that reads both."""
+"""The public types of this room: the dialect of an engine, a sample of its state, and the adapter that reads both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NotItsPageError(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request asks to be told beside the text.
+    """The accounting a request asks for.
 
     Args:
         usage: one usage object at the end of the stream.
@@ -101,7 +101,7 @@ class EngineAdapter(Protocol):
 
     @property
     def rank_header(self) -> str:
-        """Header that pins a request to a data-parallel rank; empty where there is none."""
+        """Header that pins a request to a data-parallel rank; empty if the engine has no such header."""
         ...
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:

@@ -49,12 +49,12 @@ class VLLM:
 
     @property
     def metrics_path(self) -> str:
-        """Its Prometheus page; one page shows every rank behind it by the label ``engine``."""
+        """Its Prometheus page; one page shows all ranks at the URL, by the label ``engine``."""
         return "/metrics"
 
     @property
     def rank_header(self) -> str:
-        """Pins a request to a rank behind internal or hybrid load balancing."""
+        """Pins a request to a rank under internal or hybrid load balancing."""
         return "X-data-parallel-rank"
 
     def samples(self, page: bytes) -> tuple[EngineSample, ...]:
@@ -112,5 +112,5 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found[0].split(".")) if found else (1 << 30,)
 
 
-#: What the room's name stands for.
+#: The object that the name of this file stands for.
 adapter = VLLM
