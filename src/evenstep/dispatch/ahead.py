@@ -1,10 +1,10 @@
-"""What the running requests will weigh: asks the predictor about those that are due, and projects loads.
+"""Projected loads of the running requests: asks the predictor about requests that are due, and projects.
 
-A running request is predicted at the first round after its first token, again when it has produced `refresh_every`
-tokens since, and at once when it is still there at the token it was expected to leave at. What is due together is one
-call, in order of (worker, request). A prediction counts when ``leaves >= gate``; otherwise, and when it says H steps or
-more, the request does not leave inside the window: not before its next prediction (``refresh = "anchored"``), or H
-tokens from now (``"literal"``). A client that told how long its answer will be is believed until the answer is longer.
+A running request is predicted at the first round after its first token and again after each `refresh_every` tokens. It
+is also predicted at once if it outlives its expected last token. All predictions due together are one call, in order of
+(worker, request). A prediction counts if ``leaves >= gate``. If it does not, or says H steps or more, the request does not
+leave inside the window: not before its next prediction (``refresh = "anchored"``), or H tokens from now
+(``"literal"``). A length announced by the client is believed until the answer is longer.
 
 Source: BalanceRoute App. C, as in the simulator.
 """
@@ -43,9 +43,9 @@ class Ahead:
     """Projections for a policy with a horizon.
 
     Args:
-        predictor: who is asked.
+        predictor: the predictor to ask.
         horizon: H, tokens ahead, >= 1.
-        expects: whether the policy wants expected loads; without a survival curve it gets the others.
+        expects: whether the policy wants expected loads; a predictor without a survival curve gives plain projections.
     """
 
     def __init__(self, predictor: Predictor, horizon: int, expects: bool) -> None:
@@ -109,7 +109,7 @@ class Ahead:
             self._failed = error
 
     def counted(self) -> dict[str, int]:
-        """What was asked, what passed the gate, and what the predictor counts itself."""
+        """Counts of predictions asked for, of those past the gate, and the predictor's own counts."""
         own = {f"predictor_{name}": count for name, count in counted_of(self.predictor).items()}
         return {"predictions": self.asked, "predictions_accepted": self.accepted, **own}
 
@@ -118,9 +118,9 @@ class Ahead:
         self._seen = []
 
     def has_asked(self, rows: Rows, mirror: Mirror) -> bool:
-        """Do a part of what the round would have to do where many predictions are due; whether there was one to do.
+        """Do part of the next round's work if many predictions are due; return whether there was any.
 
-        A part is up to `_AT_ONCE` predictions; with the last ones come the projections that follow from all of them.
+        A part is up to `_AT_ONCE` predictions; the last part also computes the projections.
         """
         if self._failed is not None:
             return False
@@ -141,11 +141,11 @@ class Ahead:
     def project(self, rows: Rows, mirror: Mirror) -> F8:
         """float64[G, H+1], projected load of every worker; asks the predictor first.
 
-        A worker of which nothing has changed since the last round keeps its projection.
+        The projection of a worker without changes since the last round is kept.
 
         Raises:
-            PolicyError: the predictor's answer has another shape than it has to.
-            Exception: whatever the predictor raises, also when it learned since the last round.
+            PolicyError: the predictor's answer has the wrong shape.
+            Exception: any error of the predictor, also from learning since the last round.
         """
         if self._failed is not None:
             error, self._failed = self._failed, None

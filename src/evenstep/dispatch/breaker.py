@@ -1,8 +1,8 @@
-"""Which engines are left alone for a while: failures that are the engine's own, counted, and probing.
+"""Ejects failing engines for a while: counts failures that are the engine's own, and probes.
 
-A refused connection is the engine's. Any other failure may be the prompt's: it counts against the engine once the same
-request has got a token from another one, and is forgotten when the request fails everywhere. Faults of clients never count.
-The last healthy engine is never ejected.
+A refused connection is the engine's failure. Any other failure may be caused by the prompt: it counts against the engine
+once the same request has got a token from another one, and is forgotten if the request fails everywhere. Faults of clients
+never count. The last healthy engine is never ejected.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Breaker:
         return [other for other in blamed if other != name and other in self.circuits and self._count(other)]
 
     def forget(self, request: int) -> None:
-        """The request is over: what it failed on remains unproven."""
+        """The request is over: the failures it caused remain unproven."""
         self._doubted.pop(request, None)
 
     def eject(self, name: str) -> float:
@@ -82,7 +82,7 @@ class Breaker:
         self.circuits[name].state = "probing"
 
     def probed(self, name: str, ok: bool) -> float:
-        """What a probe said: seconds until the next one, 0 when the engine is back."""
+        """Handle a probe's result: seconds until the next one, 0 when the engine is back."""
         circuit = self.circuits[name]
         if ok:
             self.circuits[name] = Circuit(cooldown_s=self.cooldown_s)

@@ -1,6 +1,6 @@
-"""What the dispatcher asks its host to do, in order, before the next event.
+"""The dispatcher's commands to its host, carried out in order before the next event.
 
-A host that carries out `Abort` detaches the stream at once: nothing that arrives on it later reaches the dispatcher as a
+A host that carries out `Abort` detaches the stream at once: later data of that stream never reaches the dispatcher as a
 chunk. Forwarding bytes needs no command: chunks of the current decode leg go to the client as they come.
 """
 
@@ -20,10 +20,10 @@ class SendPrefill(msgspec.Struct, frozen=True, gc=False):
 
 
 class SendDecode(msgspec.Struct, frozen=True, gc=False):
-    """Send the request (after a prefill: with what the prefiller said) to this worker.
+    """Send the request to this worker; after a prefill, with the prefiller's hand-over.
 
     Args:
-        row: what `Dispatcher.produced` wants to hear from now on for its chunks.
+        row: the row to pass to `Dispatcher.produced` for its chunks.
     """
 
     request: int
@@ -33,8 +33,8 @@ class SendDecode(msgspec.Struct, frozen=True, gc=False):
 
 
 class Continue(msgspec.Struct, frozen=True, gc=False):
-    """Go on, on this worker, with a stream of which the client already has `produced` tokens: prompt and those tokens are
-    the new prompt, limits are lowered by as much, and the client sees one stream.
+    """Continue on this worker a stream of which the client already has `produced` tokens: prompt and those tokens are
+    the new prompt, limits are lowered by the same number, and the client sees one stream.
     """
 
     request: int
@@ -45,7 +45,7 @@ class Continue(msgspec.Struct, frozen=True, gc=False):
 
 
 class Abort(msgspec.Struct, frozen=True, gc=False):
-    """Close the leg's upstream call, whatever it is doing."""
+    """Close the leg's upstream call in any state."""
 
     request: int
     leg: int

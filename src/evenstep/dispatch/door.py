@@ -32,14 +32,14 @@ _show, _holds = compiled.entry(deciding_kernel.show), compiled.entry(deciding_ke
 
 
 class PolicyDoor:
-    """One policy with what it keeps between decisions.
+    """One policy and its memory between decisions.
 
     Args:
         text: ``NAME[:key=value,...]``.
-        policy: the policy that the text stands for, where it is there already.
+        policy: the policy of that text, if it is built already.
 
     Raises:
-        InputError: no such policy, an option that does not fit, or an object without ``route``.
+        InputError: an unknown policy, an invalid option, or an object without ``route``.
     """
 
     def __init__(self, text: str, policy: Any = None) -> None:
@@ -71,16 +71,16 @@ class PolicyDoor:
         return self._kernel is not None
 
     def forget(self) -> None:
-        """The fleet changed: what the policy kept may name other workers now."""
+        """The fleet changed: worker numbers in the policy's memory may be invalid now."""
         self.memory[:] = 0
 
     def answer(self, shown: Shown) -> I8:
-        """Worker of each waiting request as the policy decides, checked against its contract; its memory is kept only
-        if it holds. It is a window on `Packed.worker`.
+        """Worker of each waiting request, as the policy decides. The answer is checked against the contract; the policy's
+        memory is kept only if it passes. The result is a view of `Packed.worker`.
 
         Raises:
             PolicyError: the answer breaks the contract.
-            Exception: whatever the policy raises.
+            Exception: any error of the policy.
         """
         memory = self.memory.copy() if self.memory.size else self.memory
         packed, waiting = shown.packed, shown.waiting
@@ -124,15 +124,15 @@ class PolicyDoor:
 
 
 class Packed:
-    """The arrays of one decision in the layout of kernels (`routing.view`), used again for the next.
+    """The arrays of one decision in the layout of kernels (`routing.view`), reused for the next decision.
 
     Args:
         workers: G.
         horizon: H, 0 for a policy that does not look ahead.
 
     Attributes:
-        gathers: int64[G], 1 for barrier groups that are offered nothing; whoever writes it clears it.
-        free: int64[G], slots that are offered.
+        gathers: int64[G], 1 for barrier groups that are offered nothing; the code that sets a flag clears it.
+        free: int64[G], offered slots.
         waiting: int64[>= W], rows of the waiting requests.
         worker: int64[>= W], the answer; `HOLD` where nothing was answered.
     """
@@ -166,7 +166,7 @@ class Packed:
     def show(
         self, rows: Rows, columns: Columns, pool: Pool, most: int, margin: int, offered: int, reserve: float
     ) -> int:
-        """Write what a policy sees of a round; see `deciding_kernel.show`."""
+        """Write the view of a round; see `deciding_kernel.show`."""
         here = pool.here
         return _show(
             rows.ints, rows.floats, columns.ints, columns.floats, placed(here), len(here), most, margin,
@@ -183,7 +183,7 @@ class Packed:
 
 @dataclass(slots=True, eq=False)
 class Shown:
-    """What a policy is shown in one decision; the `RoutingView` is made for those who want one.
+    """The view of one decision; the `RoutingView` is built only on request.
 
     Args:
         decision, seed, now_s, mean_wait_s: as in `RoutingView`.
@@ -215,7 +215,7 @@ class Shown:
 
 
 def sealed(array: F8 | I8) -> Any:
-    """A window nobody can write through."""
+    """A read-only view of an array."""
     window = array.view()
     window.flags.writeable = False
     return window

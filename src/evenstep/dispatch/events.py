@@ -1,8 +1,8 @@
-"""What a host tells the dispatcher: one small frozen value an event, stamped with the host's time.
+"""The host's events for the dispatcher: one small frozen value each, stamped with the host's time.
 
-Chunks are no events: they are `Dispatcher.produced(row, tokens)`, two ints. `request` is the host's running number of a
-request, never used twice and larger for later ones; `leg` is the number the dispatcher gave the upstream call that an event
-is about. An event of a leg that is no longer the request's own is dropped, and counted as late.
+Chunks are not events: they are `Dispatcher.produced(row, tokens)`, two ints. `request` is the host's running number of a
+request; numbers are never reused and grow. `leg` is the number the dispatcher gave to the upstream call of an event. An
+event of a leg that no longer belongs to its request is dropped, and counted as late.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 
 from evenstep.dispatch.settings import Settings, WorkerSpec
 
-#: Why a leg failed. ``connect``: refused, reset or unreachable before anything was read. ``status``: 5xx, 3xx or an
-#: answer that is none. ``stream``: it broke off or was garbage. ``stall``: silence beyond a deadline. ``stale``: a
-#: connection that had been used before was reset at once, without a byte: it may have been closed before it was asked.
-#: ``client``: the engine says that the request is wrong (4xx). ``recomputed``: the engine stopped the request so that it
-#: is continued elsewhere. ``unable``: it was not asked, since it is known that it cannot continue this request.
+#: Why a leg failed. ``connect``: refused, reset or unreachable before the first byte. ``status``: 5xx, 3xx or an invalid
+#: answer. ``stream``: it broke off or was garbage. ``stall``: silence beyond a deadline. ``stale``: a reused connection was
+#: reset at once, without a byte; it may have been closed before the request. ``client``: the engine reports a faulty
+#: request (4xx). ``recomputed``: the engine stopped the request so that it is continued elsewhere. ``unable``: not sent,
+#: because the engine is known to be unable to continue this request.
 Kind: TypeAlias = Literal["connect", "status", "stream", "stall", "stale", "client", "recomputed", "unable"]
 
 
@@ -38,23 +38,23 @@ class Base(
 
 
 class Arrived(Base, frozen=True):
-    """A client's request was read and may be served.
+    """A client's request was parsed and may be served.
 
     Args:
         request: the host's number of it.
-        prompt_tokens: KV tokens at admission; an estimate until the engine tells.
-        tenant: who pays; limits are per tenant.
+        prompt_tokens: KV tokens at admission; an estimate until the engine reports them.
+        tenant: the tenant to charge; limits are per tenant.
         request_class: class as policies see it.
-        key: salted hash of the prompt, 0 = unknown; what predictors remember prompts by.
-        session: salted hash of session, user or task, 0 = none; what pinning policies look at.
+        key: salted hash of the prompt, 0 = unknown; predictors remember prompts by it.
+        session: salted hash of session, user or task, 0 = none; used by policies that pin sessions.
         max_tokens: cap of the client, 0 = none.
         expected_tokens: output tokens the client expects, 0 = unknown.
-        copies: answers asked for (`n`, `best_of`): slots it takes, and tails that grow on one prompt.
+        copies: answers asked for (`n`, `best_of`): slots it takes, and outputs that grow on one prompt.
         can_continue: whether its stream can be joined exactly on another engine after the first token.
-        blocks: salted hashes of the prompt's blocks in order, each of its whole prefix.
-        judged: what the limits of its tenant, which hold over all models, said of it: ``in``, or why it is turned away; a
-            decision log has it. Empty = they are asked now.
-        retry_after_s: what the client of a request that they turned away is told.
+        blocks: salted hashes of the prompt's blocks in order; each covers its whole prefix.
+        judged: the verdict of its tenant's limits, which hold over all models: ``in``, or the reason of the refusal, as in a
+            decision log. Empty = the limits are checked now.
+        retry_after_s: value for the client of a request that they refused.
     """
 
     request: int
@@ -73,17 +73,17 @@ class Arrived(Base, frozen=True):
 
 
 class PromptCounted(Base, frozen=True):
-    """An engine told how many tokens the prompt really has."""
+    """An engine reported the true number of prompt tokens."""
 
     request: int
     prompt_tokens: int
 
 
 class PrefillDone(Base, frozen=True):
-    """The prefill leg answered; the host keeps what the engine said for the decode leg.
+    """The prefill leg answered; the host keeps the hand-over for the decode leg.
 
     Args:
-        prompt_tokens: as the prefiller counted, 0 = it did not say.
+        prompt_tokens: as the prefiller counted, 0 = not reported.
     """
 
     request: int
@@ -92,11 +92,11 @@ class PrefillDone(Base, frozen=True):
 
 
 class Finished(Base, frozen=True):
-    """The decode leg ended as it should, with a reason to finish.
+    """The decode leg ended correctly, with a finish reason.
 
     Args:
-        prompt_tokens: as the engine counted, where it had not told before; 0 = it did not say.
-        output_tokens: of an answer that came whole, of all its copies together; 0 for one whose chunks were told.
+        prompt_tokens: as the engine counted, if not reported before; 0 = not reported.
+        output_tokens: of an answer that came whole, of all its copies together; 0 if its chunks were reported.
     """
 
     request: int
@@ -106,11 +106,11 @@ class Finished(Base, frozen=True):
 
 
 class Failed(Base, frozen=True):
-    """A leg ended as it should not.
+    """A leg failed.
 
     Args:
         kind: see `Kind`.
-        retry_after_s: what the engine asked for, seconds; 0 = nothing.
+        retry_after_s: the engine's Retry-After, seconds; 0 = none.
     """
 
     request: int
@@ -120,14 +120,14 @@ class Failed(Base, frozen=True):
 
 
 class ClientGone(Base, frozen=True):
-    """The client left, at whatever stage."""
+    """The client left, at any stage."""
 
     request: int
 
 
 class Sampling(Base, frozen=True):
-    """A worker's own metrics are about to be read: what is sent there or ends there from now on may or may not be among
-    what its `Sampled` shows."""
+    """A worker's metrics are about to be read: its `Sampled` may or may not include requests that are sent or end there
+    from now on."""
 
     worker: str
 
@@ -175,10 +175,10 @@ class WorkerAdded(Base, frozen=True):
 
 
 class WorkerRemoved(Base, frozen=True):
-    """A worker leaves.
+    """Remove a worker.
 
     Args:
-        drain: let what runs there end; otherwise it goes on elsewhere at once.
+        drain: let its requests finish there; otherwise they continue elsewhere at once.
     """
 
     worker: str
@@ -186,11 +186,11 @@ class WorkerRemoved(Base, frozen=True):
 
 
 class Tick(Base, frozen=True):
-    """Time passed, or a batch of reads is done; due rounds and deadlines are looked at."""
+    """Time passed, or a batch of reads is done; due rounds and deadlines are handled."""
 
 
 class Reloaded(Base, frozen=True):
-    """New rules. What is left out stays as it is.
+    """New settings. Omitted ones stay as they are.
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``.
@@ -213,7 +213,7 @@ class Fitted(Base, frozen=True):
 
 
 class Draining(Base, frozen=True):
-    """The host is about to stop: nothing new is accepted, what is accepted ends."""
+    """The host is about to stop: no new requests are accepted, accepted ones finish."""
 
 
 Event: TypeAlias = (

@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-#: Why a round fell back. ``raised``: the policy did; ``contract``: its answer broke the rules; ``budget``: it took too much
-#: processor time; ``stale``: a worker that others send to as well was not read for too long; ``predictor``: the predictor
-#: raised or answered nonsense; ``cooling``: one of these (``stale`` apart) is less than `policy_cooldown_s` ago; ``off``:
-#: raised three times in a row; ``held``: it left a worker without work though a waiting request fits it. Least load then
-#: decides about that request only, and the round counts as good.
+#: Why a round fell back to least load. ``raised``: the policy raised; ``contract``: its answer broke the contract;
+#: ``budget``: it took too much processor time; ``stale``: a worker shared with other senders was not read for too long;
+#: ``predictor``: the predictor raised or gave an invalid answer; ``cooling``: one of these (except ``stale``) is less than
+#: `policy_cooldown_s` ago; ``off``: it raised three times in a row; ``held``: it left a worker idle though a waiting
+#: request fits it. In this last case least load decides about that request only, and the round counts as good.
 Reason: TypeAlias = Literal[
     "", "raised", "contract", "budget", "stale", "predictor", "cooling", "off", "held"
 ]
@@ -27,7 +27,7 @@ class Fell:
     Args:
         decision: running number. now_s: when.
         reason: see `Reason`.
-        why: the reason with what it is about, in words.
+        why: the reason with its subject, in words.
     """
 
     decision: int

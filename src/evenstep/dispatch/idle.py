@@ -1,7 +1,7 @@
-"""No worker stays idle while a request that fits it waits, whatever the policy answers: least load sends that request.
+"""Keeps no worker idle while a request that fits it waits: least load sends that request, against any policy.
 
-A policy may hold requests for its own reasons. Where a worker runs nothing there is no reason that can ever change: no
-request leaves that worker, and nothing it holds shrinks. So the host sends the oldest request that fits there.
+A policy may hold requests for its own reasons. On a worker that runs nothing, such a reason can never change: no request
+leaves that worker, and its load does not shrink. So the host sends the oldest request that fits there.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class Idle:
     ) -> int:
         """Add to the answer in `packed` one request for each idle worker: the oldest held one that fits it.
 
-        Requests and slots count that the round did not look at, too: `pool_window` and `round_slots` bound what a policy
-        is asked, not what may be sent.
+        Requests and slots outside the round count, too: `pool_window` and `round_slots` bound the policy's view, not the
+        requests that may be sent.
 
         Args:
             packed: the round; its answer, rows and free slots are added to.
             pool: the waiting requests.
-            shown: requests that the round looks at.
+            shown: requests in the round.
             margin: slots that a worker may be sent beyond its own.
             excluded: row -> workers it may not be sent to.
 
         Returns:
-            Requests that the answer is about now; `shown` and those that were added from behind it.
+            Number of requests that the answer now covers: `shown`, and those added from the rest of the pool.
         """
         waiting, answer = packed.waiting[:shown], packed.worker
         if excluded:

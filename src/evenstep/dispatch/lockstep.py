@@ -1,16 +1,16 @@
-"""Which step of its barrier group a chunk belongs to, and when a step has been delivered by everybody.
+"""Assigns each chunk to a step of its barrier group, and finds when all requests have delivered a step.
 
-The workers of a group step together, so all their running requests are counted as one: a request delivers once in each
-step since it joined, and its k-th token belongs to the k-th of them, however late its connection is read and whoever else
-has gone on meanwhile. A step ends when every request that is waited for has delivered it; a request that delivers before
-that for the next step, or for several, is early there.
+The workers of a group step together, so all their running requests are counted as one. A request delivers once in each
+step since it joined: its k-th token belongs to the k-th of these steps, however late its connection is read. A step ends
+when every expected request has delivered it. A request that delivers earlier, for the next step or for several, is early
+there.
 
-What cannot be counted is told by time. The first token of a newcomer belongs to the step that was delivered last if it
-comes soon after it (half a step), else to the next one. A request that ends a step more than half a step after everybody
-else was taken for one too low: it is in the next one. A request that all others are `AHEAD` steps ahead of is not waited
-for any longer, and joins like a newcomer when it is heard of again: an engine may set one back, or a slow client. Where
-requests part by several steps time and again, an engine makes several tokens in a step, and chunks are counted instead.
-Requests of several copies are not waited for: each copy has chunks of its own.
+Where counting fails, time decides. The first token of a newcomer belongs to the last delivered step if it comes within half
+a step, else to the next one. A request that ends a step more than half a step after all others was assigned one step too
+low, and moves to the next one. If all others are `AHEAD` steps ahead of a request, it is no longer expected, and joins like
+a newcomer at its next chunk: an engine or a slow client may have delayed it. If requests differ by several steps time and
+again, the engine makes several tokens in a step, and chunks are counted instead. Requests of several copies are never
+expected: each copy has its own chunks.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ NEW, BEHIND, WIDE = -1, 0, -2
 AHEAD = 8
 #: Requests that part by several steps `_OFTEN` times, each of which is forgotten in 32 steps, are counted by chunks.
 _OFTEN, RARELY = 8, 1 / 32
-_ROOM = 2 * AHEAD  # steps that somebody is early in, at first
-_MOST = 1024  # tokens of a chunk that are looked at one by one; an engine may say any number
+_ROOM = 2 * AHEAD  # early steps there is room for, at first
+_MOST = 1024  # tokens of a chunk that are handled one by one; an engine may report any number
 _FIRST = 2  # the number of a step is one above that of a step before it, and that one is above `BEHIND`
 
 
 class Lockstep:
-    """The steps of all groups; a request is known by the number of the step that it delivered last, which its host keeps.
+    """The steps of all groups. Each request is tracked by the number of its last delivered step, which the host stores.
 
     Args:
         running: running requests of each group.
 
     Attributes:
-        step: the oldest step that is not delivered by all.
-        expected: requests that are waited for in it. delivered: those of them that have delivered it. going: those of
-            these who are gone with it.
-        seen_s: when somebody delivered in it, or in the one before if nobody has.
-        ended: when steps ended, since the host looked.
-        early: how many steps after it somebody has delivered. early_delivered, early_going, early_seen_s: as above, of
-            each of these steps; `room` of them for each group, one group behind the other.
-        ended_s: when the last step ended; nan = nobody knows. lasted_s: the last steps; inf = nobody knows.
-        counts_tokens: 1 where each token of a chunk is of a step of its own, 0 where a chunk is of one step.
+        step: the oldest step that is not yet delivered by all.
+        expected: requests expected in it. delivered: those of them that have delivered it. going: those of the delivered
+            that left with it.
+        seen_s: time of the last delivery in it, or in the step before if there is none yet.
+        ended: times of the steps that ended since the host's last check.
+        early: how many steps after it have a delivery. early_delivered, early_going, early_seen_s: as above, for each of
+            these steps; `room` of them for each group, group after group.
+        ended_s: when the last step ended; nan = unknown. lasted_s: the last steps; inf = unknown.
+        counts_tokens: 1 if each token of a chunk is its own step, 0 if a chunk is one step.
         parted: how often requests were several steps apart, lately.
     """
 
@@ -64,7 +64,7 @@ class Lockstep:
         self.early_seen_s = array("d", [0.0]) * (groups * _ROOM)
 
     def is_between(self, group: int) -> bool:
-        """Whether everybody has delivered the last step, and nobody the next."""
+        """Whether all requests have delivered the last step, and none the next."""
         return not self.delivered[group]
 
     def joins(self, group: int) -> None:
@@ -157,11 +157,11 @@ class Lockstep:
         return 1 < self.expected[group] == self.delivered[group] + 1
 
     def _is_late(self, group: int, now_s: float) -> bool:
-        """Whether half a step has gone by since somebody delivered."""
+        """Whether half a step has passed since the last delivery."""
         return 2.0 * (now_s - self.seen_s[group]) > self.lasted_s[group]
 
     def _count(self, group: int, first: int, step: int, now_s: float) -> None:
-        """Somebody delivers these steps."""
+        """Record a delivery of these steps."""
         under_way = self.step[group]
         if first == under_way <= step:
             self.delivered[group] += 1
@@ -196,7 +196,7 @@ class Lockstep:
             self.parted[group] = max(0.0, self.parted[group] - RARELY * ended)
 
     def _next(self, group: int) -> None:
-        """The first of the steps that somebody is early in is the one under way now."""
+        """Make the first early step the current one."""
         at, end = group * self.room, group * self.room + self.early[group]
         self.delivered[group], self.going[group] = self.early_delivered[at], self.early_going[at]
         self.seen_s[group] = self.early_seen_s[at]
@@ -214,13 +214,13 @@ class Lockstep:
 
 
 def _drop_first(steps: array[Any], at: int, end: int) -> None:
-    """Those behind it move up by one."""
+    """Move later steps up by one."""
     steps[at : end - 1] = steps[at + 1 : end]
     steps[end - 1] = 0
 
 
 def _widened(steps: array[Any], room: int) -> array[Any]:
-    """As much room again behind each `room` of them."""
+    """Double the room of each group."""
     found, more = array(steps.typecode), array(steps.typecode, [0]) * room
     for at in range(0, len(steps), room):
         found += steps[at : at + room] + more

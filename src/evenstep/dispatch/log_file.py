@@ -1,11 +1,11 @@
 """Decision logs as files: JSON lines (``*.jsonl``), or msgpack in frames, in parts of bounded size.
 
-A frame is the length of a record in four bytes, lowest first, and the record. Part 0 has the name asked for; part n has
-``.n`` before the last suffix. A part holds what its dispatcher was when it began, so a replay begins at any of them.
+A frame is the length of a record in four bytes, lowest first, and the record. Part 0 has the given name; part n has
+``.n`` before the last suffix. A part begins with the state of its dispatcher, so a replay can begin at any of them.
 
-A writer that is killed leaves a part of a record at the end of its last part. It is left out (`cut_off` says how long it
-is); anywhere else it is damage. A writer that fails, on a full disk for example, loses records: its next part says so
-(`Header.after_gap`), and a replay goes on from the checkpoint of that part.
+A writer that is killed leaves an incomplete record at the end of its last part. The reader drops it (`cut_off` is its
+length); an incomplete record anywhere else is damage. A writer that fails, on a full disk for example, loses records: its
+next part says so (`Header.after_gap`), and a replay continues from the checkpoint of that part.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LogFile:
     The first record creates the file. After an `OSError` call `give_up`; the log goes on with `begin_part`.
 
     Args:
-        path: of part 0; what is there is replaced, and later parts of an older log are deleted.
+        path: of part 0; an existing file is replaced, and later parts of an older log are deleted.
         part_bytes: size from which the next part begins; 0 = one part.
         keep: parts that are kept, the oldest are deleted; 0 = all.
 
@@ -84,7 +84,7 @@ class LogFile:
         self._buffer.clear()
 
     def close(self) -> None:
-        """Write what is left, and close the file.
+        """Write the remaining records, and close the file.
 
         Raises:
             OSError: the file cannot be written.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from evenstep.dispatch.settings import PREFILL_THRESHOLD, WorkerSpec
 
-#: Capacity in tokens of a prefiller that does not say, so that what it was sent weighs something.
+#: Capacity in tokens of a prefiller that does not report it, so that the requests sent there have a weight.
 _ASSUMED_TOKENS = 100_000
 
 
@@ -34,7 +34,7 @@ class Prefiller:
 
     @property
     def filled(self) -> float:
-        """Share of its KV memory, with what it was sent since it last said."""
+        """Share of its KV memory in use, including requests sent since its last report."""
         return self.used + self.charged / self.capacity
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-_FEWEST, _MOST = 32, 256  # requests of a window, where the engine looked up what was sent; where it did not
-_CLOSE = 0.005  # difference of shares that is no difference
-_OURS = 1.1  # tokens looked up over tokens sent: from here on others' requests are among them
-_FIRST = 16  # blocks, where there was room for fewer and the engine hits nevertheless
+_FEWEST, _MOST = 32, 256  # requests of a window, if the engine looked up what was sent; if not
+_CLOSE = 0.005  # differences of shares up to this count as equal
+_OURS = 1.1  # tokens looked up over tokens sent: above this, other senders' requests are included
+_FIRST = 16  # blocks, if there was room for fewer and the engine still has hits
 
 
 class Belief:
@@ -44,11 +44,11 @@ class Belief:
         self._believed += believed
 
     def told(self, queried: int, hit: int, held: int) -> bool:
-        """Compare what was believed of the requests sent since the last comparison with what the engine counted.
+        """Compare the expected hits of the requests sent since the last comparison with the engine's counters.
 
         Args:
-            queried, hit: prompt tokens the engine looked up, and found, since it started; -1 = it does not say.
-            held: blocks that it is believed to hold now.
+            queried, hit: prompt tokens the engine looked up, and found, since it started; -1 = not reported.
+            held: blocks that it is expected to hold now.
 
         Returns:
             Whether `room` changed.
@@ -79,9 +79,9 @@ class Belief:
 
 
 def _true_shares(sent: int, asked: int, found: int) -> tuple[float, float]:
-    """Least and largest share of what was sent that the engine can have had cached.
+    """Least and largest share of the sent prompts that the engine can have had cached.
 
-    Where it looked up clearly more than was sent, the hits may be of others' requests or not.
+    If it looked up clearly more than was sent, the hits may belong to other senders' requests.
     """
     if asked <= _OURS * sent:
         share = min(1.0, found / asked) if asked else 0.0

@@ -1,8 +1,8 @@
-"""Prompt prefixes as far as the dispatcher sent them: what each worker can have cached, for policies that look at it.
+"""Tracks prompt prefixes the dispatcher sent: the blocks each worker can have cached, for policies that use them.
 
-A round must not walk through the prompts of the whole pool: how many blocks of a waiting prompt each worker holds is
-looked up once and kept up by what is sent and what makes room for it. That needs ids that
-stand for everything up to the end of their block: two prompts that share one share all before it.
+A round must not walk through the prompts of the whole pool. So the number of blocks of a waiting prompt on each worker is
+looked up once, and updated when blocks are sent or evicted. That needs ids that cover everything up to the end of their
+block: two prompts with a common id share all text before it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Prefixes:
     """Blocks of the waiting requests' prompts, and a bounded index of what was sent where. Requests go by row.
 
     Args:
-        room: blocks a worker is taken to hold at most.
+        room: most blocks a worker is assumed to hold.
     """
 
     def __init__(self, room: int) -> None:
         self._room = room
         self._blocks: dict[int, tuple[int, ...]] = {}  # row -> blocks
-        self._new: set[int] = set()  # rows that were not looked up
+        self._new: set[int] = set()  # rows not looked up yet
         self._sharing: dict[int, tuple[int, set[int]]] = {}  # block -> blocks before it, rows looked up
         self._depth: I8 = np.zeros((0, 0), np.int64)  # [row, worker], blocks held; of rows looked up
         self._count: I8 = np.zeros(0, np.int64)  # blocks of each row looked up
@@ -90,10 +90,10 @@ class Prefixes:
             self._places[worker].begin()
 
     def sampled(self, worker: int, queried: int, hit: int) -> None:
-        """The worker's own counters were read: what it is believed to hold is corrected by them.
+        """The worker's counters were read: its assumed contents are corrected by them.
 
         Args:
-            queried, hit: prompt tokens it looked up in its cache, and found there, since it started; -1 = it does not say.
+            queried, hit: prompt tokens it looked up in its cache, and found there, since it started; -1 = not reported.
         """
         if self._index is None:
             return
@@ -102,7 +102,7 @@ class Prefixes:
             self._went(worker, self._index.limit(worker, belief.room))
 
     def belief(self, worker: int) -> Belief:
-        """What the worker's counters said of what it is believed to hold."""
+        """The worker's counters, compared with its assumed contents."""
         return self._places[worker]
 
     def sent(self, row: int, worker: int, prompt: int) -> None:
@@ -148,13 +148,13 @@ class Prefixes:
         return found if kernel.tokens(self._depth, self._count, rows, prompts, found) else _NOTHING
 
     def check(self, alive: set[int], waiting: set[int]) -> None:
-        """See that nothing is kept of requests that ended, and that what is kept up is what a look-up would find.
+        """Check that no ended request is kept, and that cached counts equal a fresh look-up.
 
         Args:
-            alive: rows in use. waiting: those of them that are on no worker.
+            alive: rows in use. waiting: those of them without a worker.
 
         Raises:
-            RuntimeError: it is not.
+            RuntimeError: a check failed.
         """
         left = (self._blocks.keys() | self._new) - alive
         if left:
@@ -196,7 +196,7 @@ class Prefixes:
                 found[1].add(row)
 
     def _let_go(self, row: int, blocks: tuple[int, ...]) -> None:
-        """Nobody asks for a request any more."""
+        """Forget a request that is no longer needed."""
         self._new.discard(row)
         if not self._count[row]:
             return

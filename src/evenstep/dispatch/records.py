@@ -1,8 +1,8 @@
-"""The decision log's records: everything that went into a dispatcher, in order, and what it decided.
+"""The decision log's records: all input of a dispatcher, in order, and its decisions.
 
-A log begins with a `Header`; then come the events as the host gave them, the chunks between them, and one `Round` for
-each decision, behind the event it was made at. A later part begins with a `Checkpoint` behind its header. It holds numbers,
-names of workers and tenants, and salted hashes; no text of anybody.
+A log begins with a `Header`. Then come the host's events, the chunks between them, and one `Round` for each decision,
+after the event that caused it. A later part begins with a `Checkpoint` after its header. A log holds numbers, names of
+workers and tenants, and salted hashes; no text of users.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
 
     Args:
         log: `KIND`. version: of the format.
-        policy, predictor, settings: what the dispatcher began with.
+        policy, predictor, settings: of the dispatcher at the start.
         part: running number of the file; 0 = the log begins here.
         evenstep: version of the package that wrote it.
-        after_gap: records before this part are lost, since they could not be written.
+        after_gap: records before this part are lost after a failed write.
     """
 
     log: str = KIND
@@ -39,10 +39,10 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="
 
 
 class Checkpoint(msgspec.Struct, frozen=True, tag_field="event", tag="checkpoint"):
-    """What a dispatcher was when a later part of its log began, so that the part replays by itself.
+    """The state of a dispatcher at the start of a later part of its log, so that the part replays alone.
 
     Args:
-        state: as `checkpoint.dump` writes it; empty = it could not be kept.
+        state: as `checkpoint.dump` writes it; empty = it could not be saved.
     """
 
     state: bytes
@@ -75,11 +75,11 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag="r
 
     Args:
         decision: running number.
-        waiting: requests it was about.
+        waiting: number of requests in it.
         seen: CRC-32 of the view.
-        sent: request -> worker, as answered by whoever decided; requests that are not named were held.
+        sent: request -> worker, as answered by the policy or the fallback; all other requests were held.
         fallback: why least load decided, empty = the policy did.
-        why: the same with what it is about, in words; a replay does not compare it.
+        why: the same with its subject, in words; a replay does not compare it.
     """
 
     decision: int

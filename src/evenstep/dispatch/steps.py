@@ -35,10 +35,10 @@ class Steps:
     def __init__(self, members: list[int]) -> None:
         self.members = members
         size = len(members)
-        news = NEW * TOGETHER if size > 1 else 0  # one worker waits for nobody
+        news = NEW * TOGETHER if size > 1 else 0  # a single worker never waits
         self.numbers = array("d", [0.0]) * (FLOATS + size + news)
         self.numbers[LAST_S] = self.numbers[SECONDS] = self.numbers[ENDED_S] = math.nan
-        self._idle_share, self._idle_device_s = 0.0, 0.0  # of the steps that were looked at
+        self._idle_share, self._idle_device_s = 0.0, 0.0  # of the evaluated steps
         self.fit = StepFit(self.numbers)
 
     @property
@@ -67,7 +67,7 @@ class Steps:
         return self.fit.seconds_per_token > 0.0
 
     def completed(self, now_s: float) -> None:
-        """Everybody had delivered a step by then; what it held is known when the next one begins (`begins`)."""
+        """All requests had delivered a step by then; its load is known when the next one begins (`begins`)."""
         numbers = self.numbers
         numbers[SECONDS], numbers[LAST_S] = now_s - numbers[LAST_S], now_s
 
@@ -100,7 +100,7 @@ class Steps:
             numbers[FLOATS + place] = one
             total += one
         self.fit.add(heaviest, seconds)
-        if size == 1:  # nobody to wait for
+        if size == 1:  # no other worker to wait for
             return
         fixed = self.fit.overhead_s / self.fit.seconds_per_token if self.is_of_time else 0.0
         at = FLOATS + size + NEW * int(numbers[NEWS])

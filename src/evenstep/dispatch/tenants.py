@@ -12,7 +12,7 @@ _LONGEST_RETRY_S = 60
 
 @dataclass(slots=True)
 class Present:
-    """What a tenant has at one dispatcher: requests, and those of them that are on no worker."""
+    """A tenant's requests at one dispatcher, and how many of them are on no worker."""
 
     tenant: str
     requests: int = 0
@@ -34,11 +34,11 @@ class Tenants:
     def refusal(
         self, tenant: str, limits: TenantLimits, mean_wait_s: float, now_s: float
     ) -> tuple[int, str, int] | None:
-        """Status, reason and Retry-After for a request that may not come in; None for one that may, which is counted.
+        """Status, reason and Retry-After for a refused request; None for an accepted one, which is counted.
 
         Args:
-            mean_wait_s: of requests like it.
-            now_s: dispatchers may be told the time one after the other; it never goes back here.
+            mean_wait_s: of similar requests.
+            now_s: dispatchers may pass their times one after the other; it never goes back here.
         """
         here = [present[tenant] for present in self.present if tenant in present]
         if (limits.concurrent and sum(one.requests for one in here) >= limits.concurrent) or (
@@ -57,5 +57,5 @@ class Tenants:
 
 
 def retry_after(seconds: float) -> int:
-    """What a client is told to wait: whole seconds, at least one and at most a minute."""
+    """The wait a client is asked for: whole seconds, at least one and at most a minute."""
     return min(_LONGEST_RETRY_S, max(1, math.ceil(seconds)))

@@ -1,4 +1,4 @@
-"""Deadlines of a machine without a clock: what is due is found when somebody says what time it is."""
+"""Deadlines of a machine without a clock: the host passes the time and gets the deadlines that are due."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Timers:
         self._line: deque[tuple[float, tuple[str, int]]] = deque()
         self._heap: list[tuple[float, tuple[str, int]]] = []
         self.at: dict[tuple[str, int], float] = {}
-        self.is_new = False  #: one was set since whoever asks for `next_s` last looked
+        self.is_new = False  #: one was set since the last call of `next_s`
 
     def set(self, name: tuple[str, int], at_s: float) -> None:
         """The name's deadline is now this one."""
@@ -48,7 +48,7 @@ class Timers:
 
     @property
     def next_s(self) -> float:
-        """The earliest deadline; inf when there is none."""
+        """The earliest deadline; inf without any."""
         found = self._first()
         return math.inf if found is None else found[0]
 

@@ -1,17 +1,16 @@
-"""The life of a request: every state, everything that can happen in it, and what it is then.
+"""The life of a request: all states, all events in each, and the states that follow.
 
-Rules of this file. A request is in exactly one state. `TABLE` is the only place that says which state follows: whatever
-is not listed cannot happen, and raises. A request that reaches `ENDED` has told its host so once, and its row is free
-again.
+Rules of this file. A request is in exactly one state. `TABLE` is the only place that defines transitions: an unlisted
+event raises. A request that reaches `ENDED` has reported that to its host once, and its row is free again.
 
-1. It arrives: to `FOR_PREFILLER` where the fleet has prefillers, else to `POOLED`. If nothing may be done for it, it ends.
+1. It arrives: to `FOR_PREFILLER` if the fleet has prefillers, else to `POOLED`. If it cannot be served, it ends.
 2. A prefiller has room: `PREFILLING`. Done: `POOLED`, its KV waits at the prefiller.
-3. A round gives it a worker: `SENT`; one that wants several slots (`copies`) first is `SEATING` until it holds them all.
+3. A round gives it a worker: `SENT`; a request for several slots (`copies`) is first `SEATING` until it holds them all.
 4. Its first token comes: `RUNNING`; the prefiller's budget is released.
 5. The stream ends well: `ENDED`.
 6. A leg fails and another engine may be tried: `BACKING_OFF`, then back to the queue it needs.
-7. A leg fails after the first token and the stream can be continued: `POOLED`, with what it produced as part of its prompt.
-8. Its time in a queue is over, nobody is left to try, or its client left: `ENDED`, from any state.
+7. A leg fails after the first token and the stream can continue: `POOLED`, its output so far becomes part of its prompt.
+8. Its time in a queue is over, no engine is left to try, or its client left: `ENDED`, from any state.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from enum import IntEnum
 
 
 class State(IntEnum):
-    FREE = 0  # the row is nobody's
+    FREE = 0  # the row is unused
     FOR_PREFILLER = 1
     PREFILLING = 2
     POOLED = 3
