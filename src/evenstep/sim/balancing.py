@@ -1,4 +1,4 @@
-"""Which of an engine's data-parallel ranks a request goes to: a routing policy, told of the ranks now and then."""
+"""Assigns each request to one of an engine's data-parallel ranks: a routing policy with periodic reports of the ranks."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ class Counts:
 
 
 class Balancer:
-    """Gives each request to a rank when it arrives.
+    """Assigns each request to a rank when it arrives.
 
-    The policy sees the counts of the last broadcast, and as waiting what it sent since. A broadcast goes out when the
-    ranks have something new to say and the last one is `news_s` old; it replaces what the policy had counted itself, also
-    where the ranks have not yet taken those requests up (vLLM).
+    The policy sees the counts of the last broadcast; requests it sent since then count as waiting. A broadcast goes out when
+    the ranks have changed and the last one is `news_s` old. It replaces the policy's own counts, also if the ranks have
+    not yet admitted those requests (vLLM).
 
     Args:
         spec: a routing policy, NAME or NAME:key=value.
-        ranks: how many.
+        ranks: number of ranks.
         capacity: KV tokens of a rank; inf = no limit.
         trace: the requests.
         seed: key of every random draw.
         news_s: seconds between broadcasts, at least.
 
     Raises:
-        InputError: no such policy, or one that looks ahead, for which ranks have no projections.
+        InputError: an unknown policy, or one with a horizon, since ranks have no projections.
 
     Source: vLLM 0.19, v1/engine/core_client.py (DPLBAsyncMPClient) and v1/engine/coordinator.py.
     """

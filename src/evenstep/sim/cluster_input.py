@@ -1,4 +1,4 @@
-"""What a simulated run is asked to do, seen to fit together before it starts."""
+"""The input of a simulated run, checked for consistency before the start."""
 
 from __future__ import annotations
 

@@ -6,21 +6,21 @@ Order of events of an iteration, fixed so that results repeat to the last bit:
    sorted by the policy's `order` (ties: trace row);
 2. the policy sees the engine and answers; evictions come first, in the order of admission: an evicted request gives up its
    memory and joins the queue again (what it keeps is `overflow`'s to say);
-3. the answer is checked against budget, batch limit, memory and resident limit; those picked from the queue are admitted,
-   in its order;
-4. the iteration lasts what the batch-time law says, plus the overhead of memory that was moved; the clock advances;
-5. every request of the batch has run its tokens; whose prefill is complete, or who decoded, has produced a token; whose
-   last token that was is finished and frees its memory.
+3. the answer is checked against budget, batch limit, memory and resident limit; requests picked from the queue are
+   admitted, in its order;
+4. the iteration lasts as long as the batch-time law says, plus the overhead of moved memory; the clock advances;
+5. every request of the batch has run its tokens; a request that completed its prefill, or decoded, has produced a token; a
+   request that produced its last token is finished and frees its memory.
 
-A batch of nothing is no iteration: the clock goes to the next arrival, or to the policy's `wake_s` if that is earlier.
-Where neither exists and requests are left the policy holds for ever: an error.
+An empty batch is not an iteration: the clock goes to the next arrival, or to the policy's `wake_s` if that is earlier.
+If neither exists and requests are left, the policy holds forever: an error.
 
 **Tokens.** A request of prompt s and output o runs s prefill tokens, in one chunk or several. With ``first_token="prefill"``
 (real engines, Interval scheduling) the iteration that ends its prefill also produces its first token, and o - 1 decodes
 follow; with ``decode`` (WAIT, Throughput-optimal) o decodes follow. After recompute its prefill is s plus what it produced.
 
-**Memory.** A request holds the KV of the tokens it has computed, in whole blocks; with ``hold_produced`` also that of the
-token produced last, which real engines compute one iteration later: then it holds s + o in its last iteration, as Interval
+**Memory.** A request holds the KV of the tokens it has computed, in whole blocks; with ``hold_produced`` also that of its
+last produced token, which real engines compute one iteration later: then it holds s + o in its last iteration, as Interval
 scheduling counts.
 """
 

@@ -113,7 +113,7 @@ def believe(asked: Quantiles, trace: Trace, state: EngineState, learned: int) ->
 def shown(
     trace: Trace, policy: Any, bounds: tuple[I8, I8] | Quantiles | None
 ) -> tuple[I8, I8] | Quantiles | None:
-    """The bounds given; for a policy of hindsight (``believes = "truth"``) the true lengths, whatever is given."""
+    """The given bounds; for a policy of hindsight (``believes = "truth"``) always the true lengths."""
     if getattr(policy, "believes", "") == "truth":
         return trace.output_tokens, trace.output_tokens
     return bounds
@@ -154,7 +154,7 @@ def _whole(where: str, field: str, column: Any) -> I8:
     """A column of whole numbers, int64[*].
 
     Raises:
-        InputError: one of them is none; it is named.
+        InputError: a value that is not whole; it is named.
     """
     numbers = np.asarray(column)
     if numbers.dtype.kind not in "iuf":
@@ -263,7 +263,7 @@ class CompiledLoop:
         )  # fmt: skip
 
     def called_often(self) -> None:
-        """Calls are short from now on: what a call itself costs counts."""
+        """Calls are short from now on: their own overhead counts."""
         self.advance_kernel, self.form = (
             compiled.entry(self.advance_kernel),
             compiled.address_of(self.form),
@@ -286,7 +286,7 @@ def loop_of(policy: Any, state: EngineState, batch_time: BatchTime, memory: I8, 
 
 
 def advanced(loop: Any, table_i: I8, table_f: F8, label: str) -> int:
-    """What the loop stopped for; whatever the policy raises becomes a `PolicyError`."""
+    """Why the loop stopped; any error of the policy becomes a `PolicyError`."""
     try:
         return loop.advance(table_i, table_f)
     except PolicyError as error:
@@ -298,7 +298,7 @@ def advanced(loop: Any, table_i: I8, table_f: F8, label: str) -> int:
 
 
 def said(code: int, state: EngineState) -> str:
-    """What a policy did wrong, by the loop's code."""
+    """The policy's mistake, by the loop's code."""
     detail, iteration = int(state.state_i[at.DETAIL]), int(state.state_i[at.ITERATION])
     numbers = state.numbers_i
     what = {

@@ -57,7 +57,7 @@ class PrefixCaches:
         return found
 
     def sent(self, row: int, worker: int) -> None:
-        """A request is sent to a worker: what it hits is counted, and its prompt is cached from now on."""
+        """A request is sent to a worker: its cache hits are counted, and its prompt is cached from now on."""
         blocks, prompt = self._blocks(row), int(self._prompt[row])
         self._hit += min(prompt, self._index.held(worker, blocks) * self._block_tokens)
         self._sent += prompt

@@ -1,16 +1,16 @@
-"""Several ranks of one engine in lock-step: data parallelism with experts shared out, as vLLM runs it.
+"""Several ranks of one engine in lock-step: data parallelism with expert parallelism, as vLLM runs it.
 
 Each rank is an engine with its own queue, memory and batches under the same scheduling policy, through either door of the
-engine simulator. What is common to them is here, and the same for both doors. Order of events of a step:
+engine simulator. This file holds the common part, which is the same for both doors. Order of events of a step:
 
 1. requests that arrived (with ``schedules_ahead``: until the last step began) are given to ranks by the balancer, one by
    one; each joins its rank's queue;
-2. every rank forms its batch, as one engine does (`sim.engine`, events 1 to 3); one that has none runs a dummy;
+2. every rank forms its batch, as one engine does (`sim.engine`, events 1 to 3); a rank without a batch runs a dummy;
 3. all ranks' batches last as long as the law says for them together (`cost.lockstep`): the clock is one;
 4. every rank's requests have run their tokens, as in event 5 of one engine.
 
-Where no rank has a batch, the clock goes to the next arrival, or to the earliest time a rank's policy asks for. One rank
-alone gives the run of one engine, bit by bit. Iterations are counted by step, in all ranks alike.
+If no rank has a batch, the clock goes to the next arrival, or to the earliest time a rank's policy asks for. A single rank
+gives the run of one engine, bit by bit. Iterations are counted by step, in all ranks alike.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ class Rank:
 
 
 class Ranks:
-    """The ranks, their one clock, and who is where.
+    """The ranks, their one clock, and the rank of each request.
 
-    `front` is the state of all of them together: requests that are still to come, the clock, and at the end the sums.
-    Columns of requests (`rows`, `times`, `arrival_s`) are one for all, since a request is on one rank alone.
+    `front` is their common state: future requests, the clock, and at the end the sums. Columns of requests (`rows`, `times`,
+    `arrival_s`) are shared, since a request is on one rank only.
     """
 
     def __init__(
