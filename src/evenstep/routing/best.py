@@ -1,14 +1,14 @@
-"""Our own policy: every worker is led to the level it should have, and the pool is kept worth choosing from.
+"""Our own policy: it leads each worker to a target level, and keeps a useful choice of requests in the pool.
 
-Three things that a live router knows decide more than a longer horizon does:
+Three facts that a live router knows matter more than a longer horizon:
 
-* A worker is corrected only when a request leaves it. Until then it outgrows those that are corrected meanwhile, so one
-  that will be left alone for long is filled to less (`targets`).
-* What is admitted now is missing in the pool later. A rule that always likes large requests ends with a pool of small
-  ones and nothing left to choose. The level is steered so that the pool stays as the arrivals are (`steer`).
-* Expected loads, every running request counted with its chance to be there still, say what a prediction is worth.
+* A worker is corrected only when a request leaves it. Until then it outgrows workers that are corrected meanwhile, so a
+  worker that will be left alone for long is filled less (`targets`).
+* A request admitted now is missing from the pool later. A rule that always prefers large requests ends with a pool of
+  small ones and no choice left. The level is steered so that the pool keeps the mix of the arrivals (`steer`).
+* Expected loads count each running request with its probability to remain, so they weigh how reliable a prediction is.
 
-Everything else, the search for who fills which slot, is that of BF-IO.
+Everything else, such as the search for the request that fills each slot, is that of BF-IO.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ class Best:
     affinity: float = 100.0
     class_weights: tuple[float, ...] = ()
 
-    #: Projections are expected loads; cached tokens are looked at; what it keeps is described in `best_moment`.
+    #: Projections are expected loads; cached tokens are used; `best_moment` describes the memory.
     expects_loads: ClassVar[bool] = True
     reads_cached: ClassVar[bool] = True
     memory_size: ClassVar[int] = MEMORY
-    #: Who predicts when nobody is named: a live router's knowledge.
+    #: The default predictor: it uses only what a live router knows.
     usual_predictor: ClassVar[str] = "memorised"
 
     def __post_init__(self) -> None:

@@ -1,11 +1,11 @@
-"""Where KV memory limits the slots: what `best` keeps free on each worker, and for which requests.
+"""If KV memory limits the slots: the memory `best` keeps free on each worker, and for which requests.
 
-Memory that stands empty runs no request; memory that runs over sends a request back, and its tokens are computed anew.
-Between two departures a worker gains a token for every running request and step, and a departure sets free more than was
-gained. Free memory is thus a reserve that is spent evenly and paid back in lumps, insurance's dual risk model: the chance
-that a reserve u is ever spent is ``exp(-R u)``, with ``1/R = o (1 + o / s)`` for prompts of s tokens and o tokens still to
-come. To keep u tokens free costs ``u / K * o`` output tokens for every admission on a worker of K tokens; an overflow costs
-`recompute` output tokens for each of the ``s + o`` tokens of a request. The sum of both is least at
+Unused memory runs no request; an overflow sends a request back, and its tokens are computed again. Between two
+departures a worker gains a token for every running request and step, and a departure frees more than was gained. So free
+memory is a reserve that is spent evenly and refilled in lumps, as in insurance's dual risk model. The chance that a reserve
+u is ever spent is ``exp(-R u)``, with ``1/R = o (1 + o / s)`` for prompts of s tokens and o tokens still to come. Keeping u
+tokens free costs ``u / K * o`` output tokens for every admission on a worker of K tokens; an overflow costs `recompute`
+output tokens for each of the ``s + o`` tokens of a request. The sum of both is least at
 ``R u = ln(recompute (s + o) K / o^2)``.
 """
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 #: Tokens a request is thought to produce while none has left.
 UNKNOWN = 100.0
-#: What is expected to leave is a mean over about so many decisions.
+#: Expected departures are averaged over about this many decisions.
 LATEST = 256
-#: Most that is kept free: so many times what is still to come, times the root of the requests a worker holds. Where outputs
-#: outweigh prompts the formula grows without bound, but a worker's load strays from its mean by no more.
+#: Most memory kept free: this multiple of the tokens still to come, times the root of the requests a worker holds. If
+#: outputs outweigh prompts the formula grows without bound, but a worker's load strays from its mean by no more.
 SPREAD = 5.0
 #: One open worker in so many is kept for requests that fit nowhere, and at least one.
 KEPT_IN = 4
@@ -42,13 +42,13 @@ def octaves(tokens: float) -> int:
 
 
 def still_to_come(view: RoutingView, growth: F8, leaving: I8, gone: int) -> float:
-    """Tokens that a running request is still to produce, on average, read off what is expected to leave.
+    """Mean number of tokens that a running request still produces, derived from the expected departures.
 
     Args:
         growth: float64[n], tokens a request gains by each step.
-        leaving: int64[2], KV tokens that were expected to leave within n steps, and all, over the latest decisions; they
-            are brought up to date.
-        gone: requests that have left so far.
+        leaving: int64[2], over the latest decisions: KV tokens that were expected to leave within n steps, and all KV
+            tokens; updated.
+        gone: number of requests that have left so far.
     """
     ahead, stays, leaves = float(growth[-1] - growth[0]), 0.0, 0.0
     for g in range(view.load.size):
@@ -113,17 +113,17 @@ def keep_for_overdue(view: RoutingView, moment: Moment, left: F8, limit_s: float
 
 
 def is_bound(moment: Moment) -> bool:
-    """Whether memory, not slots, says how many requests come in: usual ones do not fill the slots.
+    """Whether memory, not slots, limits admissions: usual requests do not fill the slots.
 
-    Memory evens out the loads then, and requests go in order of arrival: chosen by size, those that seldom fit would wait
-    for good, and the memory kept for one of them would go to another.
+    Memory then evens out the loads, and requests go in order of arrival. Choosing by size would let requests that seldom fit
+    wait forever, and the memory kept for one of them would go to another.
     """
     usual = in_order(moment.size.tolist()) / moment.size.size
     return in_order(moment.kv_free[moment.free_slots > 0].tolist()) < usual * moment.count
 
 
 def note_sent(sent: I8, moment: Moment, worker: I8, most: int) -> None:
-    """Take note of what was admitted; halved beyond `most`, so that the latest count."""
+    """Count the admitted requests; counts beyond `most` are halved, so that recent ones weigh more."""
     for size, to in zip(moment.size.tolist(), worker[: moment.size.size].tolist(), strict=True):
         if to >= 0:
             sent[0] += 1

@@ -1,4 +1,4 @@
-"""One decision of `best` as its reference looks at it: targets, the steered pool, speeds, memory, quotas.
+"""One decision of `best` as its reference computes it: targets, the steered pool, speeds, memory, quotas.
 
 What it keeps between decisions, int64 words: `CLOCK_BITS` of the last decision's time (a float64's bits); of the requests
 that arrived, the latest some thousand, `SEEN` how many, `OCTAVES` and `TOKENS` the sums of their sizes, in 1/4096 of an
@@ -44,15 +44,15 @@ KEPT = 1.0 / 3.0
 #: Most steering that is kept, 2^-20 of a mean request each. Where sizes are of two kinds, more would swing between a pool of
 #: one kind and of the other.
 MOST_OFFSET = 1 << 20
-#: Where so many requests leave a worker in a step, what is one step ahead counts half; with the fourth power of their number
-#: it soon counts nothing, or all that `discount` leaves it.
+#: With this many departures from a worker per step, the weight of one step ahead is halved; the weight falls with the
+#: fourth power of their number, and soon reaches 0, or all that `discount` leaves.
 CORRECTED = 0.5
 #: Where at least so many slots are filled at once, one swap seldom suffices: BUSY times as many moves for each.
 MANY, BUSY = 24, 8
 #: Overdue requests take one of so many slots, and one at least: age has had its price long before.
 OVERDUE = 16
-#: Workers that stray further than so many times what a choice among the waiting requests can mend are no longer led to their
-#: level: in a step or two it is out of reach, and what is sent there to mend it stays when it is no longer low.
+#: Workers further from their level than this multiple of what a choice among the waiting requests can correct are no longer
+#: led to it: it moves out of reach within a step or two, and requests sent to correct it outlast the deviation.
 REACH = 0.25
 #: Where that many slots are filled and hardly more requests wait (`CHOICE`), the choice of requests is nearly settled and
 #: the choice of workers is the question. The search then minimises BF-IO's imbalance: an admitted token is worth one.
@@ -63,7 +63,7 @@ CHOICE = 2
 
 
 def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
-    """The moment a view shows to `best`, and what it keeps."""
+    """The state of one decision, from a view and the policy's memory."""
     moment = Moment.of(view, policy.horizon, policy.discount, 0.0, policy.window, 0.0)
     memory = np.array(view.memory)
     running = int(view.running.sum())
@@ -75,8 +75,8 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
     gone = int(memory[ARRIVED]) - moment.size.size - running
     speed = speeds(view)
     load = speed[:, None] * moment.load
-    # Who comes now waits as long as it takes to admit those left before it. While a pool has just formed, or grows, the mean
-    # wait of those who are gone says too little: it is half of that where the pool has grown evenly.
+    # A request that arrives now waits until the requests left before it are admitted. While a pool has just formed, or
+    # grows, the mean wait of past requests is too low: it is half of that if the pool has grown evenly.
     ahead_s = (moment.size.size - moment.count) * each_s
     usual_s = max(usual_wait_s(view, memory, moment, running), ahead_s)
     whole_s = max(whole_wait_s(view, memory, moment, running), 0.5 * ahead_s)
@@ -153,9 +153,9 @@ def leaving(view: RoutingView, moment: Moment, request: float) -> float:
 
 
 def seen(memory: I8, view: RoutingView, moment: Moment) -> None:
-    """Take note of the requests that have become visible since the last decision.
+    """Count the requests that have become visible since the last decision.
 
-    They are newer than that, or have waited behind the window that the host shows: then no id before was as large.
+    They are newer than that, or waited outside the host's window: then no earlier id was as large.
     """
     elapsed = view.now_s - float(memory[CLOCK_BITS : CLOCK_BITS + 1].view(np.float64)[0])
     is_first, newest = memory[SEEN] == 0, int(memory[NEWEST])
@@ -178,9 +178,9 @@ def seen(memory: I8, view: RoutingView, moment: Moment) -> None:
 
 
 def rush_s(memory: I8, view: RoutingView, moment: Moment) -> float:
-    """Seconds from one admission to the next while requests wait, of late; 0 while none had to.
+    """Recent seconds from one admission to the next while requests wait; 0 while none had to.
 
-    Times in which nobody was left waiting say nothing of it: slots were free then. Called before `seen`.
+    Times without waiting requests are excluded: slots were free then. Call it before `seen`.
     """
     if memory[LEFT] > 0:
         elapsed = view.now_s - float(memory[CLOCK_BITS : CLOCK_BITS + 1].view(np.float64)[0])
@@ -193,28 +193,28 @@ def rush_s(memory: I8, view: RoutingView, moment: Moment) -> float:
 
 
 def usual_wait_s(view: RoutingView, memory: I8, moment: Moment, running: int) -> float:
-    """Mean wait of those that found the fleet full, seconds; 0 or inf while there is none to go by.
+    """Mean wait of the requests that found the fleet full, seconds; 0 or inf while there is no such request.
 
-    The first ones found free slots and did not wait: as many as run now are taken out of the mean.
+    The first requests found free slots and did not wait: as many as run now are excluded from the mean.
     """
     admitted = int(memory[ARRIVED]) - moment.size.size
     return view.mean_wait_s * (admitted / (admitted - running)) if admitted > running else math.inf
 
 
 def whole_wait_s(view: RoutingView, memory: I8, moment: Moment, running: int) -> float:
-    """Mean wait by which the oldest one is judged, seconds; inf while there is none to go by.
+    """Mean wait against which the oldest request is judged, seconds; inf while there is no data.
 
-    In the end that is the mean over all requests, those that found free slots among them. At first these are nearly all,
-    and any wait is long beside their mean: they are left out, by the cube of their share.
+    In the long run it is the mean over all requests, including those that found free slots. At first these are nearly all,
+    and any wait is long compared with their mean: they are excluded, by the cube of their share.
     """
     found_free = running / max(int(memory[ARRIVED]) - moment.size.size, 1)
     return view.mean_wait_s / (1.0 - found_free * found_free * found_free) if found_free < 1.0 else math.inf
 
 
 def ages_worth(policy: Best, view: RoutingView, moment: Moment, usual_s: float, unit: float) -> F8:
-    """float64[W], what it is worth to admit each request: it rises with the square of its wait.
+    """float64[W], the value of admitting each request: it rises with the square of its wait.
 
-    Sizes that seldom fit wait longest; without a price on that the pool ends full of them.
+    Sizes that seldom fit wait longest; without such a value the pool would fill with them.
     """
     if not 0 < usual_s < math.inf:
         return np.zeros(moment.size.size)
@@ -223,7 +223,7 @@ def ages_worth(policy: Best, view: RoutingView, moment: Moment, usual_s: float, 
 
 
 def gathered(weight: F8, steps: list[int]) -> F8:
-    """float64[len(steps)], the weights of all steps, each with the nearest one looked at, the earlier of two."""
+    """float64[len(steps)], the weights of all steps, each added to the nearest sampled step, the earlier of two."""
     found, k = np.zeros(len(steps)), 0
     for h, one in enumerate(weight.tolist()):
         while k + 1 < len(steps) and abs(steps[k + 1] - h) < abs(steps[k] - h):

@@ -1,13 +1,13 @@
-"""Room for those who fit nowhere: before a large request is due, a worker sinks by what it will take.
+"""Room for requests that fit nowhere: before a large request is due, one worker is drained by the room it needs.
 
-A request of half a worker's load fits nowhere by chance, and whoever must admit it one day (`age_limit`) raises the
-envelope of all workers for as long as it runs. That one worker stands low for a while costs a group of n workers the n-th
-part of it. So in time the worker that has most room is led down, by sending it small requests, until the large one stands
-level there.
+A request of half a worker's load fits nowhere by chance. When it must be admitted at last (`age_limit`), it raises the
+envelope of all workers for as long as it runs. A single worker with low load costs a group of n workers only the n-th
+part of it. So the worker with the most room is drained in time, by sending it small requests, until the large one
+brings it back to its level.
 
-In time is `LEAD` times as long as it takes until the worker has been left by as many tokens, as requests leave while
-others wait. From then on the request is admitted where it fits, and what fits is judged the more mildly the less time is
-left: the worker may have no free slot when the time is over.
+The drain starts `LEAD` times earlier than the time in which that many tokens leave the worker while other requests wait.
+From then on the request is admitted where it fits. The fit criterion relaxes as the deadline nears, because the worker
+may have no free slot at the deadline.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from evenstep.request import F8
 from evenstep.routing.bf_io_moment import Moment
 from evenstep.routing.view import RoutingView
 
-#: How early a worker begins to sink, in times of what it takes to lose as many tokens as are needed.
+#: How early a drain begins, as a multiple of the time in which the needed tokens leave.
 LEAD = 1.5
 #: One worker in so many sinks, and at least one may.
 SINKING_IN = 4
-#: What it is worth to admit a request that is due where it fits: its size at every step, so many times over.
+#: The value of admitting a due request where it fits: its size at every step, times this factor.
 DUE = 2.0
 
 
@@ -32,19 +32,19 @@ def make_room(
     view: RoutingView, moment: Moment, limit_s: float, each_s: float, request: float, speed: F8, standing: F8, level: F8,
     unit: float,
 ) -> tuple[F8, F8]:  # fmt: skip
-    """Who may come in now for lack of time, and who is to sink for the others, the oldest first.
+    """Find the requests that must be admitted now, and the workers to drain for the others, oldest first.
 
     Args:
-        limit_s: who has waited so long is admitted before all others; 0 or inf = nobody ever is.
-        each_s: seconds from one admission to the next while some wait; 0 = not known yet.
+        limit_s: a request that has waited this long is admitted before all others; 0 or inf = never.
+        each_s: seconds from one admission to the next while requests wait; 0 = not known yet.
         request: mean KV tokens of a request.
-        speed: float64[G], what a token costs on each worker, relative to the mean.
-        standing, level: float64[G], where each worker stands, newcomers apart, and where it should.
+        speed: float64[G], cost of a token on each worker, relative to the mean.
+        standing, level: float64[G], current level of each worker without newcomers, and its target.
         unit: the weights of all steps that are looked at.
 
     Returns:
-        float64[W], what it is worth to admit each request, beside anything else; and float64[G], by how much a worker is to
-        stand under its level so that a request has room there, 0 where it need not.
+        float64[W], the added value of admitting each request; and float64[G], KV tokens by which a worker should stay below
+        its level to make room for a request, 0 = none.
     """
     worth, sunk = np.zeros(moment.size.size), np.zeros(view.load.size)
     if not 0 < limit_s < math.inf or each_s <= 0:

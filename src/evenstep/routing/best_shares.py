@@ -1,9 +1,9 @@
-"""Slots shared by classes that have weights: what each class is owed, and when that is more than balance may put off.
+"""Shares slots between classes by weight: tracks what each class is owed, and when the debt overrides balance.
 
-Every decision owes each class that waits its share of the slots (water filling by weight: what one does not need goes to
-the others), and every admission pays one. While all classes are within the slack, none is looked at; one that is owed more
-is served first, one that has had more than that waits, unless slots would stay empty. So shares hold over time, and every
-single slot may still go to the request that fits best.
+Every decision owes each waiting class its share of the slots (water filling by weight: slots a class does not need go to
+the others), and every admission pays one. While all classes are within the slack, classes are ignored. A class that is
+owed more is served first; a class that received more waits, unless slots would stay empty. So shares hold over time, and
+every single slot may still go to the request that fits best.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from evenstep.routing.view import HOLD, RoutingView
 
 #: One slot, as it is kept.
 SLOT = 1 << 20
-#: Classes are told apart modulo this; those beyond share a counter.
+#: Classes are counted modulo this; two classes with the same remainder share a counter.
 COUNTERS = 64
-#: A class may be ahead or behind by so many slots, and one more for so many that run.
+#: A class may be ahead or behind by this many slots, plus one for each group of this many running requests.
 SLACK, RUNNING_EACH = 4, 64
 
 
 def slack_of(view: RoutingView) -> int:
-    """What a class may be ahead or behind, in 1/`SLOT` of a slot."""
+    """How far a class may be ahead or behind, in 1/`SLOT` of a slot."""
     return (SLACK + int(view.running.sum()) // RUNNING_EACH) * SLOT
 
 
@@ -36,12 +36,12 @@ def are_shared(weights: Sequence[float], view: RoutingView, moment: Moment) -> b
 
 
 def quotas(weights: Sequence[float], view: RoutingView, moment: Moment, owed: I8) -> tuple[I8, I8]:
-    """Kind of each request, and how many of each kind are admitted: 0 = free to be chosen.
+    """Kind of each request, and number of admissions of each kind: 0 = chosen freely.
 
     Args:
-        weights: of classes 0, 1, ...; those beyond have 1. Without weights classes are not told apart.
+        weights: of classes 0, 1, ...; all further classes have 1. Without weights classes are ignored.
         view, moment: the decision.
-        owed: int64[COUNTERS], what classes are owed, in 1/`SLOT` of a slot; brought up to date.
+        owed: int64[COUNTERS], debts to classes, in 1/`SLOT` of a slot; updated.
 
     Returns:
         int64[W] and int64[kinds].

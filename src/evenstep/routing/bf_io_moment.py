@@ -1,4 +1,4 @@
-"""One decision of BF-IO as its reference and its exact solver look at it: loads, profiles, weights, who is overdue."""
+"""One decision of BF-IO as its reference and its exact solver see it: loads, profiles, weights, overdue requests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def overdue(view: RoutingView, count: int, limit_s: float, most: int | None = No
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moment:
-    """What one decision looks at: G workers, the W oldest requests, n = H+1 steps.
+    """The input of one decision: G workers, the W oldest requests, n = H+1 steps.
 
     Args:
         group: int64[G], groups numbered from 0 in order of appearance.
@@ -56,14 +56,14 @@ class Moment:
         tie: float64[Q], factor of the squared deviation in each group.
         forced: the oldest `forced` requests are overdue.
         count: requests to admit.
-        waiting: requests in the view, of which the W oldest are looked at.
-        reward: what a token admitted is worth a step; 1 in the paper.
-        speed: float64[G], what a token costs on each worker relative to the others; loads are in that measure.
+        waiting: requests in the view, of which the W oldest are considered.
+        reward: value of an admitted token per step; 1 in the paper.
+        speed: float64[G], cost of a token on each worker relative to the others; loads are in that measure.
         target, pull: float64[G], each worker is drawn to a load with ``pull * (load - target)^2``.
         kind: int64[W], class of each request, numbered from 0; a slot keeps the class it was first filled with.
         quota: int64[classes], requests of each class that are admitted.
-        bonus: float64[W, G], what a request is worth on a worker beyond its load; shape [0, 0] where nothing is known.
-        worth: float64[W], what it is worth to admit a request at all; 0 in the paper.
+        bonus: float64[W, G], value of a request on a worker beyond its load; shape [0, 0] if unknown.
+        worth: float64[W], value of admitting a request at all; 0 in the paper.
     """
 
     group: I8

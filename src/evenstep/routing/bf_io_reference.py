@@ -158,7 +158,7 @@ class Plan:
             burden[g] = in_order((self.weight * (self.moment.speed[g] * self.profile[r])).tolist(), burden[g])
 
     def objective(self) -> float:
-        """J of the plan up to a constant of the decision: members times envelope, minus what was admitted."""
+        """J of the plan up to a constant of the decision: members times envelope, minus the admitted load."""
         value = 0.0
         for q, members in enumerate(self.members):
             added, both = self.total[q] - self.base_total[q], self.total[q] + self.base_total[q]
@@ -187,7 +187,7 @@ class Plan:
         return float(self.moment.bonus[self.index[r], g])
 
     def pulled(self, g: int, tokens: float) -> float:
-        """What the pull on worker g loses when its load of this step moves by so much."""
+        """The loss of the pull on worker g if its load of this step moves by this much."""
         off = self.load[g, 0] - self.moment.target[g]
         return float(self.moment.pull[g] * (tokens * (2.0 * off + tokens)))
 
@@ -203,7 +203,7 @@ class Plan:
         return delta * (2.0 * (self.load[g] - mean) + delta * share)
 
     def replacement_gain(self, g: int, delta: F8) -> float:
-        """What the objective gains when worker g's load moves by delta because its requests changed."""
+        """The gain of the objective if worker g's load moves by delta because its requests changed."""
         q = self.moment.group[g]
         top = np.maximum(self.others(g), self.load[g] + delta)
         terms = self.weight * (self.members[q] * (self.envelope[q] - top) + self.moment.reward * delta)
@@ -214,7 +214,7 @@ class Plan:
         return gain - self.pulled(g, float(delta[0])) if self.moment.pull[g] > 0 else gain
 
     def transfer_gain(self, g: int, p: int, delta: F8) -> float:
-        """What the objective gains when delta goes from worker g to p (a lower bound where delta is negative)."""
+        """The gain of the objective if delta moves from worker g to p (a lower bound if delta is negative)."""
         q, z = self.moment.group[g], self.moment.group[p]
         leaving, coming = self.moment.speed[g] * delta, self.moment.speed[p] * delta
         left, right = self.load[g] - leaving, self.load[p] + coming
@@ -239,7 +239,7 @@ class Plan:
         return gain
 
     def ideal_size(self, g: int, leaving: F8) -> float:
-        """What should take the place of `leaving` (float64[n]) on worker g, were any size to be had.
+        """The ideal size to replace `leaving` (float64[n]) on worker g, if every size were available.
 
         J is convex in that size: its slope starts at minus the weight of all steps and rises by members * weight[h] at
         the margin of each step (and evenly, with the tie-breaker). Walk until it turns positive.

@@ -14,13 +14,13 @@ from evenstep.routing.view import RoutingView
 def check_views(horizon: int, memory: int, count: int = 60, spare: int = 0) -> Iterator[RoutingView]:
     """Views of 1..16 workers in 1..3 groups with 0..24 waiting requests; every fourth is limited by KV memory.
 
-    Every fifth knows what of each prompt is cached on each worker, every sixth has workers of different speed.
+    Every fifth has the cached tokens of each prompt on each worker, every sixth has workers of different speed.
 
     Args:
         horizon: H; `projections` has H+1 columns.
         memory: words the policy keeps.
-        spare: what stands behind the windows the arrays are, where a policy has no business; equal views with
-            different `spare` must get equal answers.
+        spare: the content around the arrays' windows, which a policy must not read; equal views with different `spare` must
+            get equal answers.
     """
     for number in range(count):
         yield _view(np.random.default_rng(number), number, horizon, memory, spare)

@@ -86,10 +86,10 @@ def _own(decision: RoutingDecision) -> RoutingDecision:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    """What a policy said of each view, asked twice in a row, the last view first.
+    """A policy's answers to each view, asked twice in a row, the last view first.
 
     Args:
-        views: none that it has written into.
+        views: views that it has not written into.
     """
 
     views: list[RoutingView]
@@ -123,7 +123,7 @@ def _answers(
     """It answers every view, also an empty pool or a full fleet, with a decision. Its first imports happen here.
 
     Returns:
-        What was found, the answers, and for each the rule that it breaks.
+        The problems, the answers, and for each answer the rule that it breaks.
     """
     said: list[RoutingDecision] = []
     broken: list[str] = []
@@ -218,7 +218,7 @@ def _outside(policy: RoutingPolicy, asked: _Asked) -> list[Finding]:
 
 
 def _behind_the_window(asked: _Asked, said: list[RoutingDecision]) -> str:
-    """Equal views with different arrays behind them must get equal answers."""
+    """Equal views must get equal answers, whatever surrounds their arrays."""
     for number, (view, one, other) in enumerate(zip(asked.views, asked.first, said, strict=True)):
         if difference(one, other, view.memory):
             return f"view {number}: the answer depends on what stands behind the view's arrays"
@@ -254,7 +254,7 @@ def _view_left_alone(policy: RoutingPolicy) -> Finding:
 
 
 def _pure_memory(asked: _Asked, said: list[RoutingDecision]) -> Finding:
-    """What it remembers goes through `memory`: the answer does not depend on what was asked before."""
+    """Its state goes through `memory`: the answer does not depend on earlier questions."""
     for number, (view, one, other) in enumerate(zip(asked.views, said, asked.first, strict=True)):
         if difference(one, other, view.memory):
             return Finding(

@@ -15,7 +15,7 @@ from evenstep import compiled
 from evenstep.request import F8, I8
 from evenstep.routing.view import HOLD, RoutingDecision, RoutingPolicy, RoutingView, horizon_of
 
-#: Words behind every array a kernel may write, to see whether it keeps to its own.
+#: Guard words after every array a kernel may write, to detect writes past its end.
 _GUARD, _INT, _FLOAT = 8, -77777, -77777.5
 
 
@@ -86,10 +86,10 @@ def through_kernel(policy: RoutingPolicy, view: RoutingView) -> RoutingDecision 
 
 
 def difference(plain: RoutingDecision, kernel: RoutingDecision, memory: I8) -> str:
-    """Where two decisions on one view differ, as a sentence; empty when they are equal in bits.
+    """The difference of two decisions on one view, as a sentence; empty when they are equal in bits.
 
     Args:
-        memory: int64[M], the view's memory: what a decision without one leaves behind.
+        memory: int64[M], the view's memory: used for a decision without its own.
     """
     if not np.array_equal(plain.worker, kernel.worker):
         if plain.worker.shape != kernel.worker.shape:

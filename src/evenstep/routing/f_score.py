@@ -17,7 +17,7 @@ ENUMERATED = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FScore:
-    """F(D) of one worker: what sending D tokens to it is worth; concave, piecewise linear, F(0) = 0.
+    """F(D) of one worker: the value of sending D tokens to it; concave, piecewise linear, F(0) = 0.
 
     ``F(D) = reward * D - penalty * sum_h weights[h] * max(0, D - margins[h])``
 
@@ -25,7 +25,7 @@ class FScore:
         margins: float64[H+1], tokens until the worker overtakes its group's envelope, h steps ahead; all >= 0.
         weights: float64[H+1], discount of each step, > 0.
         reward: slope up to the first margin, > 0.
-        penalty: what a token over the envelope costs a step, >= 0.
+        penalty: cost of a token over the envelope per step, >= 0.
 
     Source: BalanceRoute eqs. 1 and 2; the spec's two readings of eq. 2 differ in `reward`.
     """
@@ -46,7 +46,7 @@ class FScore:
     def peak(self) -> tuple[float, float]:
         """The stretch of D on which F is largest; mostly one point, (inf, inf) when F never falls."""
         order = np.argsort(self.margins, kind="stable")
-        slope = self.reward - self.penalty * np.cumsum(self.weights[order])  # behind each kink
+        slope = self.reward - self.penalty * np.cumsum(self.weights[order])  # after each kink
         kinks = self.margins[order]
         level = np.flatnonzero(slope <= LEVEL * self.reward)
         falling = np.flatnonzero(slope < -LEVEL * self.reward)

@@ -1,4 +1,4 @@
-"""Which prompt prefixes each worker holds, as far as a router can know: bounded, oldest use out first."""
+"""Tracks the prompt prefixes each worker holds, as a router knows them: bounded, least recently used evicted first."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from evenstep.request import I8
 class PrefixIndex:
     """Block ids of the prompts sent to each worker; no clock, no I/O.
 
-    A prompt is a list of ids, one a block, in order; equal ids mean equal content. What a worker holds of a prompt is
-    the run of blocks at its front. Each worker has room for a number of blocks; those used longest ago go first, and of
-    one prompt the hindmost, so that what is left of it is a prefix.
+    A prompt is a list of ids, one per block, in order; equal ids mean equal content. A worker holds the run of blocks at the
+    front of a prompt. Each worker has room for a number of blocks. The least recently used are evicted first, and within one
+    prompt the last ones, so that a prefix remains.
 
     Args:
         workers: G.
         room: blocks a worker holds, >= 1.
 
     Raises:
-        InputError: no worker or no room.
+        InputError: no workers or no room.
     """
 
     def __init__(self, workers: int, room: int) -> None:

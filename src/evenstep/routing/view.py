@@ -1,4 +1,4 @@
-"""What a routing policy sees and what it answers.
+"""The input and the answer of a routing policy.
 
 The plain door is `RoutingPolicy.route`: a `RoutingView` in, a `RoutingDecision` out. The compiled door is a function
 ``route_into`` in the file ``<policy>_kernel.py`` beside the policy, marked with `compiled.route_kernel`::
