@@ -61,7 +61,7 @@ class Evaluation:
         trace: its name.
         trained, judged: requests of the two parts.
         scores: by predictor, then horizon, in the order asked.
-        notes: what the reader has to know.
+        notes: what the reader needs to know.
     """
 
     trace: str
@@ -184,7 +184,7 @@ def _caps(trace: Trace) -> I8:
 
 def _score(predictor: Any, text: str, horizon: int, trace: Trace, judged: tuple[I8, I8], inside: F8) -> Score:
     row, age = judged
-    predictor.predict(_active(trace, NOTHING, NOTHING), horizon)  # so that it knows what it will be asked
+    predictor.predict(_active(trace, NOTHING, NOTHING), horizon)  # so that it knows the horizon
     fit_now(predictor)
     before = counted_of(predictor).get("too_short", 0)
     steps, leaves = np.empty(row.size), np.empty(row.size)

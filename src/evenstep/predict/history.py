@@ -20,7 +20,7 @@ LONGEST = (1 << 20) - 1
 #: Requests known outside the window; of more, all are forgotten.
 MOST_OUTSIDE = 100_000
 _FIRST_SIZE = 1 << 11
-_FEWEST = 100  # requests in the window before its halves are compared
+_FEWEST = 100  # least requests in the window for a comparison of its halves
 _ROUNDS = 10  # comparisons in the time in which the window fills anew
 _COUNTED = 1 << 16  # lengths up to which halves are compared by counting; longer ones are sorted
 _PENDING = 256  # calls whose ages are kept until the next completion
@@ -28,12 +28,12 @@ _PENDING = 256  # calls whose ages are kept until the next completion
 
 @dataclass(slots=True, eq=False)
 class History:
-    """The latest requests by their start: output lengths of those that have ended, ages of those that run.
+    """The latest requests by their start: output lengths of completed ones, ages of running ones.
 
-    Lengths of completed requests alone say too little of long ones while a system fills or after its traffic changed:
-    those have not ended yet. So a running request counts as one longer than its age, by the product-limit estimate of
-    Kaplan and Meier: chances of passing each age, multiplied. Where nothing runs it is the empirical distribution, and it
-    is that of the ended requests before `running` of them are known.
+    Lengths of completed requests alone underestimate long requests while a system fills or after its traffic changed, since
+    long ones are still running. So a running request counts as longer than its age, by the product-limit estimate of
+    Kaplan and Meier: the probabilities of passing each age, multiplied. If nothing runs, it is the empirical distribution;
+    it is also that of the completed requests alone until `running` of them are known.
 
     The older and the recent half of the window are compared every tenth of its length by the Kolmogorov-Smirnov
     distance D of their estimates. When ``D > drift * sqrt(1/n + 1/m)``, n and m the (effective) sizes of the halves,
@@ -125,9 +125,9 @@ class History:
             self._compare()
 
     def gone(self, requests: I8, produced: I8) -> None:
-        """These went away unfinished, int64[N] each, with so many tokens: they count as longer than that, and only here.
+        """Record requests that left unfinished, int64[N] each, with their tokens: they count as longer than that, only here.
 
-        Who asked about them and forgets to say so has them known for ever, and the window grows with those that are known.
+        A caller that asked about them and omits this call leaves them in the window forever, and the window grows with them.
         """
         self._enter_pending()
         kernel.gone(self._state, self._records, self._table, self._counts, self._trees, requests, produced)
@@ -198,7 +198,7 @@ class History:
         )
 
     def _enter_pending(self) -> None:
-        """What was asked is known from now on."""
+        """Record the requests that were asked about."""
         for running, ages in self._pending:
             self._make_room(running.size)
             self._enter(running, ages)

@@ -112,8 +112,8 @@ class Reached:
 class Sizes:
     """A history for each quantile bucket of the prompt length.
 
-    The bounds are quantiles of the latest prompts, taken anew when twice as many are known as the last time, and each
-    time the window has filled anew; the histories are then learned again from the latest requests.
+    The bounds are quantiles of the latest prompts, recomputed each time the number of known prompts doubles, and each time
+    the window has been refilled; the histories are then rebuilt from the latest requests.
 
     Args:
         buckets: number of buckets.

@@ -39,17 +39,17 @@ class Trees:
 
 @dataclass(eq=False)
 class TreesFit:
-    """A fit that is due: everything it is made of. Any thread may make it; the same data make the same trees.
+    """A fit that is due, with all its input. Any thread may run it; the same data give the same trees.
 
     Args:
-        recent: completions as they were when it fell due; nobody else changes them.
-        ages: most ages each of them is walked through at.
+        recent: completions at the time it fell due; never changed later.
+        ages: most ages sampled from each of them.
         trees: trees of each model.
-        horizons: H that predictions were asked for.
-        chances: of the quantiles that intervals were asked for.
+        horizons: each H that predictions were requested for.
+        chances: of the quantiles that intervals were requested for.
 
     Attributes:
-        models: what came of it; None until it is made.
+        models: the result; None until the fit has run.
     """
 
     recent: Recent

@@ -1,4 +1,4 @@
-"""What a predictor sees and what it answers (BalanceRoute App. C). The host owns the predictor, never a policy."""
+"""The input and the answer of a predictor (BalanceRoute App. C). The host owns the predictor, never a policy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Active:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """What is known of the next H steps of N requests.
+    """The prediction for the next H steps of N requests.
 
     Args:
         steps_left: float64[N], ``E[min(r, H)]`` in steps, r = remaining steps; >= H means it does not leave
@@ -87,7 +87,7 @@ class Keeps(Protocol):
     """A predictor that keeps the requests it was asked about until they end, and has to hear of those that never will."""
 
     def gone(self, unfinished: Finished) -> None:
-        """These went away with `output_tokens` produced and more to come: nobody asks about them again."""
+        """Requests left with `output_tokens` produced and more to come; they will not be asked about again."""
         ...
 
 
@@ -95,22 +95,22 @@ class Fit(Protocol):
     """A fit that is due, with everything it is made of."""
 
     def make(self) -> object:
-        """Work it out: a pure function of what it holds, in any thread; a second call finds it done."""
+        """Run the fit: a pure function of its input, in any thread; a second call returns at once."""
         ...
 
 
 @runtime_checkable
 class Fits(Protocol):
-    """A predictor that fits models to what it learned, and leaves it to its host when and where that is done.
+    """A predictor that fits models to what it learned, and lets its host choose when and where a fit runs.
 
-    Its answers never fit; they change when the host says so, which is an event like any other, so that runs repeat. `due`
-    is the same object until it is put in, given up, or replaced since the next one fell due.
+    Its answers never run a fit; they change only when the host installs one. That is an event like any other, so runs
+    repeat. `due` is the same object until it is installed, dropped, or replaced by the next due fit.
     """
 
     @property
     def due(self) -> Fit | None: ...
     def put_in(self) -> None:
-        """Answer by the fit that is due from now on; it is made now if nobody has made it."""
+        """Use the due fit from now on; it is run now if it has not run yet."""
         ...
 
     def give_up(self) -> None:
@@ -119,13 +119,13 @@ class Fits(Protocol):
 
 
 def fit_now(predictor: object) -> None:
-    """Make the fit that is due, if any, and put it in: what a host does that has time."""
+    """Run the due fit, if any, and install it: for a host that has time."""
     if isinstance(predictor, Fits) and predictor.due is not None:
         predictor.put_in()
 
 
 def counted_of(predictor: object) -> dict[str, int]:
-    """What a predictor counts of its own doings by name, for instance answers given without enough history."""
+    """A predictor's own counts by name, for instance answers given without enough history."""
     return dict(getattr(predictor, "counted", {}))
 
 
