@@ -15,9 +15,9 @@ _FIRST_SPAN_S = 2.0**-20
 class ByClass:
     """Requests, tokens, waits and share of each class; memory grows with the classes only.
 
-    A finite run serves everybody in the end, so a class's share of the whole run is its share of the trace. What
-    a policy gave it is its share of the admissions up to the moment when the first class had none left; that moment
-    is known within 1/64 of the run.
+    A finite run serves all requests in the end, so a class's share of the whole run is its share of the trace. The share a
+    policy gave it is its share of the admissions until the first class has no request left; that time is known within
+    1/64 of the run.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a comparison of policies says: means over replicates, paired differences, and their 95 % intervals."""
+"""The result of a comparison of policies: means over replicates, paired differences, and their 95 % intervals."""
 
 from __future__ import annotations
 
@@ -111,14 +111,14 @@ class PolicyResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedRun:
-    """A recorded run beside simulated ones, and how well the simulator repeats it.
+    """A recorded run next to simulated ones, and the error of the simulator.
 
     Args:
-        result: its figures under the policy that decided; None where a recorded run has no such figure.
-        error: by metric, ``observed``, ``simulated`` and ``error``, the difference as a share of what was observed;
-            empty where the simulated fleet is another one.
+        result: its figures under the policy that decided; None if a recorded run has no such figure.
+        error: by metric, ``observed``, ``simulated`` and ``error``, the difference as a share of the observed value;
+            empty if the simulated fleet differs.
         overridden: settings of the fleet that are not those observed.
-        said: sentences on what was taken from the record, and what the simulation leaves out.
+        said: sentences on the data taken from the record, and on what the simulation omits.
     """
 
     result: PolicyResult
@@ -133,15 +133,15 @@ class Comparison:
 
     Args:
         policies: results, in the order asked.
-        conditions: what the first run was made under; all others differ from it in policy and seed only.
+        conditions: of the first run; all others differ from it in policy and seed only.
         baseline: index of the policy others are compared with; 0 = the first.
-        replicates: what replicates are: ``rotated``, ``drawn anew`` or ``one``.
-        trace: the workload: name, format, rows, requests and whatever else describes it.
+        replicates: how replicates differ: ``rotated``, ``drawn anew`` or ``one``.
+        trace: the workload: name, format, rows, requests and other facts about it.
         notes: sentences on what was dropped, assumed or excluded.
         command: exact command line, or empty.
         versions: version by component.
-        yardsticks: figures no policy changes, to judge by.
-        observed: the run that a decision log recorded, where the workload is one.
+        yardsticks: figures that no policy changes, for comparison.
+        observed: the run recorded in a decision log, if the workload is one.
     """
 
     policies: tuple[PolicyResult, ...]
@@ -206,7 +206,7 @@ def paired_difference(ours: Sequence[float], baseline: Sequence[float]) -> Inter
 
 
 def check_replicates(policy: str, digests: Sequence[str]) -> None:
-    """Refuse replicates that are copies of each other: an interval over them would claim what nobody measured.
+    """Refuse replicates that are copies of each other: an interval over them would claim more than was measured.
 
     Raises:
         InputError: two replicates of a policy have the same digest.
@@ -229,7 +229,7 @@ def compare_runs(runs: Sequence[Sequence[Run]], baseline: int = 0) -> Comparison
         baseline: index of the policy the field `versus` compares with.
 
     Returns:
-        The comparison; who made it adds command, versions and notes with `dataclasses.replace`.
+        The comparison; the caller adds command, versions and notes with `dataclasses.replace`.
 
     Raises:
         InputError: replicates that are copies of each other.
@@ -253,7 +253,7 @@ def compare_runs(runs: Sequence[Sequence[Run]], baseline: int = 0) -> Comparison
 def policy_result(
     own: Sequence[Run], first: Sequence[Run] | None, baseline: Sequence[Run] | None = None
 ) -> PolicyResult:
-    """One policy's runs with its paired differences, for who shows rows before all runs are made.
+    """One policy's runs with its paired differences, for hosts that show rows before all runs are done.
 
     Args:
         own: its runs by replicate.
@@ -326,11 +326,11 @@ def to_json_object(comparison: Comparison) -> dict[str, Any]:
     """The machine-readable form: one JSON object, policies in the order asked.
 
     Args:
-        comparison: what to say.
+        comparison: the comparison.
 
     Returns:
         ``policies`` (each with the means of every summary field, ``digest``, ``versus_first`` and, with another
-        baseline than the first, ``versus``; each replicate by itself in ``per_seed``) and what was run.
+        baseline than the first, ``versus``; each replicate alone in ``per_seed``) and a description of the runs.
     """
     conditions = asdict(comparison.conditions)
     shared = {k: v for k, v in conditions.items() if k not in ("policy", "predictor", "oracle", "seed")}
@@ -405,7 +405,7 @@ def _paired(own: Sequence[Run], other: Sequence[Run]) -> dict[str, Interval]:
 
 
 def _workload(run: Run, replicates: int) -> tuple[dict[str, Any], tuple[str, ...], str]:
-    """What was run, notes on it, and what its replicates are."""
+    """A description of the runs, notes on them, and how their replicates differ."""
     found: dict[str, Any] = {
         "requests": run.totals.requests,
         "output_tokens": run.totals.output_tokens,

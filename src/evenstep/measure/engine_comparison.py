@@ -1,4 +1,4 @@
-"""What a comparison of scheduling policies says: means over replicates, paired differences, and their 95 % intervals."""
+"""The result of a comparison of scheduling policies: means over replicates, paired differences, and 95 % intervals."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class EngineComparison:
 
     Args:
         policies: results, in the order asked.
-        conditions: what the first run was made under.
+        conditions: of the first run.
         baseline: index of the policy others are compared with.
         trace: the workload: name, format, requests and so on.
         notes: sentences on what was dropped or assumed.
-        command, versions: how it was made.
+        command, versions: of its origin.
         slo: the objective of goodput, or None.
     """
 

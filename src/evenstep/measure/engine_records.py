@@ -72,10 +72,10 @@ class IterationTable:
 
 @dataclass(frozen=True, slots=True)
 class EngineConditions:
-    """What a run was made under.
+    """The conditions of a run.
 
     Args:
-        policy, batch_time, bounds: as they were asked for.
+        policy, batch_time, bounds: as specified by the user.
         engine: the engine's fields by name.
         seed: key of every random draw.
     """
@@ -128,7 +128,7 @@ class EngineRun:
     """One simulated (or recorded) run of an engine.
 
     Args:
-        conditions, totals: what it was made under, and its sums.
+        conditions, totals: its conditions and its sums.
         requests: completed requests.
         iterations: None when records were off.
         trace: the trace that was run, or None.
@@ -219,7 +219,7 @@ def named(name: str, quantiles: F8) -> dict[str, float]:
 
 
 def latencies(name: str, values: F8) -> dict[str, float]:
-    """Mean and percentiles of a latency under its name; nan where nobody had one."""
+    """Mean and percentiles of a latency under its name; nan if no request has one."""
     kept = AllValues()
     kept.add(values.copy())
     mean = float(np.mean(values)) if values.size else math.nan

@@ -72,11 +72,11 @@ def idle_share(heaviest: F8, total: F8, size: F8, fixed: F8 | float = 0.0) -> F8
     Args:
         heaviest, total: float64[K], largest and summed load in KV tokens, or the same of local seconds.
         size: float64[K], workers of the group.
-        fixed: what each worker spends whatever its load, in the same unit (C in seconds for
+        fixed: time each worker spends at any load, in the same unit (C in seconds for
             `idle_time_share`).
 
     Returns:
-        float64[K] in [0, 1); 0 where no worker has anything to do, since then nobody waits for anybody.
+        float64[K] in [0, 1); 0 if no worker has work, since then no worker waits for another.
 
     Source: BF-IO sec. 6.2 and Fig. 1.
     """
@@ -166,7 +166,7 @@ def goodput(good: int, good_tokens: int, requests: int, makespan_s: float) -> di
 
 
 def mean_load(conditions: Conditions, load_steps: float, active_steps: int) -> float:
-    """KV tokens of a worker whose slots are all busy, whatever the policy: ``Lbar``.
+    """KV tokens of a worker whose slots are all busy, independent of the policy: ``Lbar``.
 
     Args:
         conditions: gives B, the mean slots of a worker.
@@ -181,8 +181,8 @@ def full_slot_tokens_per_s(
 ) -> float:
     """Tokens a second of a fleet whose slots are all busy, at the policy-free mean load: the fair throughput.
 
-    ``G*B / (C + t_l * Lbar / (1 - idle))``, summed over barrier groups. A truncated or draining run flatters
-    whoever picks small requests; this does not.
+    ``G*B / (C + t_l * Lbar / (1 - idle))``, summed over barrier groups. A truncated or draining run favours policies
+    that pick small requests; this figure does not.
 
     Args:
         conditions: slots, group sizes, C and t_l.

@@ -14,13 +14,13 @@ from evenstep.errors import InputError
 
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
-    """A binary file that takes the place of `path` when the block ends well.
+    """A binary file that replaces `path` if the block ends without an error.
 
-    It is written beside `path` and renamed, so a reader sees the old file or the new one. What is no regular file (a
-    device, a pipe) is written in place; a link is followed.
+    It is written next to `path` and renamed, so a reader sees the old file or the new one. A device or a pipe is written in
+    place; a link is followed.
 
     Raises:
-        InputError: the folder is missing, the place may not be written, or the disk is full.
+        InputError: the folder is missing, the path is not writable, or the disk is full.
     """
     try:
         if path.exists() and not path.is_file():

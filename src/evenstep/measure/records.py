@@ -128,21 +128,21 @@ class DecisionTable:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a run was made under: enough to compute every metric, and to say what it was.
+    """The conditions of a run: enough to compute every metric and to describe the run.
 
     Args:
-        workers, slots: G and slots a worker (the largest, where they differ).
+        workers, slots: G and slots a worker (the largest, if they differ).
         slots_total: slots of the whole fleet.
         group_sizes: workers of each barrier group.
-        overhead_s: C with its synchronisation term, seconds; per group where they differ.
+        overhead_s: C with its synchronisation term, seconds; per group if they differ.
         seconds_per_token: t_l of a linear law, seconds a KV token; nan for any other law.
         arrivals: ``saturated``, ``timed`` or ``closed``.
         pool: pool size of saturated arrivals; 0 otherwise.
         seed: key of the run's random draws.
-        policy: the policy as it was asked for.
+        policy: the policy as specified by the user.
         predictor: its predictor's name, or empty.
-        oracle: whether true lengths were shown: unreachable live.
-        prefill: whether prefill takes time; where it takes none, a time to first token holds none.
+        oracle: whether true lengths were shown, which is impossible live.
+        prefill: whether prefill takes time; if not, a time to first token includes no prefill.
     """
 
     workers: int
@@ -162,7 +162,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Totals:
-    """Sums over the whole run, kept while it goes, whatever is recorded.
+    """Sums over the whole run, updated as it runs, independent of the recorded tables.
 
     Args:
         requests, output_tokens, steps, decisions: counts.
@@ -213,11 +213,11 @@ class Run:
     """One simulated (or recorded) run: record tables, totals, digest.
 
     Args:
-        conditions: what it was made under.
+        conditions: its conditions.
         totals: sums over the run.
-        hashed: works out `digest`, once, when it is first asked for.
-        measured: works out `summary`, likewise.
-        requests, steps: tables, or what works out `requests` when it is first read; None when records were off.
+        hashed: computes `digest`, once, on first use.
+        measured: computes `summary`, likewise.
+        requests, steps: tables, or a function that computes `requests` on first use; None when records were off.
         workers: samples of every worker; None when not asked for.
         decisions: None unless asked for.
         trace: the trace that was run (for report headers), or None.

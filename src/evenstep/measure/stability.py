@@ -21,11 +21,11 @@ Verdict = Literal["stable", "unstable", "undecided"]
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """What a path says.
+    """The verdict on a path.
 
     Args:
-        verdict: ``stable`` where the interval of the drift lies below the tolerated share of the arrivals, ``unstable``
-            where it lies above; else ``undecided``: a longer run may tell.
+        verdict: ``stable`` if the interval of the drift lies below the tolerated share of the arrivals, ``unstable`` if it
+            lies above; else ``undecided``: a longer run may tell.
         drift: requests a second by which the number in the engine grows, with its 95 % interval.
         arrivals_per_s: over the same time.
     """
@@ -40,15 +40,16 @@ def stability(
 ) -> Stability:
     """The verdict on a run while requests arrive.
 
-    The time from the end of the warm-up to the last arrival, or to the end of a run that was stopped before, is cut into
-    stretches of equal length. The drift is what the mean number of requests in the engine grows from one stretch to the
-    next, its interval Student's over these differences, wider by sqrt(3/2): neighbours share noise, and that is by how
-    much where the number is a random walk. In a stable engine what one stretch gains the next ones lose, so there the
-    interval is wider than need be: the verdict errs toward ``undecided``.
+    The time from the end of the warm-up to the last arrival, or to an earlier stop of the run, is cut into stretches of
+    equal length. The drift is the growth of the mean number of requests in the engine from one stretch to the next. Its
+    interval is Student's over these differences, wider by sqrt(3/2): neighbours share noise, and this is the effect if the
+    number is a random walk. In a stable engine the next stretches lose what one stretch gains, so the interval is wider
+    than necessary
+    there: the verdict errs toward ``undecided``.
 
     Args:
         run: with its iteration table and its trace.
-        tolerance: share of the arrivals that a drift may have and still be called none.
+        tolerance: share of the arrivals that a drift may have and still count as zero.
         stretches: how many, at least 3.
         warm_up: share of the time left out at the beginning.
 

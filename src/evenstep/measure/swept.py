@@ -1,4 +1,4 @@
-"""What a sweep found: runs by point, policy and replicate; curves with intervals; one Parquet table."""
+"""The result of a sweep: runs by point, policy and replicate; curves with intervals; one Parquet table."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Swept:
     """A whole sweep.
 
     Args:
-        parameters: what was swept, P names.
+        parameters: names of the P swept parameters.
         points: P values each, in the order of the parameters.
-        policies: the policies as they were asked for.
+        policies: the policies as specified by the user.
         runs: by point, then policy, then replicate; all policies of a point have the same replicates.
         metrics: fields of the summary that tables and plots show.
         grid: whether points are a grid; otherwise a Latin hypercube.
         fixed: settings all points share.
-        until: when replicates were enough, in the words it was asked in; empty = a fixed number.
+        until: the stopping rule for replicates, as specified; empty = a fixed number.
         met: for each point, whether `until` held in the end; all true without one.
         command: exact command line, or empty.
         versions: version by component.
@@ -114,7 +114,7 @@ class Swept:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a number; a truth is none."""
+    """Whether a value is a number; a bool is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -34,7 +34,7 @@ class Tally:
     ask for the summary. Memory does not grow with the run unless `exact`.
 
     Args:
-        conditions: what the run is made under.
+        conditions: of the run.
         exact: keep every request's times for exact percentiles; otherwise they are within 0.1 %
             (`LogHistogram`).
         slo: objective for goodput, or None.
@@ -238,7 +238,7 @@ class _StepSums:
         }
 
     def _values(self, steps: StepTable) -> F8:
-        """float64[10, K], what is summed, in the order of the row names above."""
+        """float64[10, K], the summed quantities, in the order of the row names above."""
         conditions = self._conditions
         size = metrics.of_group(conditions.group_sizes, steps.group)
         overhead_s = metrics.of_group(metrics.group_overheads(conditions), steps.group)
