@@ -75,7 +75,7 @@ def write_chrome_trace(
 
 
 def _names(conditions: Conditions, size: int) -> list[dict[str, Any]]:
-    """Metadata events: what the process and each track are called."""
+    """Metadata events: names of the process and of each track."""
     events: list[dict[str, Any]] = [
         {"ph": "M", "pid": _PROCESS, "name": "process_name", "args": {"name": f"decode, {conditions.policy}"}}
     ]

@@ -63,7 +63,7 @@ def count_lines(comparison: EngineComparison) -> list[str]:
 
 
 def verdict_lines(comparison: EngineComparison) -> list[str]:
-    """What the verdicts in the table mean, one line for each that needs words."""
+    """Explains the verdicts in the table, one line for each that needs words."""
     found = {result.mean("verdict") for result in comparison.policies}
     said = {
         "undecided": "undecided: this run is too short to tell whether the queue keeps growing; a longer one (--limit) may.",

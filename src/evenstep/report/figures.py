@@ -12,7 +12,7 @@ from evenstep import kernel_cache
 from evenstep.measure.comparison import Interval
 from evenstep.request import F8
 
-#: Told apart by readers who see colours differently, in this order.
+#: Distinct for readers with colour vision deficiency, in this order.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555", "#8c510a", "#b2abd2")
 _PER_INCH = 130
 

@@ -1,4 +1,4 @@
-"""What a reproduction found: the paper's numbers beside ours; as a table, CSV, LaTeX or JSON (files: `findings_files`)."""
+"""The findings of a reproduction: the paper's numbers next to ours; as a table, CSV, LaTeX or JSON (`findings_files`)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _VERDICTS = {True: "holds", False: "does not hold", None: "not settled"}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One number of a paper beside ours.
+    """One number of a paper next to ours.
 
     Args:
         case: the policy, predictor or sweep point it belongs to.
-        quantity: what is measured.
+        quantity: name of the measured quantity.
         unit: of the paper's number and of ours.
-        paper: the paper's number, or a range as text; None where it prints none.
+        paper: the paper's number, or a range as text; None if it prints none.
         ours: mean over replicates and its 95 % interval.
-        difference: ours minus that of `against`, replicate by replicate; None where nothing is compared.
+        difference: ours minus that of `against`, replicate by replicate; None without a comparison.
         against: the case it is compared with.
     """
 
@@ -66,18 +66,18 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """Everything one reproduction has to say.
+    """The complete result of one reproduction.
 
     Args:
         rows: numbers, in the paper's order.
         claims: sentences of the paper, tested.
         constants: every free constant.
         remark: one sentence: where and why we differ.
-        stands_in: what stands in for data or machines that are not to be had.
-        data: columns of one long table, all of the same length, behind the figure.
+        stands_in: substitutes for data or machines that are not available.
+        data: columns of one long table, all of the same length: the data of the figure.
         draw: puts the figure on a matplotlib figure.
         size: of the figure, inches.
-        intervals: what the intervals are, where they are not t-intervals over replicates.
+        intervals: kind of the intervals, if they are not t-intervals over replicates.
     """
 
     rows: Sequence[Row]
@@ -120,7 +120,7 @@ class Reproduction:
 
 
 def with_interval(value: Interval | None) -> str:
-    """``12.3 ±0.4``, half a 95 % interval behind the mean; without one for a single replicate."""
+    """``12.3 ±0.4``, the mean and half a 95 % interval; without one for a single replicate."""
     if value is None:
         return ""
     text = short(value.value)
@@ -167,7 +167,7 @@ def text_lines(found: Reproduction) -> list[str]:
 
 
 def intervals_sentence(found: Reproduction) -> str:
-    """What the intervals are."""
+    """The kind of the intervals."""
     if found.findings.intervals:
         return found.findings.intervals
     if found.seeds == 1:
@@ -176,12 +176,12 @@ def intervals_sentence(found: Reproduction) -> str:
 
 
 def verdict(claim: Claim, quick: bool) -> str:
-    """What is said of a claim; a quick run gives no verdict."""
+    """The verdict on a claim; a quick run gives no verdict."""
     return "no verdict at this size" if quick else _VERDICTS[claim.holds]
 
 
 def cells(rows: Sequence[Row]) -> list[list[str]]:
-    """Headings and a line of texts a row; without the column of differences where there are none."""
+    """Headings and a line of texts per row; the column of differences is omitted if it is empty."""
     head = ["case", "quantity", "unit", "paper", "ours", "difference"]
     found = [
         [r.case, r.quantity, r.unit, _paper(r.paper), with_interval(r.ours), _difference(r)] for r in rows

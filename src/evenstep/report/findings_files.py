@@ -50,7 +50,7 @@ def write(found: Reproduction, folder: Path) -> list[Path]:
 
 
 def _data(found: Reproduction) -> bytes:
-    """The data behind the figure as Parquet, with everything `json_object` says in its metadata."""
+    """The data of the figure as Parquet, with the content of `json_object` in its metadata."""
     import orjson
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -1,4 +1,4 @@
-"""The picture of a fitted batch-time law: what it says against what was measured, and what is left over."""
+"""The picture of a fitted batch-time law: predicted against measured seconds, and the residuals."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def _summary(comparison: Comparison) -> str:
 
 
 def _of_the_log(comparison: Comparison) -> str:
-    """What was taken from a decision log, and how well the simulator repeats its run."""
+    """The data taken from a decision log, and the error of the simulator on its run."""
     if comparison.observed is None:
         return ""
     said = " ".join([*comparison.observed.said, error_sentence(comparison)])

@@ -15,7 +15,7 @@ from evenstep.request import F8, I8
 
 #: Most points of a line over time, of a worker's line, and of a distribution.
 POINTS, WORKER_POINTS, SHARE_POINTS = 300, 360, 200
-#: Most workers drawn with a line of their own; the band behind them covers all.
+#: Most workers drawn with their own line; the band under them covers all.
 WORKER_LINES = 32
 
 Series = list[tuple[int, F8, F8]]  # number of the policy, x, y

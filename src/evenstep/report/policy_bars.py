@@ -20,7 +20,7 @@ class Picture:
     """A drawing of one metric.
 
     Args:
-        comparison: what it shows.
+        comparison: the comparison to draw.
         metric: the metric.
     """
 

@@ -42,7 +42,7 @@ def text_lines(found: Evaluation) -> list[str]:
 
 
 def sentence(found: Evaluation) -> str:
-    """What was learned from and what was judged."""
+    """The training part and the judged part."""
     return f"{found.trace}: learned from the first {found.trained:,} requests, judged on the {found.judged:,} after them."
 
 
@@ -84,7 +84,7 @@ def write_page(found: Evaluation, command: str, path: Path) -> None:
 
 
 def _reliability(found: Evaluation, horizon: int) -> str:
-    """Share that left against the chance that was told; on the diagonal a chance means what it says."""
+    """Observed share of departures against the predicted chance; a perfect prediction lies on the diagonal."""
     board = Board(Scale(0.0, 1.0), Scale(0.0, 1.0), label=f"reliability at H = {horizon}")
     board.axes("told chance to leave within H", "share that left")
     diagonal = np.array([0.0, 1.0])

@@ -13,7 +13,7 @@ import numpy as np
 from evenstep.report.numbers import tick
 from evenstep.request import F8
 
-#: Policies that have a colour of their own in the style sheet; more are told apart by dashes as well.
+#: Policies with their own colour in the style sheet; further ones also differ by dashes.
 COLOURS = 8
 #: The style sheet's colours in light mode.
 LIGHT = ("#4b5563", "#0072b2", "#d55e00", "#009e73", "#b0518f", "#c28a00", "#3a9fd6", "#7a5cc7")
@@ -22,7 +22,7 @@ _USUAL = {
     "fcfs": 0, "jsq": 1, "least-load": 2, "br-0": 3, "bf-io": 4, "best": 5, "round-robin": 6, "power-of-d": 7,
     "vllm": 0, "sarathi": 1, "orca": 2, "srpt": 3, "mlfq": 4, "sjf": 6, "least-attained": 7,
 }  # fmt: skip
-#: Names beside dots: characters at most, and about how wide one and how high a line is.
+#: Names next to dots: most characters, and the approximate width of one and height of a line.
 _LONGEST_NAME, _CHARACTER, _LINE = 30, 6.2, 12
 
 
@@ -93,7 +93,7 @@ def round_step(size: float) -> float:
 
 
 def from_zero(values: Sequence[F8], room: float = 1.05) -> Scale:
-    """A linear scale from 0 to just above the largest finite value; 0 to 1 when there is none above 0."""
+    """A linear scale from 0 to just above the largest finite value; 0 to 1 if no value is above 0."""
     tops = [float(np.nanmax(v)) for v in values if v.size and np.isfinite(v).any()]
     top = max(tops, default=0.0)
     return Scale(0.0, top * room if top > 0 else 1.0)
@@ -106,7 +106,7 @@ class Board:
     Args:
         x, y: scales of the plotting area.
         width, height: size of the whole chart in its own units.
-        label: what the chart shows, for screen readers.
+        label: a description of the chart, for screen readers.
     """
 
     x: Scale
@@ -177,7 +177,7 @@ class Board:
             place, width: left end and width as shares of the plotting area.
             value: on the y scale.
             series: number of the policy.
-            title: what a pointer resting on it shows.
+            title: tooltip.
         """
         inner = self.width - self.left - self.right
         floor, top = self.height - self.bottom, self._y(np.array([value]))[0]
@@ -190,10 +190,10 @@ class Board:
         """A dot with a whisker.
 
         Args:
-            x, y: where it is.
+            x, y: its position.
             series: number of the policy.
             low, high: ends of the whisker on the y scale; nan for none.
-            title: what a pointer resting on it shows.
+            title: tooltip.
         """
         px, py = self._x(np.array([x]))[0], self._y(np.array([y]))[0]
         if np.isfinite(low) and np.isfinite(high):
@@ -207,7 +207,7 @@ class Board:
         )
 
     def names(self, points: Sequence[tuple[float, float, str]]) -> None:
-        """Names beside dots, on the side and at the height that is free and nearest, with a line to a dot that is not near.
+        """Names next to dots, at the nearest free side and height, with a line to a dot that is not near.
 
         Args:
             points: x and y of each dot, and its name.

@@ -186,7 +186,7 @@ def _made_by(swept: Swept) -> Iterable[str]:
 
 
 def _taken(swept: Swept, parameter: str) -> str:
-    """The values of a parameter, or the ends of what was sampled."""
+    """The values of a parameter, or the ends of the sampled range."""
     values = swept.values(parameter)
     if not swept.grid and swept.is_numeric(parameter):
         return f"{value_text(values[0])} to {value_text(values[-1])}"

@@ -111,7 +111,7 @@ def over_two(swept: Swept, across: str, upward: str, metric: str) -> dict[str, s
 
 
 def _columns(curve: Sequence[Interval | None], factor: float) -> tuple[F8, F8, F8]:
-    """Means and ends of intervals, nan where there is none."""
+    """Means and ends of intervals, nan if missing."""
 
     def column(name: str) -> F8:
         found = [None if one is None else getattr(one, name) for one in curve]

@@ -63,9 +63,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("oldest wait", "s", _scaled("oldest_wait_s"), 11),
     Column("energy", "kJ", _scaled("energy_busy_idle_j", 1e-3), 9),
 )
-#: Next to the time lost at the barrier where prefix caches were looked at.
+#: Next to the time lost at the barrier, for runs with prefix caches.
 PREFIX_HITS = Column("hits", "% prompt", _share("prefix_hit_share"), 8)
-#: Behind the first tokens where there is an objective.
+#: After the first tokens, for runs with an objective.
 SLO = (
     Column("SLO met", "%", _share("slo_share"), 7),
     Column("goodput", "requests/s", _scaled("goodput_requests_per_s"), 10),
@@ -76,12 +76,12 @@ _SPARE = ("spread", "worth", "TTFT p95", "energy", "tokens/s", "TPOT p95", "make
 
 
 def columns_of(*, prefix_hits: bool = False, slo: bool = False, prefill: bool = True) -> tuple[Column, ...]:
-    """The columns there is something to say in.
+    """The columns that have values.
 
     Args:
-        prefix_hits: prefix caches were looked at.
-        slo: there is an objective.
-        prefill: prefill takes time; where it takes none, the column of first tokens says so.
+        prefix_hits: the run had prefix caches.
+        slo: the run has an objective.
+        prefill: prefill takes time; if not, the column of first tokens says so.
     """
     found: list[Column] = []
     for column in COLUMNS:
@@ -135,7 +135,7 @@ class ComparisonTable:
         )
 
     def foot(self, comparison: Comparison) -> None:
-        """Print what the figures are, and the digests; wrapped at words on a terminal."""
+        """Print an explanation of the figures, and the digests; wrapped at words on a terminal."""
         for line in foot_lines(comparison):
             self._console.print(Text(line, style="dim"), soft_wrap=not self._console.is_terminal)
 
@@ -166,7 +166,7 @@ def print_comparison(comparison: Comparison, stream: TextIO | None = None) -> No
     table.foot(comparison)
 
 
-#: What the sentence on the simulator's error calls its metrics.
+#: Names of the metrics in the sentence on the simulator's error.
 _ERRORS = {
     "tokens_per_s": "tokens/s", "makespan_s": "makespan", "tpot_mean_s": "TPOT mean", "tpot_p95_s": "TPOT p95",
     "ttft_mean_s": "TTFT mean", "mean_wait_s": "mean wait", "oldest_wait_s": "oldest wait",
@@ -232,7 +232,7 @@ def window_sentence(comparison: Comparison) -> str:
 
 
 def replicates_sentence(comparison: Comparison) -> str:
-    """What the replicates are, and what an interval means."""
+    """Explains the replicates and their intervals."""
     seeds = len(comparison.seeds)
     if seeds == 1:
         return "One replicate: no intervals."
@@ -244,7 +244,7 @@ def replicates_sentence(comparison: Comparison) -> str:
 
 
 def _fitting(wanted: Sequence[Column], name_width: int, width: int) -> tuple[Column, ...]:
-    """The columns that fit beside a name of at most 30 characters."""
+    """The columns that fit next to a name of at most 30 characters."""
     columns = list(wanted)
     for spare in _SPARE:
         if min(name_width, 30) + sum(c.width + len(_GAP) for c in columns) <= width:

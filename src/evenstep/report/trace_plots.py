@@ -25,7 +25,7 @@ def save_trace(trace: Trace, found: dict[str, Any], place: Path) -> None:
 
     Args:
         trace: the trace.
-        found: its statistics (`workload.statistics.describe`), shown beside the picture in HTML.
+        found: its statistics (`workload.statistics.describe`), shown next to the picture in HTML.
         place: file to write; its ending chooses the kind.
 
     Raises:
@@ -143,7 +143,7 @@ def _figure(panels: Sequence[tuple[str, str, Callable[[Any], None]]], name: str,
 
 
 def _page(picture: str, found: dict[str, Any]) -> str:
-    """A self-contained page: the picture, the statistics and what the reader noted."""
+    """A self-contained page: the picture, the statistics and the reader's notes."""
     rows = "".join(f"<tr><th>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>" for k, v in _flat(found))
     notes = "".join(f"<li>{html.escape(str(note))}</li>" for note in found["notes"])
     name = html.escape(str(found["name"]))
