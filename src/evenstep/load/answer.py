@@ -1,17 +1,17 @@
-"""What one streamed answer brings, and everything that can be wrong with it. Bytes in, counts out; no I/O.
+"""Counts one streamed answer and detects every error in it. Bytes in, counts out; no I/O.
 
-An answer is good when all of this holds: every event is a chunk or ``[DONE]``, the choice has a finish_reason that is no
-failure, ``[DONE]`` comes, nothing follows it, and the tokens told (by usage in each chunk, by ids, by the usage at the
-end) agree and are as many as were asked for where the length ended the answer. The first thing that is wrong gives the
-error its kind:
+An answer is good if all of this holds. Every event is a chunk or ``[DONE]``. The choice has a finish_reason that is not a
+failure. ``[DONE]`` comes, and nothing follows it. The reported tokens (by usage in each chunk, by ids, by the usage at
+the end) agree, and equal the requested number if the length ended the answer. The first violation gives the error its
+kind:
 
-* ``error-event``: an error object in the stream; ``bad-chunk``: what is no chunk;
-* ``no-finish``: no finish_reason; ``no-done``: no ``[DONE]``; ``after-done``: something behind it;
+* ``error-event``: an error object in the stream; ``bad-chunk``: an invalid chunk;
+* ``no-finish``: no finish_reason; ``no-done``: no ``[DONE]``; ``after-done``: data after it;
 * ``finish-REASON``: a finish_reason other than stop, length and tool_calls;
 * ``tokens-missing``, ``tokens-twice``: counts that disagree; ``empty``: an end without any token.
 
-Errors of the connection (``connect``, ``cut``, ``timeout``, ``not-http``, ``status-503`` and the like, ``not-a-stream``) are
-told by whoever holds it.
+The owner of the connection reports its errors (``connect``, ``cut``, ``timeout``, ``not-http``, ``status-503`` and the
+like, ``not-a-stream``).
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Answer:
             self.tokens = max(self.tokens, count) if self._estimated == 0 else self.tokens
 
     def _settle(self) -> None:
-        """All has come: how many tokens it was, and whether that is what was asked for."""
+        """The stream has ended: count its tokens, and compare them with the request."""
         self.counting = "ids" if self._ids >= 0 else "usage" if self._usage >= 0 else "estimated"
         if self.counting == "usage":
             self.tokens = self._usage

@@ -40,7 +40,7 @@ class Call:
         self._timer = loop.call_later(timeout_s, self._late, timeout_s)
 
     def cancel(self) -> None:
-        """Leave: the connection is closed, in whatever state the answer is."""
+        """Leave: the connection is closed in any state of the answer."""
         self.fail("cancelled", "the client left")
 
     def fail(self, kind: str, message: str) -> None:
@@ -68,7 +68,7 @@ class Call:
 
 
 class Owner(Protocol):
-    """Who keeps connections."""
+    """Keeps connections for reuse."""
 
     def idle(self, connection: Connection) -> None:
         """It can take another request."""
@@ -148,7 +148,7 @@ class Connection(asyncio.Protocol):
         said = "before the answer" if call.status == 0 else "in the middle of the answer"
         call.fail("cut", f"the connection was closed {said}")
 
-    # what the parser calls
+    # called by the parser
 
     def on_message_begin(self) -> None:
         self._length, self._kind = False, b""

@@ -1,7 +1,7 @@
-"""The demonstration: emulated ranks, the gateway, a recorded trace at a load that fills the slots, one policy after another.
+"""The demonstration: emulated ranks, the gateway, a recorded trace at a load that fills the slots, and several policies.
 
-Engines, gateway and client are processes of their own. Idle time at the barrier is told twice: by the engines, which know
-it, and by the gateway, which works it out from the chunks it forwards.
+Engines, gateway and client are separate processes. Idle time at the barrier is reported twice: by the engines, which know
+it, and by the gateway, which computes it from the chunks it forwards.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """What one policy did.
+    """The figures of one policy.
 
     Args:
-        name: as asked for.
+        name: as specified by the user.
         outcome, summary: of the client.
         window_s: from the first to the last moment with full slots; seconds.
-        tokens_per_s: output tokens of the window over the engine seconds of its steps: what engines of this pace would
-            make, however slow this machine is.
+        tokens_per_s: output tokens of the window over the engine seconds of its steps: the throughput of engines with these
+            step times, even if this machine is slow.
         wall_tokens_per_s: the same over the seconds of the clock on the wall.
-        idle_engines: share of worker time lost at the barrier in the window, as the engines tell.
-        idle_gateway: the same as the gateway works it out; nan where it does not tell.
-        steps_seen: share of the engines' steps that the gateway told apart; nan likewise.
-        fallback_share: share of decision rounds that least load decided in place of the policy; nan where it does not tell.
-        oldest_wait_s: the longest wait of a request in the gateway's pool that was seen.
+        idle_engines: share of worker time lost at the barrier in the window, as the engines report.
+        idle_gateway: the same as the gateway computes it; nan if not reported.
+        steps_seen: share of the engines' steps that the gateway detected; nan likewise.
+        fallback_share: share of decision rounds that least load decided in place of the policy; nan if not reported.
+        oldest_wait_s: the longest observed wait of a request in the gateway's pool.
         step_ms: mean step of the window.
-        late_share: share of steps the engines were late for: the machine was too slow.
-        cpu: share of a core of engines, gateway and client; nan where it is not told.
+        late_share: share of steps that the engines ran late: the machine was too slow.
+        cpu: share of a core of engines, gateway and client; nan if unknown.
     """
 
     name: str
@@ -73,12 +73,12 @@ class Shown:
 def run_demo(
     settings: DemoSettings, trace: Trace, watch: Callable[[str, Progress], None] | None = None
 ) -> Iterator[Shown]:
-    """One policy after the other, on the same requests at the same times.
+    """Run one policy after the other, on the same requests at the same times.
 
     Args:
         settings: checked settings.
         trace: the requests.
-        watch: told now and then how far a run is.
+        watch: called now and then with the progress of a run.
 
     Raises:
         EngineError: engines or gateway do not start.
@@ -173,7 +173,7 @@ def shown(
 
 
 def _oldest_s(samples: list[Sample]) -> float:
-    """The longest wait that the gateway told of; samples taken while it did not answer tell nothing."""
+    """The longest wait that the gateway reported; samples without an answer are ignored."""
     waits_s = (one.gateway.get("oldest_s", math.nan) for one in samples)
     return max((wait_s for wait_s in waits_s if not math.isnan(wait_s)), default=math.nan)
 

@@ -62,7 +62,7 @@ def line(row: Shown, first: Shown) -> str:
 
 
 def foot(settings: DemoSettings, rows: Sequence[Shown]) -> list[str]:
-    """What the figures are, and whether the machine kept up."""
+    """Explains the figures, and says whether the machine was fast enough."""
     said = [
         f"{settings.ranks} emulated ranks of {settings.slots} slots in one barrier group, no prefill on them; "
         f"C = {settings.overhead_s:g} s, t_l = {settings.per_token_s:g} s a token.",
@@ -108,7 +108,7 @@ def strained(rows: Sequence[Shown]) -> list[str]:
 
 
 def values(row: Shown) -> dict[str, Any]:
-    """One policy's figures as JSON values; None where something was not told."""
+    """One policy's figures as JSON values; None for missing ones."""
     told = {name: getattr(row, name) for name in _TOLD} | {
         f"cpu_{name}": share for name, share in row.cpu.items()
     }

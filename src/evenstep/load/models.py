@@ -25,8 +25,8 @@ def first_model(target: Target, api_key: str | None) -> str:
     """Name of the first model the server lists.
 
     Raises:
-        InputError: the server cannot be reached, or does not let us in.
-        EngineError: what it answers is no list of models.
+        InputError: the server cannot be reached, or refuses access.
+        EngineError: its answer is not a list of models.
     """
     status, body = get(target, "/v1/models", api_key)
     if status in (401, 403):

@@ -1,4 +1,4 @@
-"""Other commands of evenstep beside this one: started, waited for until they answer, ended."""
+"""Starts other evenstep commands, waits until they answer, and ends them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAUSE_S, _END_S = 0.05, 10.0
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens at now."""
+    """Ports that are free now."""
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in opened:
@@ -33,19 +33,19 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def beside(words: Sequence[str], port: int, path: str, wait_s: float) -> Generator[int]:
-    """An ``evenstep`` command that runs while the block does.
+    """Runs an ``evenstep`` command for the duration of the block.
 
     Args:
         words: of the command line.
-        port: it listens at, on this machine.
-        path: that answers 200 as soon as it is ready.
+        port: its port on this machine.
+        path: a path that answers 200 once it is ready.
         wait_s: longest wait for that.
 
     Yields:
         Its process id.
 
     Raises:
-        EngineError: it ended by itself, or was not ready in time; with what it said last.
+        EngineError: it ended by itself, or was not ready in time; with its last output.
     """
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(

@@ -1,13 +1,13 @@
-"""Prompts of asked lengths out of nothing but a seed: the same trace and seed give the same bytes on any machine.
+"""Builds prompts of given lengths from a seed: the same trace and seed give the same bytes on any machine.
 
-A prompt is the front of an endless stream of tokens. Requests with the same key share a stream, and so a prefix:
+A prompt is the start of an endless stream of tokens. Requests with the same key share a stream, and so a prefix:
 
-* with prefix blocks each block id has its own stretch, so that prompts share what the trace says they share;
-* else requests of one session share one stream, and each turn's prompt goes on where the last one ended;
-* else requests with one ``prompt_key`` do, and every other request has a stream of its own.
+* with prefix blocks, each block id has its own stretch, so that prompts share the blocks that the trace says they share;
+* else requests of one session share one stream, and each turn's prompt continues the previous one;
+* else requests with one ``prompt_key`` share one, and every other request has its own stream.
 
-As text a token is a common word of at most four letters, which nearly every byte-pair vocabulary holds as one token; what
-the engine counted is reported beside what was asked for. The first words spell the stream's number, so that no two
+As text a token is a common word of at most four letters, which nearly every byte-pair vocabulary holds as one token; the
+engine's count is reported next to the requested length. The first words spell the stream's number, so that no two
 streams share their first block of KV by chance.
 """
 
@@ -39,7 +39,7 @@ class Prompts:
 
     Args:
         trace: the requests.
-        settings: endpoint, model, seed and what is asked for.
+        settings: endpoint, model, seed and requested fields.
         model: name of the served model.
     """
 

@@ -18,15 +18,15 @@ _VERSION = 1
 
 @dataclass(slots=True, eq=False)
 class Records:
-    """One row a request of the trace, in its order; what did not happen is nan, or -1.
+    """One row per request of the trace, in its order; missing values are nan, or -1.
 
     Args:
         asked_prompt_tokens, asked_output_tokens: int64[N], of the trace.
-        due_s, started_s: float64[N], when it should have been sent, and when it was; seconds from the start of the run.
+        due_s, started_s: float64[N], its planned and its actual start; seconds from the start of the run.
         first_s, last_s, ended_s: float64[N], its first token, its last, the end of its answer.
-        prompt_tokens, output_tokens: int64[N], as the engine told (output: as counted); -1 where it did not.
-        status: int64[N], of HTTP; 0 where nothing came.
-        crc: int64[N], CRC-32 of the output's text (of its ids, where they were told): equal outputs have equal ones.
+        prompt_tokens, output_tokens: int64[N], as the engine reported (output: as counted); -1 if not reported.
+        status: int64[N], of HTTP; 0 without an answer.
+        crc: int64[N], CRC-32 of the output's text (of its ids, if reported): equal outputs have equal values.
         error: N kinds, "" = none.
         message: N texts.
         counting: N ways tokens were counted.

@@ -1,4 +1,4 @@
-"""One run: starts what is due, waits for what is on its way, and keeps what happened."""
+"""One run: starts due requests, waits for their answers, and records the results."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """A run that is over.
+    """A finished run.
 
     Args:
-        records: what happened to each request.
-        gaps: histogram of the seconds between chunks of one answer; sum and sum of squares beside it.
+        records: the result of each request.
+        gaps: histogram of the seconds between chunks of one answer, with their sum and sum of squares.
         gap_sum_s, gap_squares: of all gaps, exactly.
         tokens: int64[M], output tokens of each `bucket_s` from the start.
         bucket_s: seconds.
         duration_s: from the first start to the last end.
         start_s: when it began, of `time.monotonic`.
-        lag_s: float64[L], how late the loop's own timer was, each `_TICK_S`.
+        lag_s: float64[L], lateness of the loop's own timer, each `_TICK_S`.
         cpu_s: CPU seconds of this process during the run.
         model: name of the served model.
-        connections: that were made.
+        connections: number of connections made.
         trace: the requests.
     """
 
@@ -88,11 +88,11 @@ def drive(trace: Trace, settings: LoadSettings, watch: Callable[[Progress], None
     Args:
         trace: the requests, with the times they are due at (`timed`).
         settings: checked settings.
-        watch: told now and then how far it is.
+        watch: called now and then with the progress.
 
     Raises:
         InputError: an open loop without times, a package that is missing, or a server that cannot be reached.
-        EngineError: a server that does not tell its models, where none was named.
+        EngineError: a server that does not list its models, if none was named.
     """
     need_parser("evenstep load")
     allow_files()
@@ -162,7 +162,7 @@ class Run:
         self._client, self._loop = client, loop
         self._over = loop.create_future()
         gc.collect()
-        freezes = not gc.get_freeze_count()  # what the host has frozen stays frozen
+        freezes = not gc.get_freeze_count()  # objects frozen by the host stay frozen
         if freezes:
             gc.freeze()
         cpu_s = time.process_time()

@@ -1,11 +1,11 @@
-"""Which request starts when: open or closed loop, sessions in order. No I/O and no clock: the host tells the time.
+"""Start times of requests: open or closed loop, sessions in order. No I/O and no clock: the host passes the time.
 
 The rules:
 
-* open: a request is due at its time; one that waits for another (``after``, or the one before in its session) is due no
-  sooner than that one's end, however that ended;
+* open: a request is due at its time; if it depends on another (``after``, or the previous one of its session), it is due
+  no sooner than that one's end, however that ended;
 * closed: each user has one session, or one request outside sessions, at a time; inside a session a request is due
-  ``think_s`` after the one it waits for has ended; who has none left takes the next of the trace;
+  ``think_s`` after its predecessor has ended; a user without a session takes the next one of the trace;
 * requests due at the same time start in the order of the trace.
 """
 
@@ -25,8 +25,8 @@ class Schedule:
     Args:
         trace: the requests.
         users: of a closed loop; 0 = open.
-        times: float64[N], when requests are due in an open loop, seconds from the start; not looked at in a closed one.
-        speed: how many times faster than the trace's its thinking times pass.
+        times: float64[N], due times in an open loop, seconds from the start; ignored in a closed one.
+        speed: factor by which thinking times are shorter than in the trace.
 
     Raises:
         InputError: an open loop without times.
@@ -63,11 +63,11 @@ class Schedule:
 
     @property
     def next_s(self) -> float | None:
-        """When the next request is due, as far as is known; None while all wait for others."""
+        """Time of the next due request, if known; None while all wait for others."""
         return self._due[0][0] if self._due else None
 
     def due(self, now_s: float) -> tuple[int, float] | None:
-        """The next request that is due by now, with the time it was due at; None if there is none. It counts as started."""
+        """The next request that is due by now, with its due time; None without one. It counts as started."""
         if not self._due or self._due[0][0] > now_s:
             return None
         at_s, row = heapq.heappop(self._due)

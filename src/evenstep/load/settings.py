@@ -65,7 +65,7 @@ class LoadSettings:
         """Goodput's objectives by name (ttft, tpot, e2el), in milliseconds; empty without any.
 
         Raises:
-            InputError: an unknown name, or what is no number of milliseconds.
+            InputError: an unknown name, or an invalid number of milliseconds.
         """
         return objectives_of(self.goodput)
 
@@ -78,7 +78,7 @@ def objectives_of(text: str | None) -> dict[str, float]:
     """Objectives in milliseconds by name, of ``ttft:500,tpot:50``.
 
     Raises:
-        InputError: an unknown name, a name twice, or what is no positive number.
+        InputError: an unknown name, a duplicate name, or a number that is not positive.
     """
     found: dict[str, float] = {}
     for part in (text or "").split(",") if text else ():

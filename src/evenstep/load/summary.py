@@ -1,8 +1,8 @@
-"""The figures of a run, under the names that vLLM's ``bench serve`` writes, and ours beside them.
+"""The figures of a run, under the names that vLLM's ``bench serve`` writes, with our own added.
 
-Seconds are measured here at the client. TTFT is from sending a request to its first token, TPOT the time from the first to
-the last token over the tokens after the first, ITL a gap between two chunks that brought tokens (whatever their number),
-E2EL from sending to the end of the answer. Only good answers count for any of them.
+Seconds are measured at the client. TTFT is from sending a request to its first token. TPOT is the time from the first to
+the last token over the tokens after the first. ITL is a gap between two chunks that carried tokens (in any number). E2EL
+is from sending to the end of the answer. Only good answers count for any of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from evenstep.measure.quantiles import LogHistogram
 from evenstep.request import F8
 
 PERCENTILES = (90, 95, 99)
-#: A client later than this, or busier, blurs what it measures.
+#: A client later or busier than this distorts its measurements.
 _LATE_MS, _BUSY = 10.0, 0.9
 
 
@@ -72,8 +72,8 @@ def summary(outcome: Outcome, settings: LoadSettings) -> dict[str, Any]:
 
 
 def times(outcome: Outcome) -> tuple[F8, F8, F8]:
-    """Seconds to the first token, per token after it, and to the end: float64[N] each, nan where it did not come to that;
-    a time per token is 0 where there is only one."""
+    """Seconds to the first token, per token after it, and to the end: float64[N] each, nan if the answer did not get that
+    far; a time per token is 0 for a single token."""
     r = outcome.records
     after = np.maximum(r.output_tokens - 1, 1)
     return r.first_s - r.started_s, (r.last_s - r.first_s) / after, r.ended_s - r.started_s
@@ -114,7 +114,7 @@ def client(outcome: Outcome) -> dict[str, float | int | None]:
 
 
 def notes(found: dict[str, Any]) -> list[str]:
-    """Sentences on what a reader of a summary has to know."""
+    """Sentences that a reader of a summary needs to know."""
     said: list[str] = []
     late = (found["p99_late_start_ms"] or 0.0) > _LATE_MS and found["max_concurrency"] is None
     if late or found["client_cpu_share"] > _BUSY:

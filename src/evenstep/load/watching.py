@@ -1,4 +1,4 @@
-"""What engines and a gateway tell of themselves while a run goes on: metrics pages read again and again by a thread."""
+"""Polls the metrics pages of engines and a gateway during a run, in a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenstep.load.models import get
 from evenstep.load.processes import cpu_s
 from evenstep.load.settings import Target
 
-#: What an emulator tells of each rank, and what a gateway tells of itself.
+#: Metrics an emulator reports for each rank, and metrics a gateway reports.
 _ENGINE = {
     "running": "vllm:num_requests_running", "steps": "evenstep:steps_total", "stepped_s": "evenstep:step_seconds_total",
     "busy_s": "evenstep:busy_seconds_total", "late": "evenstep:late_steps_total", "tokens": "vllm:generation_tokens_total",
@@ -29,12 +29,12 @@ _SHARED = ("steps", "stepped_s", "late")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Both pages at one time; sums over ranks, but for what a barrier group has in common.
+    """Both pages at one time; sums over ranks, except for values that a barrier group has in common.
 
     Args:
         at_s: of `time.monotonic`.
         engine: by the keys of an emulator's figures.
-        gateway: by those of a gateway's; what it does not tell, or all while it does not answer, is missing.
+        gateway: by those of a gateway's; unreported ones are missing, or all while it does not answer.
         cpu_s: CPU seconds of each process watched, by its name.
     """
 
@@ -51,7 +51,7 @@ class Watch:
     Args:
         engine: an emulator with one barrier group.
         gateway: a gateway's page; None = there is none.
-        processes: process ids by name, whose CPU time is looked at.
+        processes: process ids by name, whose CPU time is measured.
         path: of the gateway's page.
         every_s: seconds between readings.
     """
@@ -88,7 +88,7 @@ class Watch:
         at_s = time.monotonic()
         gateway: dict[str, float] = {}
         if self.gateway is not None:
-            with contextlib.suppress(EvenstepError):  # engines are known all the same
+            with contextlib.suppress(EvenstepError):  # the figures of engines are known anyway
                 gateway = _figures(self.gateway, self.path, _GATEWAY)
         return Sample(at_s, engine, gateway, {name: cpu_s(pid) for name, pid in self.processes.items()})
 
