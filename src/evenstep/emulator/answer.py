@@ -42,7 +42,7 @@ class Out(Protocol):
 
 
 class Host(Protocol):
-    """Who runs the sequences of an answer."""
+    """Runs the sequences of an answer."""
 
     def stop(self, key: int, finish: str) -> None:
         """No more of this sequence."""
@@ -77,10 +77,10 @@ class Answer:
     Args:
         asked: the request.
         wording: its bytes.
-        out: where they go.
-        host: who makes the tokens.
-        fault: what goes wrong, if anything.
-        rank: the rank that works on it.
+        out: the client's connection.
+        host: produces the tokens.
+        fault: the fault of this answer, if any.
+        rank: the rank that computes it.
         keys: names of its sequences, in order of their index.
     """
 
@@ -160,7 +160,7 @@ class Answer:
         part.finish = finish
 
     def flush(self) -> None:
-        """Send what is new, in one write; nothing while the client does not read: later it comes in fewer events."""
+        """Send the new text in one write; nothing while the client does not read: later it comes in fewer events."""
         if self.over or self._silent or (self._out.paused and self.asked.stream):
             return
         if self._count == 0 and not self._garbage and all(part.finish is None for part in self.parts):
@@ -240,7 +240,7 @@ class Answer:
         return body[: len(body) // 2] if cut else body
 
     def _trips(self, part: Part) -> bool:
-        """The fault strikes instead of a token; False if the token comes all the same."""
+        """Apply the fault in place of a token; False if the token still comes."""
         fault = self._fault
         assert fault is not None
         if not self.asked.stream and fault.fault in ("cut", "malformed"):

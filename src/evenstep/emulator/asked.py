@@ -1,6 +1,6 @@
-"""What a client asks an engine for: the body of a completion or a chat, read strictly where it matters here.
+"""Parses a client's request: the body of a completion or a chat, strictly for the fields that matter here.
 
-Fields an engine knows and this one does not act on (sampling, tools, penalties) are accepted and ignored.
+Fields that an engine knows and the emulator does not use (sampling, tools, penalties) are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class RefusedError(EvenstepError):
 
     Args:
         status: HTTP status.
-        message: what is wrong.
-        param: the field, where one is to blame.
+        message: the reason.
+        param: the invalid field, if there is one.
     """
 
     def __init__(self, status: int, message: str, param: str | None = None) -> None:
@@ -228,7 +228,7 @@ def _content(message: _Message) -> str:
 
 
 def _max_tokens(read: _Completion | _Chat, size: int, longest: int) -> int:
-    """Bound of an answer: 16 for a completion that names none, what the engine holds for a chat, as in vLLM."""
+    """Most tokens of an answer: 16 for a completion that names no limit, the engine's limit for a chat, as in vLLM."""
     wish = read.max_tokens
     if isinstance(read, _Chat) and read.max_completion_tokens is not None:
         wish = read.max_completion_tokens

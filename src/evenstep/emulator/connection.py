@@ -41,7 +41,7 @@ class Received:
 
 
 class Service(Protocol):
-    """Who answers. `serve` returns a function to call when the client leaves before the answer is over, or None."""
+    """Answers requests. `serve` returns a function to call when the client leaves before the answer is over, or None."""
 
     def serve(self, request: Received, out: Connection) -> Callable[[], None] | None: ...
 
@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
     """One connection.
 
     Args:
-        service: who answers.
+        service: answers the requests.
         alive: every open connection; this one adds and removes itself.
     """
 
@@ -99,7 +99,7 @@ class Connection(asyncio.Protocol):
         if self.resumed is not None:
             self.resumed()
 
-    # what the parser calls
+    # called by the parser
 
     def on_message_begin(self) -> None:
         self._incoming, self._body = Received(), []
@@ -180,7 +180,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def close(self) -> None:
-        """Close when what was written has gone out."""
+        """Close once all written data has gone out."""
         self._transport.close()
 
     def _answered(self) -> None:

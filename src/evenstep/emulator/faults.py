@@ -1,7 +1,7 @@
-"""What an emulated engine can be told to do wrong, and to which requests.
+"""Faults that an emulated engine can show, and the requests they apply to.
 
-A fault is written as text, ``die:after_tokens=5,count=3``, or sent as a JSON object with a ``fault`` key. Each request to a
-generation endpoint takes the first fault that is on, concerns its rank, and hits it.
+A fault is written as text, ``die:after_tokens=5,count=3``, or sent as a JSON object with a ``fault`` key. Each request to
+a generation endpoint takes the first active fault that applies to its rank and is drawn for it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Faults:
         self._on.clear()
 
     def listed(self) -> list[Fault]:
-        """Those that are on, each with what is left of its count."""
+        """The active ones, each with the rest of its count."""
         return list(self._on)
 
     def hit(self, rank: int) -> Fault | None:

@@ -1,8 +1,8 @@
-"""The host of the emulated ranks: it stamps events with engine time, wakes the groups, and carries tokens to answers.
+"""The host of the emulated ranks: it stamps events with engine time, wakes the groups, and passes tokens to answers.
 
-Engine time is wall-clock time since the start, times `speed`. A group that is woken late goes on from the time it should
-have been woken at, so that the pace is right on average; when it is late by more than a step it goes on from now, and the
-step is counted as late (``evenstep:late_steps_total``): the machine is too slow for what is asked of it.
+Engine time is wall-clock time since the start, times `speed`. A group that is woken late continues from its planned time,
+so that the pace is right on average. If it is late by more than a step it continues from now, and the step is counted as
+late (``evenstep:late_steps_total``): the machine is too slow for the load.
 """
 
 from __future__ import annotations
@@ -113,16 +113,16 @@ class Fleet:
         return min(alive, key=lambda n: 4 * len(self.rank(n).waiting) + len(self.rank(n).running))
 
     def submit(self, asked: Asked, rank: int, request_id: str, out: Out) -> Answer | None:
-        """Start an answer; None where it is over at once.
+        """Start an answer; None if it is over at once.
 
         Args:
             asked: the request.
-            rank: the rank that works on it.
-            request_id: what the client calls it, or a name of ours.
-            out: where it goes.
+            rank: the rank that computes it.
+            request_id: the client's id, or ours.
+            out: the client's connection.
 
         Raises:
-            RefusedError: ``kv_transfer_params`` that do not say where the KV is.
+            RefusedError: ``kv_transfer_params`` without the location of the KV.
         """
         source = self.transfer.source(asked) if asked.brings_kv and self.settings.role != "prefill" else None
         first = self._keys
@@ -284,12 +284,12 @@ class Fleet:
 
 
 def rank_of(asked: Asked, header: str | None, ranks: Sequence[int]) -> int | None:
-    """The rank a request names in its header or body; None where it names none.
+    """The rank a request names in its header or body; None without one.
 
     Args:
         asked: the request.
         header: ``X-data-parallel-rank``.
-        ranks: ranks behind this port.
+        ranks: ranks at this port.
 
     Raises:
         RefusedError: no such rank here.

@@ -3,10 +3,9 @@
 All ranks of a group step together. A step lasts ``overhead(ranks) + max over ranks of (local seconds of the rank's KV
 tokens + prefill seconds of the prompt tokens it computes)``; its tokens appear at its end. The load of a rank is measured
 as in `evenstep.sim.cluster`: a request in its j-th decode step holds its prompt and j - 1 tokens. An idle group starts a
-step when something arrives; what arrives during a step joins the next.
+step at the next arrival; requests that arrive during a step join the next one.
 
-Times are engine seconds. The host stamps every event with ``now_s`` and sends `Due` when the time of the last `Wake` has
-come.
+Times are engine seconds. The host stamps every event with ``now_s`` and sends `Due` at the time of the last `Wake`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from evenstep.request import F8
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the ranks of a group are.
+    """The ranks of a group.
 
     Args:
         ranks: ranks in the group.
@@ -36,7 +35,7 @@ class Shape:
         block_size: KV tokens a block.
         token_budget: tokens a rank computes in a step at most; 0 = no limit.
         prefill_per_token_s: seconds a prompt token adds to its rank's part of a step.
-        mean_output_tokens: answers that may end by themselves do so after so many tokens on average; 0 = never.
+        mean_output_tokens: answers without a forced length end after this many tokens on average; 0 = never.
         lease_s: seconds that the KV of a prefilled prompt waits to be fetched.
         prefix_caching: whether ranks keep prompt blocks for later requests.
     """
@@ -69,13 +68,13 @@ class Fetched(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """Another engine has fetched what a finished sequence left; its blocks are free."""
+    """Another engine has fetched the KV of a finished sequence; its blocks are free."""
 
     key: int
 
 
 class Cancelled(NamedTuple):
-    """Nobody wants more of a sequence: the client is gone (abort), or a stop text is complete (stop)."""
+    """A sequence is no longer needed: the client has left (abort), or a stop text is complete (stop)."""
 
     key: int
     finish: str = "abort"

@@ -1,7 +1,7 @@
 """KV memory of one rank in blocks: private ones, and prompt blocks that several requests share.
 
-Every block is in one of three states: free, held by a request, or idle (a shared block nobody holds, kept until room is
-needed; least recently used goes first). Only held blocks count as used, as in vLLM.
+Every block is in one of three states: free, held by a request, or idle (a shared block without a holder, kept until room
+is needed; least recently used evicted first). Only held blocks count as used, as in vLLM.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Memory:
         return True
 
     def leave(self, chain: list[int]) -> None:
-        """Stop holding shared blocks; those nobody holds any more become idle, the last of a prompt oldest."""
+        """Release shared blocks; those without a holder become idle, the last of a prompt oldest."""
         for block in reversed(chain):
             left = self._holders[block] - 1
             if left:

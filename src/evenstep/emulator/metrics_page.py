@@ -1,8 +1,8 @@
-"""``/metrics`` of emulated engines: the names vLLM and SGLang use, and what only an emulator can know.
+"""``/metrics`` of emulated engines: the names vLLM and SGLang use, and values that only an emulator knows.
 
-Usage is block-granular and leaves out vLLM's null block, as there: resident KV tokens are
-``usage * (num_gpu_blocks - 1) * block_size``. Under ``evenstep:`` stand the truths of each rank that a mirror of it can be
-checked against: KV tokens of the step that runs, busy seconds, and the steps and seconds of its group.
+Usage is block-granular and excludes vLLM's null block, as in vLLM: resident KV tokens are
+``usage * (num_gpu_blocks - 1) * block_size``. Names with ``evenstep:`` are the true values of each rank, for checks of a
+mirror: KV tokens of the running step, busy seconds, and the steps and seconds of its group.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""One rank of an emulated engine: its queue, its slots, its memory, and what a step of it computes.
+"""One rank of an emulated engine: its queue, its slots, its memory, and the work of each step.
 
-The order is vLLM's. Requests that run come first, oldest first: each decodes one token, or goes on with its prompt.
-Where memory is short, the newest running request gives up its blocks and goes to the head of the queue; what it
-produced is kept and computed again with its prompt. If nobody was evicted, the queue is admitted in order of arrival
-while slots, token budget and memory for the whole prompt allow. Prompts are cut where the step's token budget ends
-(chunked prefill); the step that computes the last of a prompt produces the first token.
+The order is vLLM's. Running requests come first, oldest first: each decodes one token, or continues its prompt. If memory
+is short, the newest running request gives up its blocks and goes to the head of the queue; its output is kept and
+computed again with its prompt. If no request was evicted, the queue is admitted in order of arrival while slots, token
+budget and memory for the whole prompt allow. Prompts are cut where the step's token budget ends (chunked prefill); the
+step that computes the last part of a prompt produces the first token.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Sequence:
 
 @dataclass(slots=True)
 class Counts:
-    """What a rank did since it started."""
+    """A rank's counters since it started."""
 
     local_tokens: int = 0
     cached_tokens: int = 0
@@ -108,7 +108,7 @@ class Rank:
         self.dead = False
 
     def schedule(self) -> None:
-        """Decide what the next step computes: `scheduled`, `load` (KV tokens at its end), `longest`, `prefill_tokens`."""
+        """Plan the next step: sets `scheduled`, `load` (KV tokens at its end), `longest`, `prefill_tokens`."""
         self.scheduled, self.prefill_tokens = [], 0
         budget, evicted = self._continue(self.token_budget)
         if not evicted:
@@ -147,7 +147,7 @@ class Rank:
             raise RuntimeError("blocks do not add up")
 
     def _continue(self, budget: int) -> tuple[int, bool]:
-        """Tokens for those that run; the budget that is left, and whether somebody was evicted."""
+        """Plan the tokens of running requests; returns the remaining budget, and whether a request was evicted."""
         index, evicted, running = 0, False, self.running
         size = self.memory.block_size
         while index < len(running) and budget > 0:

@@ -33,7 +33,7 @@ class Emulator:
         self._alive: set[Connection] = set()
         self._servers: dict[int, asyncio.Server] = {}
         self._changes: set[asyncio.Task[None]] = set()
-        #: Ranks behind each port, by its position; known once open.
+        #: Ranks behind each port, by its position; set once open.
         self.ports: list[tuple[int, tuple[int, ...]]] = []
 
     async def open(self) -> None:
@@ -82,7 +82,7 @@ class Emulator:
         )
 
     def _ranks_changed(self) -> None:
-        """With a port for each rank, the port of a dead rank refuses connections. One port for all goes on listening, so
+        """With a port for each rank, the port of a dead rank refuses connections. A port shared by all keeps listening, so
         that its ranks can be revived; it closes every connection while all are dead."""
         if not self.settings.port_per_rank:
             return
@@ -102,7 +102,7 @@ def serve(settings: EmulatorSettings, say: Callable[[str], None]) -> None:
 
     Args:
         settings: checked settings.
-        say: takes the lines that tell what listens where.
+        say: takes the start-up lines with the addresses.
     """
     allow_files()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

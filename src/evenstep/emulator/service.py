@@ -1,4 +1,4 @@
-"""What the emulator answers: the engine's endpoints, and its own under ``/emulator``."""
+"""The emulator's endpoints: those of the engine, and its own under ``/emulator``."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _GENERATES = {"/v1/completions": False, "/v1/chat/completions": True}
 
 
 class PortService:
-    """What one port answers.
+    """The endpoints of one port.
 
     Args:
         fleet: the ranks.
-        ranks: those behind this port.
+        ranks: those at this port.
     """
 
     def __init__(self, fleet: Fleet, ranks: Sequence[int]) -> None:
         self._fleet, self._ranks = fleet, ranks
 
     def serve(self, request: Received, out: Connection) -> Callable[[], None] | None:
-        """Answer a request, now or as time goes on."""
+        """Answer a request, now or later."""
         path = request.path
         try:
             if all(self._fleet.rank(n).dead for n in self._ranks) and not path.startswith("/emulator/"):

@@ -30,7 +30,7 @@ class Stopping:
         return shown, None
 
     def rest(self) -> str:
-        """What was held back, when the answer ends for another reason."""
+        """The held text, if the answer ends for another reason."""
         rest, self._held = self._held, ""
         return rest
 

@@ -1,9 +1,9 @@
 """The emulated model: a vocabulary of pseudo words, a tokenizer that is stable under continuation, and a next token.
 
-The next token is a pure function of all tokens before it, as greedy decoding is: a prompt continued with what was
-produced goes on with the same tokens. Every word is four characters, " bab", so that text of produced tokens
-tokenises back to them. Other text is cut into pieces of up to four characters, about as many as real tokenizers make;
-a piece becomes an id by its checksum and has no text of its own.
+The next token is a pure function of all tokens before it, as in greedy decoding: a prompt continued with earlier output
+yields the same further tokens. Every word is four characters, " bab", so that text of produced tokens tokenises back to
+them. Other text is cut into pieces of up to four characters, about as many as real tokenizers make; a piece becomes an id
+by its checksum and has no text of its own.
 """
 
 from __future__ import annotations

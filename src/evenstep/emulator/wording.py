@@ -16,7 +16,7 @@ from evenstep.emulator.asked import Asked
 
 Dialect: TypeAlias = Literal["vllm", "sglang"]
 DONE = b"data: [DONE]\n\n"
-#: What the model would say about each token it chose; engines give a number here, and clients only pass it on.
+#: Placeholder for the log-probability of a chosen token; engines send a number, and clients only pass it on.
 LOGPROB = -0.25
 _TEXT = tuple(text.encode() for text in tokens.TEXT)
 _TYPES = {
@@ -29,15 +29,15 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One answer of several, or what is new of it.
+    """One answer of several, or the new part of it.
 
     Args:
-        index: which.
+        index: its index.
         ids: produced ids.
         text: their text, without a stop text.
-        finish: stop, length or, while it goes on, None.
+        finish: stop, length or, while it runs, None.
         stop_reason: the stop text or token, or ``recomputed``.
-        prompt: ids of its prompt, when they are to be told.
+        prompt: ids of its prompt, if requested.
     """
 
     index: int
@@ -76,10 +76,10 @@ class Wording:
         self._usual_tail = self._tail(Choice(0, (), ""))
 
     def event(self, choice: Choice, prompt_tokens: int, completion_tokens: int) -> bytes:
-        """An event with what is new of one answer; empty for a chat that has nothing to show.
+        """An event with the new part of one answer; empty for a chat without new text.
 
         Args:
-            choice: what is new.
+            choice: the new part.
             prompt_tokens: of its prompt.
             completion_tokens: tokens it has produced so far.
         """
