@@ -1,4 +1,4 @@
-"""What a batch-time law is: seconds of one iteration of an engine from what its batch holds, and the law as numbers.
+"""The batch-time law: seconds of one iteration of an engine from the content of its batch, and the law as numbers.
 
 Compiled loops take laws as data. Every law here is the same sum with other numbers, laid out in one float64 vector::
 
@@ -19,7 +19,7 @@ import numpy as np
 from evenstep.errors import InputError
 from evenstep.request import F8
 
-# What a batch is, as the compiled loop keeps it: one number each.
+# The content of a batch, as the compiled loop keeps it: one number each.
 (
     TOKENS, REQUESTS, DECODES, PREFILL_TOKENS, KV, CHUNK_SQUARES, CROSSED, DECODE_CONTEXT, PREFILL_CONTEXT, LONGEST,
 ) = range(10)  # fmt: skip
@@ -89,10 +89,10 @@ def layout(
 
 
 def check_numbers(where: str, **values: float) -> None:
-    """Refuse what is not a finite number >= 0.
+    """Refuse values that are not finite numbers >= 0.
 
     Raises:
-        InputError: naming the first that is not.
+        InputError: naming the first such value.
     """
     for name, value in values.items():
         if not (np.isfinite(value) and value >= 0):

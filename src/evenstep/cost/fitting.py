@@ -32,14 +32,14 @@ FEWEST, TRIED = 20, 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """One law fitted.
+    """One fitted law.
 
     Args:
         law: its name.
         options: its parameters, seconds and tokens.
         r_squared: share of the variation of the seconds it explains.
         score: n ln(residual variance) + parameters ln(n) (BIC); the lowest wins.
-        seconds, residuals: float64[K], what it says of each iteration, and what the measured is above it.
+        seconds, residuals: float64[K], predicted seconds of each iteration, and measured minus predicted.
     """
 
     law: str

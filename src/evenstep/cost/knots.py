@@ -1,6 +1,6 @@
-"""What the step-time laws share: pairs of numbers written as text, and the synchronisation term.
+"""Shared parts of the step-time laws: pairs of numbers written as text, and the synchronisation term.
 
-On a command line commas part options, so pairs are written with slashes: ``0:0/100000:0.011``. In YAML and Python the
+On a command line commas separate options, so pairs are written with slashes: ``0:0/100000:0.011``. In YAML and Python the
 same values are lists.
 """
 
@@ -19,7 +19,7 @@ from evenstep.errors import InputError
 
 #: Pairs of numbers, or text such as ``0:0/100000:0.011``.
 Pairs: TypeAlias = tuple[tuple[float, float], ...] | str
-#: Seconds whatever the group, or pairs of group size and seconds.
+#: Seconds for any group, or pairs of group size and seconds.
 Sync: TypeAlias = float | Pairs
 
 
@@ -40,7 +40,7 @@ def pairs_of(where: str, field: str, value: Pairs) -> tuple[tuple[float, float],
 
 
 def check_seconds(where: str, field: str, value: float) -> None:
-    """Refuse what is not a finite number of seconds >= 0."""
+    """Refuse values that are not finite numbers of seconds >= 0."""
     if not (math.isfinite(value) and value >= 0):
         raise InputError(where, field, value, "a finite number of seconds >= 0")
 

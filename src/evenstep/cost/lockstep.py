@@ -13,24 +13,24 @@ from evenstep.request import F8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """A batch-time law as R ranks in lock-step need it.
+    """A batch-time law in the form that R ranks in lock-step need.
 
-    Layer by layer the ranks meet at the collectives around the experts, and each layer is like the others: so a step lasts
-    as long as the slowest rank's own part, plus what all of them do together. A rank without requests runs one token, a
-    dummy, so that the others can go on.
+    The ranks meet in every layer at the collectives around the experts, and all layers are alike. So a step lasts as long as
+    the slowest rank's own part, plus the part that all do together. A rank without requests runs one dummy token, so that
+    the others can proceed.
 
-    Where graphs are captured (``sizes``), every rank pads its tokens to the next captured size; where all of them run as
-    graphs, to the largest of these. One rank too large for a graph leaves each at its own padding.
+    If graphs are captured (``sizes``), every rank pads its tokens to the next captured size; if all of them run as graphs,
+    to the largest of these. One rank too large for a graph leaves each at its own padding.
 
     Args:
-        own: float64[*], a law's numbers (`cost.batch`): of what a rank does by itself, by its own batch.
+        own: float64[*], a law's numbers (`cost.batch`), for the part of a rank that depends on its own batch.
         experts: float64[2, P], tokens a rank on average, and seconds of all layers of experts; None = none are shared.
-        links: float64[2, P], tokens of each rank, and seconds of all collectives where the ranks have equally many;
-            None = none.
+        links: float64[2, P], tokens of each rank, and seconds of all collectives if all ranks have the same number;
+            None = no collectives.
         sizes: captured sizes, tokens, ascending; empty = no graphs.
-        shares_path: whether what goes one way and what goes the other share their way, as where it goes through the
-            host's memory: then ranks of unequal tokens take as long as equal ones of the same sum. Otherwise the most that
-            any rank receives counts, as on a link with a lane each way.
+        shares_path: whether both directions share one path, as through the host's memory: then ranks of unequal tokens take
+            as long as equal ones of the same sum. Otherwise the most that any rank receives counts, as on a link with a lane
+            each way.
 
     Source: vLLM 0.19, v1/worker/dp_utils.py (padding), v1/engine/core.py (dummy batches); with unequal tokens each rank's
         share is broadcast, or reduced, by itself and goes one way (distributed/device_communicators/pynccl.py), which NCCL
@@ -44,11 +44,11 @@ class Parts:
     shares_path: bool = False
 
     def seconds(self, batches: F8, overhead_s: float, beside_s: F8) -> tuple[float, F8]:
-        """Seconds of a step, and what each rank does of it by itself.
+        """Seconds of a step, and each rank's own part of it.
 
         Args:
-            batches: float64[R, FEATURES], each rank's batch; all zero where it has none.
-            overhead_s: seconds of any rank's step beside its batch.
+            batches: float64[R, FEATURES], each rank's batch; all zero without one.
+            overhead_s: seconds of any rank's step on top of its batch.
             beside_s: float64[R], seconds each rank takes for moving memory.
 
         Returns:

@@ -1,4 +1,4 @@
-"""The power law of an accelerator, and what one decode step of a barrier group costs under both accountings.
+"""The power law of an accelerator, and the energy of one decode step of a barrier group under both accountings.
 
 The functions here are the plain reference; a compiled loop may use another order of operations, and the two
 agree to 1e-6 relative (energy decides nothing and is outside the digest).
@@ -78,7 +78,7 @@ def watts(power: Power, tokens_per_s: F8) -> F8:
 def energy_j(
     power: Power, running: I8, local_s: F8, overhead_s: float, duration_s: float
 ) -> tuple[float, float]:
-    """Joules one decode step of one barrier group costs, under both accountings.
+    """Joules of one decode step of one barrier group, under both accountings.
 
     *Busy/idle*: worker g works ``overhead_s + local_s[g]`` seconds at the power of its tokens over those
     seconds, and waits at the barrier for the rest of the step at idle power. *Step average*: the same tokens

@@ -164,7 +164,7 @@ class Profile:
 
 
 def along(table: F8, at: F8) -> F8:
-    """A measured line, float64[2, P], at some points; its last stretch goes on beyond the end."""
+    """A measured line, float64[2, P], at some points; its last segment is extended beyond the end."""
     x, y = table
     cell = np.clip(np.searchsorted(x, at, side="right") - 1, 0, x.size - 2)
     slope = (y[cell + 1] - y[cell]) / (x[cell + 1] - x[cell])

@@ -1,4 +1,4 @@
-"""Measured tables of a model on a device, read and checked: what the batch-time law `profile` is made of."""
+"""Measured tables of a model on a device, parsed and checked: the data of the batch-time law `profile`."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ AXES = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What ``profile.json`` says.
+    """The content of ``profile.json``.
 
     Args:
-        layers: of the model; 0 where nothing says.
-        graph_tokens: most tokens of a batch that runs as a captured graph; 0 = none does.
-        hidden, bytes_each: numbers of a token between layers, and bytes of one (what a collective moves).
+        layers: of the model; 0 if not given.
+        graph_tokens: most tokens of a batch that runs as a captured graph; 0 = no graphs.
+        hidden, bytes_each: numbers of a token between layers, and bytes of one (the volume of a collective).
         skew: shares of the longest context that count, of batches that only decode and of mixed ones.
-        attention: the file of the attention table, as seen from the folder.
-        shares_path: whether both directions of the link between devices share its way (`cost.lockstep`).
-        experts, experts_each, expert_ranks: of a mixture: all of a layer, those a token takes, devices they lie on.
+        attention: the file of the attention table, relative to the folder.
+        shares_path: whether both directions of the link between devices share one path (`cost.lockstep`).
+        experts, experts_each, expert_ranks: of a mixture: all of a layer, those used by a token, devices that hold them.
     """
 
     layers: int = 0
@@ -229,16 +229,17 @@ def attention_of(path: Path) -> Attention:
 
 
 def filled(where: str, grid: F8, axes: tuple[F8, ...]) -> F8:
-    """The grid without holes: what was measured elsewhere, cannot be measured, or did not fit in the device's memory.
+    """Fill the holes of the grid: points that were measured elsewhere, cannot be measured, or did not fit in memory.
 
-    No chunk has no context, no decode neither: their values do not depend on it. Between measured points straight lines,
-    along the context of the decodes first, then along that of the chunk, then along the chunk: a table may be two grids
-    of different points, one within the other. Beyond them: a long context of decodes goes on as the line through the last
-    two, and so does a large number of decodes; a shorter context costs what the shortest does. More tokens than a batch
-    may have: a chunk with decodes takes as much longer than half of it with the same decodes as it does alone.
+    Without a chunk there is no context, and likewise without decodes: these values do not depend on it. Values between
+    measured points are interpolated linearly: along the context of the decodes first, then along that of the chunk, then
+    along the chunk, since a table may be two grids of different points, one within the other. Beyond them, a long context of
+    decodes follows the line through the last two points, and so does a large number of decodes; a shorter context costs as
+    much as the shortest. Beyond the token limit of a batch, a chunk with decodes exceeds half of it with the same decodes by
+    as much as it does alone.
 
     Raises:
-        InputError: there is nothing to go by.
+        InputError: the table has too few points.
     """
     grid = grid.copy()
     if axes[0][0] == 0:
@@ -293,7 +294,7 @@ def go_on(grid: F8, points: F8, axis: int, at: int) -> None:
 
 
 def mixture_of(path: Path) -> Mixture:
-    """The grid of a table of experts; experts that few tokens cannot activate cost what the next most do."""
+    """The grid of a table of experts; if few tokens cannot activate that many experts, the next count's cost is used."""
     rows = rows_of(path, ("tokens", "activated_experts", "time_us"))
     tokens, activated = np.unique(rows["tokens"]), np.unique(rows["activated_experts"])
     grid = np.full((tokens.size, activated.size), np.nan)

@@ -1,4 +1,4 @@
-"""A step-time law that sees the longest context of a worker beside the sum of its KV."""
+"""A step-time law that depends on the longest context of a worker as well as on the sum of its KV."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch time one, whatever the batch."""
+"""Batch time one for any batch."""
 
 from __future__ import annotations
 

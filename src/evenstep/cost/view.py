@@ -1,4 +1,4 @@
-"""What a step-time law is: local seconds of each worker from its load, and the same law as arrays for compiled loops."""
+"""The step-time law: local seconds of each worker from its load, and the same law as arrays for compiled loops."""
 
 from __future__ import annotations
 
