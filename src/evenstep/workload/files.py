@@ -1,4 +1,4 @@
-"""Bytes of a trace file, plain or gzip; whatever cannot be read is an `InputError` that names the file."""
+"""Bytes of a trace file, plain or gzip; any failure to read it is an `InputError` that names the file."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _read(path: Path, size: int) -> bytes:
 
 @contextmanager
 def _named(path: Path) -> Generator[None]:
-    """What the operating system or gzip has to say about a file, as one `InputError`."""
+    """The error of the operating system or of gzip about a file, as one `InputError`."""
     try:
         yield
     except FileNotFoundError:

@@ -22,13 +22,13 @@ _SAMPLES = Path(__file__).parent / "samples"
 
 
 def source_of(path: Path, format: str | None = None, *, limit: int | None = None, **options: Any) -> Any:
-    """What replicates of a file are taken of: a recorded trace, or the generator a format describes (ServeGen).
+    """The origin of a file's replicates: a recorded trace, or the generator a format describes (ServeGen).
 
     Args:
         path, format, limit, options: as `read_trace`.
 
     Returns:
-        A `Trace`, or what the format's ``source`` answers, which draws.
+        A `Trace`, or the generator that the format's ``source`` returns.
 
     Raises:
         InputError: as `read_trace`.
@@ -59,7 +59,7 @@ def read_trace(
             (``mooncake:ticks=keep``); None asks every format.
         skip_bad_rows: leave out rows that cannot be read and count them in the notes, instead of stopping.
         limit: keep at most this many rows, from the start.
-        seed: key of whatever a reader draws (Mooncake's ticks, ServeGen's requests).
+        seed: key of all draws of a reader (Mooncake's ticks, ServeGen's requests).
         options: options of the format by name, for instance ``ticks="keep"`` for Mooncake. ``prefix_blocks=False``
             leaves block ids out of any format.
 

@@ -29,19 +29,19 @@ def replicate(source: Source, number: int, seed: int) -> Trace:
     """Replicate `number` of a workload.
 
     A recorded trace is rotated: its sessions (a request without one counts as its own) start at a keyed offset and wrap
-    around; their order, the gaps between them, what is inside them and the set of requests stay. The gap at the wrap is
-    the mean gap. Number 0 is the trace as it is, and no offset comes twice before all have come. Anything drawn is drawn
-    anew under the key (seed, number).
+    around. Their order, the gaps between them, their content and the set of requests stay. The gap at the wrap is the mean
+    gap. Number 0 is the trace as it is, and no offset repeats before all have been used. A synthetic workload is drawn again
+    under the key (seed, number).
 
     Args:
         number: 0, 1, ...
         seed: the comparison's seed.
 
     Returns:
-        The trace, its rows numbered anew from 0.
+        The trace, its rows renumbered from 0.
 
     Raises:
-        InputError: a negative number, or a trace that was drawn but came without its source.
+        InputError: a negative number, or a synthetic trace without its generator.
     """
     if number < 0:
         raise InputError("replicate", "number", number, "a whole number >= 0")
@@ -152,7 +152,7 @@ def scaled_to_load(
     per_token_s: float,
     seed: int = 0,
 ) -> Trace:
-    """The trace with its times scaled to a share of what the cluster can do (see `capacity`).
+    """The trace with its times scaled to a share of the cluster's capacity (see `capacity`).
 
     Args:
         load: offered load over capacity, for instance 0.9.

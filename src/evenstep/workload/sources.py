@@ -1,4 +1,4 @@
-"""Whatever a user names as a workload: a trace file, a sample, or a WORKLOAD.yaml."""
+"""Resolves a workload named by the user: a trace file, a sample, or a WORKLOAD.yaml."""
 
 from __future__ import annotations
 

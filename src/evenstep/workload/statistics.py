@@ -1,4 +1,4 @@
-"""What a trace is like: rows, rate, burstiness, lengths, sessions, prefixes; and a digest that tells traces apart."""
+"""Statistics of a trace: rows, rate, burstiness, lengths, sessions, prefixes; and a digest that identifies it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FEWEST = 20  # arrivals in a window that counts
 
 
 def describe(trace: Trace) -> dict[str, Any]:
-    """Everything `evenstep trace inspect` shows of a request trace, as plain values; what does not apply is None.
+    """All values that `evenstep trace inspect` shows of a request trace, as plain values; inapplicable ones are None.
 
     ``cv_gaps`` is the standard deviation of the gaps between arrivals over their mean; ``cv_gaps_5min`` the median of
     that inside 5-minute windows, which leaves slow drift out. ``share_at_largest`` is the share of outputs equal to
@@ -96,7 +96,7 @@ def is_generator(path: Path) -> bool:
 
 
 def describe_clients(path: Path) -> dict[str, Any]:
-    """What a ServeGen tar holds: clients, their rates and burstiness, and their length laws weighted by rate.
+    """The content of a ServeGen tar: clients, their rates and burstiness, and their length laws weighted by rate.
 
     ``cv_gaps`` is the clients' own coefficient of variation, weighted by rate. ``top_10_share`` is the share of the
     requests that the ten busiest clients send.

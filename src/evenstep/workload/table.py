@@ -126,7 +126,7 @@ class Table:
         self.reject(field, wrong, "a time not before the row above", "Sort the rows by time.")
 
     def notes(self) -> tuple[str, ...]:
-        """What was skipped, as one sentence, or nothing."""
+        """The skipped rows, as one sentence, or empty."""
         if not self._reasons:
             return ()
         what = ", ".join(f"{field} {count:,}" for field, count in sorted(self._reasons.items()))
@@ -183,7 +183,7 @@ def _as_whole(value: Any) -> int | None:
     """A whole number from text or JSON (``"12"``, 12 and 12.0, never 12.5, True or nan), or None."""
     digits = value.strip().lstrip("+-") if isinstance(value, str) else ""
     if digits.isascii() and digits.isdigit():
-        with suppress(ValueError):  # two signs, a control character beside them, thousands of digits
+        with suppress(ValueError):  # two signs, a control character next to them, thousands of digits
             value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         number = _as_number(value)

@@ -1,17 +1,17 @@
-"""How the requests of an agentic session follow each other: one main line, and sub-agents beside it.
+"""Dependencies between the requests of an agentic session: one main line, and sub-agents next to it.
 
-A request of a line follows the one above it, `think_time` after its end. A sub-agent is recorded as a marker with
-requests of its own, in times relative to the marker. In every recorded session the marker's time less the sub-agent's
-duration is the end of the main request in front of it (within a second): markers are written when the sub-agent
-ends. Hence a sub-agent starts `duration` before its marker, and
+A request follows the previous one of its line, `think_time` after its end. A sub-agent is recorded as a marker with its
+own requests, in times relative to the marker. In every recorded session the marker's time less the sub-agent's duration
+is the end of the previous main request (within a second): markers are written when the sub-agent ends. Hence a
+sub-agent starts `duration` before its marker, and
 
-* its first request follows the last main request begun by then, after the gap from that one's end to the start;
-* the main line's next request follows whichever ended last, the main request in front or a sub-agent whose result it
+* its first request follows the last main request that had begun by then, after the gap from that one's end to the start;
+* the main line's next request follows the last to end of the previous main request and the sub-agents whose result it
   waited for, after the recorded gap; so replays at the recorded speed keep the recorded times;
-* a sub-agent launched asynchronously holds nobody up.
+* a sub-agent launched asynchronously delays no other request.
 
-A marker without a duration takes the span of its requests as its duration; if it would then begin before the session
-does, its requests start at the marker.
+A marker without a duration takes the span of its requests as its duration; if that would begin before the session does,
+its requests start at the marker.
 """
 
 from __future__ import annotations

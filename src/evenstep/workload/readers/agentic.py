@@ -163,7 +163,7 @@ def _length(ids: I8 | None) -> int:
 
 
 def _seconds(value: Any) -> float:
-    """A number as it stands, 0 for anything else; the table says what is wrong with it."""
+    """A number as given, 0 for anything else; the table reports the error."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 

@@ -23,10 +23,10 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def read(path: Path, *, skip_bad_rows: bool = False) -> Trace:
-    """Read a decision log, JSON lines or msgpack: this part of it and the later ones beside it.
+    """Read a decision log, JSON lines or msgpack: this part of it and the later ones in its folder.
 
-    Requests that did not arrive and end in these, or did not end as they should, are dropped, and counted. Prompt lengths
-    are those the engines counted where they did. A part of a record at the end is left out, and its length noted.
+    Requests that did not arrive and end in these parts, or did not end correctly, are dropped and counted. Prompt lengths
+    are the engines' counts where available. An incomplete record at the end is dropped, and its length noted.
 
     Raises:
         InputError: a record that cannot be read, or a file without served requests.
@@ -87,7 +87,7 @@ def _collect(
     path: Path, records: Iterator[tuple[int, dict[str, Any] | str]], skip: bool,
     arrived: list[tuple[int, dict[str, Any]]], done: dict[Any, dict[str, Any]],
 ) -> None:  # fmt: skip
-    """Add arrivals with the number of their record, and what is said of each request's end, by request."""
+    """Add arrivals with the number of their record, and the record of each request's end, by request."""
     for number, record in records:
         if isinstance(record, str):
             if not skip:
@@ -126,7 +126,7 @@ def _but_the_last(
 
 
 def _framed(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Each record of a msgpack log with its number, or what is wrong with it."""
+    """Each record of a msgpack log with its number, or the error in it."""
     import msgspec
 
     data, place, number = files.content(path), 0, 0

@@ -34,10 +34,10 @@ def keys(head: bytes) -> set[str]:
 
 
 def objects(path: Path, *, blank_lines: bool = False) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Each line's number with its object, or with a sentence part that says what is wrong with the line.
+    """Each line's number with its object, or with a sentence part that names the error in the line.
 
     Args:
-        blank_lines: pass over blank lines instead of calling them wrong.
+        blank_lines: skip blank lines instead of reporting them.
     """
     import orjson
 

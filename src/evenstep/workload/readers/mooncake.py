@@ -87,7 +87,7 @@ def read(
 
 
 def _times(table: Table, after: I8) -> tuple[F8 | None, F8, tuple[str, ...]]:
-    """Milliseconds of each row, its think time in seconds, and what was assumed."""
+    """Milliseconds of each row, its think time in seconds, and the assumptions made."""
     delay = table.number("delay", low=0.0, absent=-1.0) if table.has("delay") else np.full(table.rows, -1.0)
     if not table.has("timestamp"):
         return None, np.maximum(delay, 0.0) / 1e3, ("There are no arrival times in the file.",)
@@ -133,10 +133,10 @@ def _in_seconds(trace: Trace, ticks: str, seed: int) -> Trace:
 
 
 def tick_ms(milliseconds: F8) -> float:
-    """Length of the ticks that times are rounded to, in milliseconds; 0 where they are not.
+    """Length of the ticks that times are rounded to, in milliseconds; 0 without ticks.
 
-    Ticks are seen when there are at least two rows to a distinct time and the middle half of the distances between
-    distinct times lies within 5 % of their median, which is at least a second.
+    Ticks are detected if there are at least two rows to a distinct time and the middle half of the distances between
+    distinct times lies within 5 % of their median, which must be at least a second.
     """
     distinct = np.unique(milliseconds)
     if distinct.size < 3 or milliseconds.size < 2 * distinct.size:

@@ -79,10 +79,10 @@ def read(path: Path, *, skip_bad_rows: bool = False, prefix_blocks: bool = True)
 
 
 def write(trace: Trace, path: Path) -> None:
-    """Write every column a trace has, its blocks, and what it says about itself.
+    """Write every column of a trace, its blocks, and its metadata.
 
     Raises:
-        InputError: the file cannot be written; what stood there before is left as it was.
+        InputError: the file cannot be written; an existing file is left as it was.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -100,7 +100,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Lognormal:
-    """``exp(mu + sigma Z)``; give `median` instead of `mu` where that is what is known."""
+    """``exp(mu + sigma Z)``; give `median` instead of `mu` if that is known."""
 
     sigma: float
     mu: float | None = None

@@ -90,10 +90,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What a workload file describes.
+    """The content of a workload file.
 
     Args:
-        source: what replicates are taken of, before it is scaled.
+        source: the origin of replicates, before scaling.
         requests_per_s, load: rate or load the file asks for, or None.
         description: the file's own words.
     """
