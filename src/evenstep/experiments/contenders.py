@@ -1,8 +1,8 @@
-"""Contenders: what a person asks to be compared, as things a host can run in any process.
+"""Contenders: the policies a user asks to compare, in a form that a host can run in any process.
 
-``bf-io:horizon=20,predictor=oracle`` names a policy, its options and its predictor. The predictor is read here, never
-by the policy; its own options are written ``predictor.KEY=value``. Policies are built anew for every run, so that a
-predictor that learns starts every run knowing nothing.
+``bf-io:horizon=20,predictor=oracle`` names a policy, its options and its predictor. The predictor is parsed here, never
+by the policy; its own options are written ``predictor.KEY=value``. Policies are built again for every run, so that a
+learning predictor starts every run without data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a person sees while a comparison runs: a bar on a terminal, and lines.
+"""The display of a running comparison: a bar on a terminal, and lines.
 
-The bar goes to stderr, and so do lines. Where stderr is no terminal there is no bar, and lines go elsewhere or nowhere,
-so that an error is the only line there.
+The bar and the lines go to stderr. If stderr is not a terminal there is no bar, and lines go elsewhere or nowhere, so that
+an error is the only line there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from evenstep import compiled, kernel_cache
 
 
 class Progress(Protocol):
-    """What a comparison tells whoever watches."""
+    """The messages of a comparison for its display."""
 
     def begin(self, total: int) -> None:
         """That many runs are ahead."""

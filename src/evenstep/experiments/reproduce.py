@@ -1,4 +1,4 @@
-"""Reproducing a paper's table or figure: what an experiment is, what it may ask for, and how it is run.
+"""Reproduction of a paper's table or figure: the definition of an experiment, its settings, and its run.
 
 An experiment is a file of ``experiments/papers`` that binds `experiment`; ``bfio-table1`` is ``bfio_table1.py``.
 """
@@ -23,7 +23,7 @@ from evenstep.request import Trace
 from evenstep.sim.cluster import Cluster
 from evenstep.workload.replicate import Drawn, Source
 
-#: Replicates when nobody says how many, in full and in quick size.
+#: Default number of replicates, in full and in quick size.
 SEEDS, QUICK_SEEDS = 5, 2
 #: Constants of the default workloads: not said where a trace takes their place.
 OF_WORKLOADS = frozenset({"workload", "heavy", "near cap", "requests"})
@@ -31,15 +31,15 @@ OF_WORKLOADS = frozenset({"workload", "heavy", "near cap", "requests"})
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How an experiment is run.
+    """The settings of an experiment's run.
 
     Args:
-        quick: at a reduced size, for seeing that it runs.
+        quick: at a reduced size, as a test that it runs.
         seeds: replicates; None = 5, or 2 when quick.
         traces: trace files in place of the default workload.
         seed: key of replicates and of the policies' draws.
         processes: processes to run in; None = all cores, if it takes long.
-        progress: told what happens.
+        progress: called with messages.
 
     Raises:
         InputError: fewer than one replicate.
@@ -68,12 +68,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """What a file of ``experiments/papers`` binds to `experiment`.
+    """The value a file of ``experiments/papers`` binds to `experiment`.
 
     Args:
-        title: what it shows.
+        title: its subject.
         source: paper and place in it.
-        run: does it.
+        run: runs it.
         most_traces: trace files it can take in place of its workload; 0 = it makes its own instance.
     """
 
@@ -108,11 +108,11 @@ def reproduce(name: str, setting: Setting | None = None) -> Reproduction:
 def workload(
     setting: Setting, default: Drawn, missing: str, cluster: Cluster, step_time: StepTime
 ) -> tuple[Source, str]:
-    """The trace the user gave, or the default; and the sentence on what stands in for what.
+    """The trace the user gave, or the default; and the sentence on the substitution.
 
     Args:
         setting: holds the trace files.
-        default: drawn where there is none.
+        default: drawn if the user gave none.
         missing: the paper's data.
         cluster, step_time: where it will run.
 
@@ -221,7 +221,7 @@ def joined(tables: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]
 
 
 def clearly(difference: Interval, sign: int) -> bool | None:
-    """Whether a paired difference has this sign: None where its interval holds 0, or where there is none."""
+    """Whether a paired difference has this sign: None if its interval holds 0, or without a difference."""
     if difference.low is None or difference.high is None or not difference.is_clear:
         return None
     return (difference.value > 0) == (sign > 0)

@@ -18,11 +18,11 @@ PATIENCE_S = 300.0
 
 
 class Warming:
-    """Kernels of loops and policies on their way into the cache.
+    """Compiles kernels of loops and policies into the cache.
 
     Args:
         modules: for each contender the kernel modules that need compiling, its loop's first.
-        processes: processes that may compile beside this one; 0 = none, and nothing is waited for.
+        processes: processes that may compile in parallel to this one; 0 = none, without any wait.
     """
 
     def __init__(self, modules: Sequence[Sequence[str]], processes: int) -> None:

@@ -131,7 +131,7 @@ class Compared(Comparison):
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the figures depend on."""
+    """Versions of the components that affect the figures."""
     return {
         "evenstep": __version__,
         "python": platform.python_version(),

@@ -115,9 +115,9 @@ def run_engine_comparison(
 
     Args:
         settings: what to run.
-        fewer: make do with the replicates that differ where there are not `seeds` of them.
-        progress: told what happens.
-        on_policy: called with a policy's runs when all its replicates have run.
+        fewer: accept fewer replicates if there are not `seeds` different ones.
+        progress: called with messages.
+        on_policy: called with a policy's runs once all its replicates have run.
 
     Raises:
         InputError: a bad source, policy or number.

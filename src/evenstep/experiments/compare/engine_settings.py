@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenstep.request import I8, Trace
     from evenstep.sim.engine import Engine
 
-#: Compared when nobody says what: what engines do today, then ours.
+#: The default comparison: policies of today's engines, then ours.
 USUAL = ("vllm", "sarathi", "srpt", "a-min", "best")
 #: How bounds of output lengths may be written.
 BOUNDS = (
@@ -125,10 +125,10 @@ def check(settings: EngineSettings) -> EngineSettings:
 
 
 def bounds_of(text: str, trace: Trace) -> tuple[I8, I8] | Quantiles | None:
-    """What is believed of a trace's output lengths, from text as in `BOUNDS`.
+    """The believed bounds of a trace's output lengths, from text as in `BOUNDS`.
 
     Raises:
-        InputError: text that is none of them.
+        InputError: text of another form.
     """
     from evenstep.predict.intervals import Quantiles, around, bucketed, constant
 

@@ -26,12 +26,12 @@ ITERATIONS, DELTA = 1e6, 0.01
 
 
 def gate_doubts(policy: SchedulingPolicy, trace: Trace, engine: Engine, law: BatchTime) -> list[str]:
-    """Conditions that the thresholds of `wait` or `nested-wait` break on this trace; none of other policies, and none where
-    the policy solves its thresholds anew, so that those given are only the first.
+    """Conditions that the thresholds of `wait` or `nested-wait` break on this trace. Empty for other policies, and if the
+    policy solves its thresholds itself, so that the given ones are only the first.
 
     Types have the rates and mean lengths of the trace: for `wait` by class, for `nested-wait` by the segment in which a
-    request ends, in each group of prompts. Conditions on the time of an iteration are looked at where the law is
-    `affine-kv` and the requests arrive at times; the others always.
+    request ends, in each group of prompts. Conditions on the time of an iteration are checked if the law is
+    `affine-kv` and the requests have arrival times; the others always.
 
     Source: WAIT eqs. 9, 10, 12.
     """

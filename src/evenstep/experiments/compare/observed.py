@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from evenstep.dispatch.observing import Observed
     from evenstep.measure.metrics import Slo
 
-#: What the simulator is judged by.
+#: Metrics by which the simulator is judged.
 JUDGED = (
     "tokens_per_s", "makespan_s", "tpot_mean_s", "tpot_p95_s", "ttft_mean_s", "mean_wait_s", "oldest_wait_s",
     "idle_time_share",
 )  # fmt: skip
-#: Settings that say what was observed; where one is overridden the simulation is of another fleet or workload.
+#: Settings that describe the observed run; an override means that the simulation is of another fleet or workload.
 FLEET = (
     "workers", "slots", "groups", "kv_tokens", "overhead_s", "per_token_s", "arrivals", "load", "rate", "limit", "law",
     "worker_speeds", "sync_s", "drift", "outages", "dispatch", "queue_depth", "kv_reserve", "prefill_base_s",
     "prefill_per_token_s", "users", "think_s", "sessions",
 )  # fmt: skip
-#: Settings beside which something of the log means nothing.
+#: Settings that make a part of the log meaningless.
 _INSTEAD = {
     "groups": ("workers",),
     "overhead_s": ("law", "worker_speeds"),
@@ -38,13 +38,13 @@ _INSTEAD = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FromLog:
-    """What a log says of the settings of a comparison.
+    """The settings of a comparison that a log gives.
 
     Args:
         observed: the run it recorded.
-        values: settings by name, as a settings file would say them.
+        values: settings by name, in the form of a settings file.
         policy: its policy with its predictor, as ``--policy`` takes it.
-        said: sentences on what was taken, and what the simulation leaves out.
+        said: sentences on the data taken, and on what the simulation omits.
     """
 
     observed: Observed
@@ -58,7 +58,7 @@ class FromLog:
         return "decision log"
 
     def layer(self, given: Collection[str]) -> dict[str, Any]:
-        """Its settings, without those that would contradict what was given.
+        """Its settings, without those that would contradict the user's.
 
         Args:
             given: settings that a file or a flag sets.
@@ -75,7 +75,7 @@ class FromLog:
 
 
 def is_log(source: str) -> bool:
-    """Whether a workload is a decision log; what cannot be read is none, and is told by whoever reads it."""
+    """Whether a workload is a decision log; an unreadable file is not one, and its reader reports the error."""
     from evenstep.workload import files
     from evenstep.workload.readers import decision_log
 
@@ -156,11 +156,11 @@ def _said(found: Observed) -> list[str]:
 
 
 def errors(simulated: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """How far a simulation is from what was observed, by metric; without those either has no value for.
+    """The error of a simulation against the observed run, by metric; metrics without a value in either are omitted.
 
     Returns:
-        For each of `JUDGED`: ``observed``, ``simulated`` and ``error``, the difference as a share of what was observed
-        (None where that is 0).
+        For each of `JUDGED`: ``observed``, ``simulated`` and ``error``, the difference as a share of the observed value
+        (None if that is 0).
     """
     found: dict[str, dict[str, Any]] = {}
     for name in JUDGED:
@@ -171,7 +171,7 @@ def errors(simulated: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[st
 
 
 def row_of(log: FromLog, slo: Slo | None = None) -> PolicyResult:
-    """The observed run as a row beside simulated policies."""
+    """The observed run as a row next to simulated policies."""
     summary = {"prefix_hit_share": None, **log.observed.summary(slo)}
     return PolicyResult(log.policy, log.observed.predictor, False, (0,), ("",), (summary,))
 
@@ -183,9 +183,9 @@ def with_observed(
 
     Args:
         comparison: its results hold the log's policy.
-        log: what the log says.
+        log: the data of the log.
         row: its row (`row_of`).
-        overridden: settings that are not the log's; with any the twin is one of another fleet or workload.
+        overridden: settings that differ from the log's; with any of them the simulated fleet or workload differs.
     """
     said = log.said
     if overridden:

@@ -1,6 +1,6 @@
-"""The leaderboard: every policy on every workload of a board, by the same requests and dice, ranked.
+"""The leaderboard: every policy on every workload of a board, with the same requests and random draws, ranked.
 
-Runs are kept and shared as those of a sweep are (`sweep_runs`), so a board that was stopped goes on where it was.
+Runs are kept and shared as in a sweep (`sweep_runs`), so a stopped board continues where it was.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class _Asked:
 
 
 class Board:
-    """A board, seen to be good before the first run.
+    """A board, checked before the first run.
 
     Args:
         path: the BOARD.yaml.
-        workloads, policies: only these; all when empty. A policy's name alone stands for all that is listed of it.
-        cache: folder in which finished runs are kept and looked for; None = none.
-        progress: told what happens.
+        workloads, policies: only these; all when empty. A policy's name alone selects all its entries.
+        cache: folder for finished runs; None = no cache.
+        progress: called with messages.
 
     Raises:
         InputError: a bad board, workload or policy.
@@ -91,7 +91,7 @@ class Board:
 
     @property
     def lines(self) -> tuple[WorkloadLine, ...]:
-        """What a page says of each workload."""
+        """The description of each workload for a page."""
         return tuple(
             WorkloadLine(one.name, one.about, one.metric, one.predictor, one.command)
             for one in self._workloads
@@ -128,7 +128,7 @@ class Board:
         return Table(self.lines, tuple(cells), tuple(picture), origin)
 
     def _listed(self) -> list[str]:
-        """Every member of the routing room at its defaults, then what the file adds."""
+        """Every member of the routing room at its defaults, then the file's additions."""
         found: list[str] = []
         for name in names.members("routing"):
             looks = horizon_of(names.build("routing", {"name": name})) > 0
@@ -149,7 +149,7 @@ class Board:
         return one
 
     def _plan(self, workload: Workload) -> Plan:
-        """What the runs on a workload share, seen to be possible."""
+        """The common settings of the runs on a workload, checked."""
         try:
             plan = self._read.plan(workload.settings)
             check_fits(workload.settled, plan.source)
@@ -197,7 +197,7 @@ def _check_policy(where: str, field: str, text: str) -> None:
 
 
 def _chosen(flag: str, asked: Sequence[str], known: Mapping[str, list[str]]) -> list[str]:
-    """What was asked for, in the order of the board; all when nothing was."""
+    """The selected items, in the order of the board; all if none are selected."""
     for name in asked:
         if name not in known:
             raise InputError("evenstep leaderboard", flag, name, "one on the board", nearest(name, known))

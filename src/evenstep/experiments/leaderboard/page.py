@@ -10,14 +10,14 @@ from evenstep.experiments.leaderboard.table import Table, WorkloadLine
 from evenstep.measure.comparison import Interval
 from evenstep.report.numbers import MISSING, short
 
-#: Heading, metric and factor of the columns beside rank, policy and what it is ranked by.
+#: Heading, metric and factor of the columns next to rank, policy and ranking metric.
 _LOST = ("time lost at the barrier, %", "idle_time_share", 100.0)
 _LOAD = ("load imbalance, %", "idle_share", 100.0)
 _TPOT = ("TPOT, ms", "tpot_mean_s", 1e3)
 _SATURATED_COLUMNS = (_LOAD, ("full slots, tokens/s", "full_slot_tokens_per_s", 1.0), _TPOT)
 _BELOW_COLUMNS = (_LOST, _LOAD, _TPOT)
 _WAITS = (("mean wait, s", "mean_wait_s", 1.0), ("oldest wait, s", "oldest_wait_s", 1.0))
-#: How what is ranked by reads: heading, factor and decimals.
+#: Display of the ranking metric: heading, factor and decimals.
 _RANKED = {
     "idle_time_share": ("time lost at the barrier, %", 100.0, 2),
     "idle_share": ("load imbalance, %", 100.0, 2),
@@ -102,7 +102,7 @@ def _ranked(table: Table) -> list[str]:
 
 
 def _fewer(table: Table) -> str:
-    """Who had fewer replicates, or was left out somewhere."""
+    """Policies with fewer replicates, or left out on some workload."""
     found: list[str] = []
     for policy in table.policies:
         cells = [cell for cell in table.cells if cell.policy == policy]
@@ -180,7 +180,7 @@ def _workload(table: Table, line: WorkloadLine) -> list[str]:
 
 
 def _others(table: Table, line: WorkloadLine) -> list[tuple[str, str, float]]:
-    """The columns after what is ranked by: those that some run of the workload has a value in."""
+    """The columns after the ranking metric: those with a value in some run of the workload."""
     columns = (*(_BELOW_COLUMNS if line.metric == BELOW else _SATURATED_COLUMNS), *_WAITS)
     known = {
         name for cell in table.of(line.name) for name, values in cell.values.items() if {*values} != {None}

@@ -1,4 +1,4 @@
-"""Ranks on a leaderboard: by workload, and their mean over workloads. Oracles are shown beside, never ranked."""
+"""Ranks on a leaderboard: by workload, and their mean over workloads. Oracles are shown, but never ranked."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from evenstep.measure.comparison import Interval
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a policy stands on one workload.
+    """The position of a policy on one workload.
 
     Args:
         cell: its runs.
         rank: 1 = the best; equal means share a rank; None for an oracle, or without a value.
-        value: mean and interval of what is ranked by; None without a value.
-        behind: paired difference to the best policy that can run live; None for that one itself.
+        value: mean and interval of the ranking metric; None without a value.
+        behind: paired difference to the best policy that can run live; None for that policy itself.
     """
 
     cell: Cell
@@ -27,7 +27,7 @@ class Standing:
 
     @property
     def level(self) -> bool:
-        """Whether it cannot be told from the best live policy, or is it."""
+        """Whether it is the best live policy, or statistically equal to it."""
         return self.rank is not None and (self.behind is None or not self.behind.is_clear)
 
 
@@ -39,7 +39,7 @@ class Overall:
         policy: as the board lists it.
         ranks: its rank on each workload, None where it was not run.
         mean_rank: over the workloads it ran on.
-        level: workloads on which it cannot be told from the best.
+        level: workloads on which it is statistically equal to the best.
     """
 
     policy: str
@@ -58,7 +58,7 @@ def standings(cells: Sequence[Cell], metric: str) -> list[Standing]:
 
     Args:
         cells: of one workload.
-        metric: what is ranked by, the less the better.
+        metric: the ranking metric; lower is better.
     """
     known = [(found.value, cell) for cell in cells if (found := cell.interval(metric)) is not None]
     ordered = sorted(known, key=lambda one: one[0])

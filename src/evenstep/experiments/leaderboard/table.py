@@ -1,4 +1,4 @@
-"""What a leaderboard found, a cell for each policy and workload; kept as one Parquet file, a row a run."""
+"""The results of a leaderboard, a cell for each policy and workload; stored as one Parquet file, a row per run."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadLine:
-    """What a page says of a workload.
+    """The description of a workload for a page.
 
     Args:
         name, about: as in the board's file.
-        metric: what policies are ranked by, the less the better.
-        predictor: what ``predictor=live`` stands for.
-        command: what runs it again, up to the policies.
+        metric: the ranking metric; lower is better.
+        predictor: the meaning of ``predictor=live``.
+        command: the command that runs it again, up to the policies.
     """
 
     name: str
@@ -72,11 +72,11 @@ class WorkloadLine:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a board was made by.
+    """The origin of a board.
 
     Args:
         date: day it was made, as in 2026-05-31.
-        commit: the commit of the sources, or empty where there is none.
+        commit: the commit of the sources, or empty outside a repository.
         command: exact command line.
         seeds: replicates; replicate r has seed r.
         versions: version by component.
@@ -97,7 +97,7 @@ class Table:
         workloads: in the order of the board's file.
         cells: workload by workload.
         picture: workloads the picture shows.
-        origin: what it was made by.
+        origin: its origin.
     """
 
     workloads: tuple[WorkloadLine, ...]

@@ -35,7 +35,7 @@ def near_cap(requests: int) -> Synthetic:
 
 
 def heavy_constant(recurring: bool = False) -> Constant:
-    """What the heavy workload is."""
+    """Description of the heavy workload."""
     tail = f"; {KEYS} prompts that come back, outputs ±{JITTER}" if recurring else ""
     return Constant(
         "heavy", f"prompts lognormal(median 4000, sigma 1.1) in 16..60000, outputs Pareto(1.6) of mean 500 cut "
@@ -45,7 +45,7 @@ def heavy_constant(recurring: bool = False) -> Constant:
 
 
 def step_time_constant() -> Constant:
-    """What a step costs."""
+    """Step-time law of the heavy workload."""
     return Constant(
         "step time", f"{STEP_TIME.overhead_s:g} s + {STEP_TIME.per_token_s:g} s/token",
         "not given; near the step times that the tables' TPOT implies",

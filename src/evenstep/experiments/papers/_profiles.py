@@ -1,4 +1,4 @@
-"""What the experiments on measured profiles share: the profiles, and engines that serve on them at full token load."""
+"""Common parts of the experiments on measured profiles: the profiles, and engines that run on them at full token load."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def requests(setting: Setting, number: int) -> Trace:
 
 
 def served(name: str, trace: Trace, budget: int, until_s: float) -> IterationTable:
-    """Iterations of an engine with so large a token budget that serves these requests, prefills beside decodes."""
+    """Iterations of an engine with a large token budget on these requests, prefills together with decodes."""
     engine = Engine(token_budget=budget, batch_limit=BATCH_LIMIT, kv_tokens=KV_TOKENS[name], block_tokens=16)
     run = simulate_engine(trace, Sarathi(), engine=engine, batch_time=law(name), until_s=until_s)
     assert run.iterations is not None

@@ -23,7 +23,7 @@ COLUMNS = (
 )  # fmt: skip
 #: A step that takes at most so much longer is one that the sum of KV explains.
 CLOSE = 0.05
-#: Decodes of a served batch: what a worker of the default fleet, of 72 slots, holds.
+#: Decodes of a served batch: as many as a worker of the default fleet has slots, 72.
 SERVED = (32, 128)
 SLOTS = 72
 #: Contexts a line through the steps of equal ones goes through.
@@ -166,7 +166,7 @@ def _rows(name: str, kind: str, own: Table) -> list[Row]:
 
 
 def _law_rows(name: str, kind: str, own: Table) -> list[Row]:
-    """What the step-time law `unequal` is made of: forms of the correction over the grid, and its numbers."""
+    """The data of the step-time law `unequal`: forms of the correction over the grid, and its numbers."""
     overhead_s, per_token_s = line(name)
     figures = {"step off, mean": ("%", 100 * float(np.abs(of_step(name, own)).mean()))}
     for form in FORMS:

@@ -1,7 +1,8 @@
 """Four measured runs of vLLM, replayed: request by request on a law made of measured layers.
 
-No number is fitted to the runs. Two choices were made knowing them: that both directions of a link share its path (the
-30B-A3B run was too fast or too slow without it), and which of two measurements of the link counts (the 32B run hangs on it).
+No number is fitted to the runs. Two choices were made with knowledge of them: that both directions of a link share its
+path (the 30B-A3B run was too fast or too slow without it), and which of two link measurements is used (it decides the 32B
+run).
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _FOLDER = Path(__file__).parent / "measured"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One measured run and what it ran on.
+    """One measured run, with its hardware and settings.
 
     Args:
         name: of its file.
         profile: bundled profile of the device and model.
         engine: the run's own arguments.
-        within: share that mean and 95 % point may be off.
+        within: tolerated share of error of the mean and the 95 % point.
     """
 
     name: str
@@ -57,7 +58,7 @@ RUNS = (
     Measured("rtxpro6000-llama31-8b", "rtxpro6000-llama31-8b", _VLLM, 0.10),
     Measured("rtxpro6000-qwen3-30b-a3b", "rtxpro6000-qwen3-30b-a3b-ep2", _PAIR, 0.15),
 )
-#: What the replay is without, one at a time: how much each part of the model is worth.
+#: Parts of the model that the replay omits, one at a time, to measure their effect.
 WITHOUT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "evicted KV stays readable": ({"keeps_evicted": False}, {}),
     "batches formed ahead": ({"schedules_ahead": False}, {}),

@@ -14,10 +14,10 @@ _VERSION = 1
 
 
 class Cache:
-    """Results by key. What was damaged on disk is as if it were not there, and is counted.
+    """Results by key. Damaged entries on disk count as missing, and are counted.
 
     Args:
-        folder: where files are kept; None = only in memory.
+        folder: folder of the files; None = only in memory.
     """
 
     def __init__(self, folder: Path | None) -> None:

@@ -164,7 +164,7 @@ def _check_contenders(points: list[Point], found: SweepFile, document: Document)
 
 
 def _placed(error: InputError, where: str) -> InputError:
-    """The error with the place in the file; what it was found at becomes part of the field."""
+    """The error with its place in the file; its origin becomes part of the field."""
     whole = next((prefix for prefix, room in ROOMS.items() if room == error.where), None)
     field = whole or f"{error.field} of {error.where}"
     return InputError(where, field, error.value, error.expected, error.hint)
@@ -231,6 +231,6 @@ def _layer(document: Document, section: str, name: str, value: Any) -> Layer:
 
 
 def _number(hint: Any) -> type[int] | type[float] | None:
-    """What a range of a field of this type holds; None where it is no number."""
+    """The kind of numbers in a range of a field of this type; None if it is not numeric."""
     options = get_args(hint) or (hint,)
     return float if float in options else int if int in options else None

@@ -1,4 +1,4 @@
-"""SWEEP.yaml: what is swept, over which values, for which policies, and what is asked of the runs.
+"""SWEEP.yaml: the swept parameters, their values, the policies, and the requested metrics.
 
 ```yaml
 version: 1
@@ -38,9 +38,9 @@ SETTINGS: tuple[str, ...] = tuple(f.name for f in dataclasses.fields(CompareSett
 _NEVER_SWEPT = ("policies", "baseline", "processes", "seeds", "seed")
 #: Prefixes of an option that every policy (or predictor) which has it is given.
 OPTIONS = ("policy.", "predictor.")
-#: Shown when nobody says what.
+#: The default metrics.
 METRICS = ("idle_time_share", "full_slot_tokens_per_s", "oldest_wait_s")
-#: Replicates a point may have under `until` unless somebody says so.
+#: Default limit of replicates per point under `until`.
 MOST_SEEDS = 30
 
 

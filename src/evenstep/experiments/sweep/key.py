@@ -1,8 +1,8 @@
-"""What a run of a sweep depends on, as one SHA-256: two runs share it exactly when nothing that decides them differs.
+"""The inputs of a sweep's run as one SHA-256: two runs share it exactly when all their inputs are equal.
 
 It is taken over the requests, the fleet, the step-time and power laws, the policy and its predictor with all their
-options, the seed, the sources of evenstep that decide results, and the source of whatever is not evenstep's own.
-A text that names a file stands for the file's content.
+options, the seed, the sources of evenstep that decide results, and the source of all code outside evenstep. A text that
+names a file stands for the file's content.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import evenstep
 from evenstep.experiments.contenders import Contender
 from evenstep.experiments.jobs import Plan
 
-#: Rooms and files of evenstep whose sources decide what a run gives.
+#: Rooms and files of evenstep whose sources affect the result of a run.
 _DECIDING = (
     "routing/**/*.py",
     "predict/**/*.py",
@@ -83,11 +83,11 @@ def code_digest() -> str:
 
 
 def content(value: Any, options: object = None) -> Any:
-    """A value as JSON that differs whenever it would decide differently.
+    """A value as JSON that differs whenever the result could differ.
 
     Args:
-        value: settings, laws, policies, predictors and what they hold.
-        options: what an object that is no dataclass was made from; its own state is not looked at.
+        value: settings, laws, policies, predictors and their parts.
+        options: the options of an object that is not a dataclass; its own state is ignored.
     """
     if value is None or isinstance(value, bool | int):
         return value

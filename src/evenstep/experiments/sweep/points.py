@@ -44,8 +44,8 @@ class Axis:
 
     Args:
         name: the parameter.
-        values: what it takes, listed; empty where `span` says it.
-        span: a range of numbers in their place.
+        values: its values, listed; empty if `span` gives them.
+        span: a range of numbers instead.
         whole: whether the parameter takes whole numbers only.
         where: file and line, for messages.
     """
@@ -87,16 +87,16 @@ class Axis:
 
 
 def axis_of(name: str, given: Any, where: str, *, number: type[int] | type[float] | None) -> Axis:
-    """The axis that a list of values, or a mapping with ``from`` and ``to``, stands for.
+    """The axis described by a list of values, or by a mapping with ``from`` and ``to``.
 
     Args:
         name: the parameter.
-        given: what the file says.
+        given: the value in the file.
         where: file and line, for messages.
         number: whether the parameter is a whole number, a number, or (None) neither, which has no ranges.
 
     Raises:
-        InputError: an empty list or range, a value twice, an unknown key, or a range of what is no number.
+        InputError: an empty list or range, a duplicate value, an unknown key, or a range of a parameter without numbers.
     """
     field = f"over.{name}"
     if isinstance(given, list):
@@ -128,7 +128,7 @@ def latin_points(axes: Sequence[Axis], count: int, seed: int) -> list[tuple[Any,
     """A Latin hypercube: each axis is cut into `count` equal parts, and each part holds one point.
 
     Args:
-        axes: what is sampled; listed values share their axis evenly.
+        axes: the sampled axes; listed values share their axis evenly.
         count: number of points, >= 1.
         seed: key of the sample.
 

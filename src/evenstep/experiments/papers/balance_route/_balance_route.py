@@ -1,4 +1,4 @@
-"""What the BalanceRoute experiments share: fleet, stand-in workloads, methods as the paper has them, its numbers."""
+"""Common parts of the BalanceRoute experiments: fleet, stand-in workloads, the paper's methods and numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORACLE_SHORT, ORACLE = f"BR-H oracle, H = {SHORT}", f"BR-H oracle, H = {LONG}"
 SURVIVAL, MEMORISED = "BR-H survival", "BR-H memorised"
 SPREAD, TPOT, RATE = "imbalance_spread_tokens", "tpot_p95_s", "window_tokens_per_s"
 SLOTS, POOL = 10, 4  # slots a worker; waiting requests a worker
-#: What the paper measured on and what stands in for it here.
+#: The paper's data and hardware, and their substitutes here.
 HEAVY, NEAR_CAP, TRACE = "heavy", "near cap", "trace"
 MISSING = {
     HEAVY: "the proprietary trace, which is not to be had",
@@ -79,7 +79,7 @@ def run_on(
 
 
 def requests(setting: Setting, workers: int) -> int:
-    """Requests drawn: so that every slot is used as often whatever the workers."""
+    """Requests drawn: every slot is used equally often for any number of workers."""
     return workers * setting.pick(500, 40)
 
 

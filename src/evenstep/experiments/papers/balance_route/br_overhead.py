@@ -109,7 +109,7 @@ def captured(setting: Setting, workers: int, replicate: int) -> tuple[BRH, list[
 
 
 def stage_call(policy: BRH, view: RoutingView) -> tuple[KernelCall, tuple[Any, ...]]:
-    """The whole decision as a call, and the arguments of `decide_until` behind stage and repeats for the same one."""
+    """The whole decision as a call, and the arguments of `decide_until` for the same decision, after stage and repeats."""
     call = kernel_call(policy, view)
     assert call is not None
     workers_i, workers_f, waiting_f = call.arguments[6], call.arguments[7], call.arguments[9]
@@ -153,7 +153,7 @@ def _measure(setting: Setting, workers: int, replicate: int, views: int, repeats
 
 
 def _check(repeats: int, view: RoutingView, decision: RoutingDecision) -> None:
-    """What a host does with an answer before it sends."""
+    """A host's work on an answer before it sends."""
     for _ in range(repeats):
         broken_rule(view, decision)
 

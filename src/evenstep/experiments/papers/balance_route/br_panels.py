@@ -27,7 +27,7 @@ class _Gallery:
     """One line of panels.
 
     Args:
-        title: the paper's figure and what it shows.
+        title: the paper's figure and its subject.
         kind: workload.
         workers: G.
         methods: label to spec.

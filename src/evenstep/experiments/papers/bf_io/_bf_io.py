@@ -1,4 +1,4 @@
-"""What the BF-IO experiments share: a workload in place of BurstGPT, the fleet, the policies as the paper has them."""
+"""Common parts of the BF-IO experiments: a workload in place of BurstGPT, the fleet, the paper's policies."""
 
 from __future__ import annotations
 

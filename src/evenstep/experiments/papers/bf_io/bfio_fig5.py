@@ -15,7 +15,7 @@ from evenstep.request import F8, I8, Trace
 
 #: Largest gap between the two distributions that we still call a good fit.
 GOOD = 0.05
-#: Resamples behind an interval.
+#: Resamples for an interval.
 RESAMPLES = 200
 
 

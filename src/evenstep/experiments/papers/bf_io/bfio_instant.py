@@ -1,4 +1,4 @@
-"""BF-IO sec. 7.3, an open question: what is left of the gain when requests are bound to per-worker queues at once."""
+"""BF-IO sec. 7.3, an open question: the remaining gain if requests are bound to per-worker queues at once."""
 
 from __future__ import annotations
 

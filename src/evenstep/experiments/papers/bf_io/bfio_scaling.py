@@ -89,7 +89,7 @@ def _gain(runs: Runs) -> Interval:
 
 
 def _scale(sweep: str, x: int) -> float:
-    """What the theorems take the square root of, as it varies in this sweep."""
+    """The quantity under the theorems' square root, as it varies in this sweep."""
     return float(x) if sweep == "B" else math.log(x)
 
 

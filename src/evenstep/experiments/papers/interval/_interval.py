@@ -1,4 +1,4 @@
-"""What the experiments of Interval scheduling share: lengths, intervals around them, and latency against requests."""
+"""Common parts of the Interval scheduling experiments: lengths, intervals around them, and latency against requests."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Sweep:
     Args:
         setting: size, replicates, key.
         intervals: name to bounds.
-        values: what was measured, seconds.
+        values: measured values, seconds.
     """
 
     setting: Setting

@@ -51,8 +51,8 @@ def started(
     """The iteration in which each request of one prompt token starts, int64[N].
 
     Args:
-        policy: who decides.
-        output, low, high: int64[N], output lengths and what is believed of them.
+        policy: the policy.
+        output, low, high: int64[N], output lengths and their believed bounds.
         memory: KV tokens.
         seed: key of the policy's draws.
         holds: whether memory counts the token produced last; without it prompts are as good as 0 (s = 0).

@@ -1,4 +1,4 @@
-"""What the experiments of Throughput-optimal share: who is in each batch, requests that are all alike, the largest rate."""
+"""Common parts of the Throughput-optimal experiments: recorded batches, identical requests, the largest rate."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from evenstep.workload.synthetic.arrivals import Poisson
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A policy whose batches are written down: for each, request id -> (tokens, whether it decodes).
+    """A policy whose batches are recorded: for each, request id -> (tokens, whether it decodes).
 
     Args:
-        policy: who decides.
-        batches: what it decided, in order; filled by the run.
+        policy: the policy that decides.
+        batches: its decisions, in order; filled by the run.
     """
 
     policy: SchedulingPolicy

@@ -51,7 +51,7 @@ def run(setting: Setting) -> Findings:
     )  # fmt: skip
 
 
-#: What is bisected: the case, a first guess of its largest rate, and whether that guess is a closed form.
+#: Bisected cases: the case, a first guess of its largest rate, and whether that guess is a closed form.
 Frontiers = dict[str, tuple[Alike, float, bool]]
 
 
@@ -75,7 +75,7 @@ def _groups(setting: Setting) -> Frontiers:
 
 
 def _caps(setting: Setting) -> Frontiers:
-    """A fixed K_d: as many decodes an iteration, beside the prompts that came during the one before."""
+    """A fixed K_d: this many decodes per iteration, next to the prompts that arrived during the previous one."""
     found: Frontiers = {}
     for cap in setting.pick(CAPS, (64,)):
         alike = Alike(f"work-conserving:decode_cap={cap}", LAWS[2], PROMPT, OUTPUT)

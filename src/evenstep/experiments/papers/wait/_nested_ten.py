@@ -12,18 +12,18 @@ from evenstep.theory.nested_thresholds import with_slack
 
 OUTPUTS = tuple(range(50, 501, 50))
 SHARES, RATIOS = (23, 11, 8, 7, 6, 4, 3, 2, 1, 1), (66, 43, 32, 24, 17, 11, 7, 4, 2, 1)
-#: d1 is a tenth of the law's default: with that, 550 requests a second would be 4.4 times what the engine can do.
+#: d1 is a tenth of the law's default: with the default, 550 requests a second would be 4.4 times the engine's capacity.
 LAW = AffineKv(0.01, 4e-8)
 
 
 def ten_types(setting: Setting, rate: float, over: int, why: str) -> Findings:
-    """Nested WAIT with the paper's ratios `over` a number, and with solved thresholds, beside vLLM and Sarathi.
+    """Nested WAIT with the paper's ratios `over` a number, and with solved thresholds, compared with vLLM and Sarathi.
 
     Args:
         setting: seeds and size.
         rate: requests a second.
-        over: what the ratios are divided by, rounded, 1 at least.
-        why: what is said of the thresholds that makes.
+        over: divisor of the ratios; results are rounded, 1 at least.
+        why: a remark on the thresholds obtained.
     """
     scaled = tuple(max(round(n / over), 1) for n in RATIOS)
     rates = [rate * share / sum(SHARES) for share in SHARES]

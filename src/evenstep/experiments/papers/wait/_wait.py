@@ -1,4 +1,4 @@
-"""What the experiments of WAIT share: types at swept rates, policies under one batch limit, throughput and latency."""
+"""Common parts of the WAIT experiments: types at swept rates, policies under one batch limit, throughput and latency."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Workload:
     def one(
         self, policy: SchedulingPolicy, label: str, rate: float, requests: int, seed: int, replicate: int
     ) -> EngineRun:
-        """A run that ends with the last arrival: what a policy does with the end of a burst is not the subject."""
+        """A run that ends with the last arrival: the end of a burst is not the subject."""
         trace = self.trace(rate, requests, seed, replicate)
         engine = Engine(token_budget=0, batch_limit=self.batch_limit, resident_limit=0, first_token="decode")
         return simulate_engine(

@@ -26,9 +26,9 @@ from evenstep.theory.fluid import Types
 from evenstep.workload.synthetic.arrivals import Poisson
 
 LAW = AffineKv()
-#: Shares of what the engine can do, one a phase, and seconds of a phase.
+#: Shares of the engine's capacity, one a phase, and seconds of a phase.
 LOADS, PHASE_S = (0.3, 0.85, 0.3), 120.0
-#: Seconds of what is observed.
+#: Seconds of the observed part.
 SOLVE_S = 20.0
 #: How far the mean of a solved threshold may be from the theory's, as a share of it.
 NEAR = 0.1
@@ -55,12 +55,12 @@ class Family:
     is_nested: bool
 
     def types(self, load: float) -> Types:
-        """The types at a share of what the engine can do."""
+        """The types at a share of the engine's capacity."""
         rate = load / Types(self.shares, self.prompts, self.outputs, LAW.d0_s, LAW.d1_s).load
         return Types([rate * s for s in self.shares], self.prompts, self.outputs, LAW.d0_s, LAW.d1_s)
 
     def thresholds(self, load: float) -> tuple[int, ...]:
-        """What the theory solves from the true rates, without slack."""
+        """The theory's solution for the true rates, without slack."""
         types = self.types(load)
         if self.is_nested:
             found = nested_thresholds.with_slack(types, 0.0, iterations=1e6, delta=0.01).thresholds
@@ -74,7 +74,7 @@ class Family:
         return Wait(thresholds, solve_s=solve_s)
 
     def policies(self) -> dict[str, SchedulingPolicy]:
-        """Thresholds of the first phase, of the second, and solved anew from the first on; and who does not wait."""
+        """Thresholds of the first phase, of the second, and adaptive ones from the first on; and policies without a gate."""
         first, second = self.thresholds(LOADS[0]), self.thresholds(LOADS[1])
         return {
             "for the first rate": self.policy(first), "for the second rate": self.policy(second),
@@ -105,7 +105,7 @@ Runs = Mapping[tuple[str, str], Sequence[EngineRun]]
 
 
 def one(trace: Trace, policy: SchedulingPolicy, label: str) -> EngineRun:
-    """A run that ends with the last arrival: what a policy does with the end of a burst is not the subject."""
+    """A run that ends with the last arrival: the end of a burst is not the subject."""
     engine = Engine(token_budget=0, batch_limit=0, first_token="decode")
     return simulate_engine(
         trace, policy, engine=engine, batch_time=LAW, name=label, until_s=float(trace.column("arrival_s")[-1])
