@@ -3,7 +3,7 @@
 Symbols: type j has arrivals ``lambda_j``, prompts of ``l_j`` and outputs of ``l'_j`` tokens and runs l'_j + 1 iterations,
 its prefill and a decode a token; ``n_j`` are its requests at each of these stages; ``W_j`` its KV token-iterations.
 
-Source: WAIT sec. 3, with the slips corrected that deriving it again shows: Prop. 1 prints d0 where d1 is meant; eq. 5 loses
+Source: WAIT sec. 3, with errors corrected by a new derivation: Prop. 1 prints d0 in place of d1; eq. 5 loses
 a factor l' + 1 (it switches from requests of a type to requests at a stage); eq. 8 loses d0 and d1.
 """
 
@@ -92,7 +92,7 @@ def equilibrium(types: Types) -> Equilibrium:
     """tau* = d0 / (1 - rho), M* = d0 sum lambda_j W_j / (1 - rho), n_j = lambda_j tau*.
 
     Raises:
-        InputError: rho >= 1: there is none.
+        InputError: rho >= 1, so there is no equilibrium.
 
     Source: WAIT eqs. 2-8, corrected.
     """

@@ -1,7 +1,7 @@
-"""Thresholds of Nested WAIT, and the memory that suffices for them.
+"""Thresholds of Nested WAIT, and the memory that they need.
 
 Types are in order of their outputs, all of one prompt length l. Segment i owns the decodes l'_{i-1} + 1 .. l'_i, the first
-also the prefill. ``p_i`` is the share of those that run segment i who go on to the next.
+also the prefill. ``p_i`` is the share of the requests in segment i that continue to the next.
 
 Source: WAIT eqs. 10-12, 14-18, with the slips corrected: L' of eq. 11 sums lengths that are sums already; theta's lower
 bound in Theorems 2 and 4 divides by n_i where eq. 18 divides by n_{i-1}; eq. 10 is strict (the paper's own thresholds have
@@ -63,14 +63,14 @@ def segment_work(types: Types) -> F8:
 
 
 def theta(above: int, own: int, share: float) -> float:
-    """The root theta > 0 of exp(-theta n_i) (1 - p + p e^theta)^{n_{i-1}} = 1; inf where a segment cannot queue.
+    """The root theta > 0 of exp(-theta n_i) (1 - p + p e^theta)^{n_{i-1}} = 1; inf if a segment cannot queue.
 
     Args:
         above, own: n_{i-1} and n_i.
-        share: p of those above who go on.
+        share: p, the share of requests above that continue.
 
     Raises:
-        InputError: n_i <= p n_{i-1}: there is none.
+        InputError: n_i <= p n_{i-1}, so there is no root.
 
     Source: WAIT eq. 16; Lemma 8 also needs n_i < n_{i-1}: else a feed never exceeds the threshold.
     """
@@ -162,16 +162,16 @@ def solve(
     types: Types, *, kv_tokens: float | None = None, iterations: float = 1e6, delta: float = 0.01,
     kappas: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
 ) -> NestedThresholds:  # fmt: skip
-    """The thresholds that need the least memory among some slacks.
+    """The thresholds that need the least memory among the given slacks.
 
     Args:
         types: in order of their outputs, all of one prompt.
-        kv_tokens: memory they have to fit, or None.
+        kv_tokens: memory limit, or None.
         iterations, delta: S and the probability that memory does not suffice.
         kappas: slacks to try.
 
     Raises:
-        InputError: no slack is possible, or memory is short of what the best needs; with the numbers.
+        InputError: no slack is possible, or memory is less than the best needs; with the numbers.
     """
     found: list[NestedThresholds] = []
     refused: InputError | None = None
@@ -194,14 +194,14 @@ def solve(
 def doubts(
     types: Types, thresholds: I8, kv_tokens: float, *, beside: float = 0.0, is_timed: bool = True
 ) -> list[str]:
-    """Which conditions of eq. 10 and of the memory some thresholds break, each with its numbers.
+    """The conditions of eq. 10 and of the memory that these thresholds break, each with its numbers.
 
     Args:
         types: in order of their outputs, all of one prompt.
         thresholds: int64[m].
         kv_tokens: memory of the engine.
         beside: KV tokens that full batches of other groups hold.
-        is_timed: whether arrivals, d0 and d1 are known; otherwise only the shares of the types are looked at.
+        is_timed: whether arrivals, d0 and d1 are known; otherwise only the shares of the types are checked.
     """
     n, shares = np.asarray(thresholds).tolist(), go_on(types.arrivals_per_s)
     held = float(np.dot(n, segment_work(types))) + beside

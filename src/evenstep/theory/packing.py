@@ -1,4 +1,4 @@
-"""Schedules as starting times, and the two properties Interval scheduling compares them by.
+"""Schedules as starting times, and the two properties by which Interval scheduling compares them.
 
 A request of prompt s and output o that starts at t holds s + k KV tokens in its k-th iteration, t + k - 1, for k = 1..o.
 """
@@ -46,7 +46,7 @@ def same_order(first: I8, second: I8) -> bool:
 
 
 def is_delayed(second: I8, first: I8) -> bool:
-    """Whether nobody starts earlier in `second` than in `first`. Source: Interval scheduling, Definition 8.1."""
+    """Whether no request starts earlier in `second` than in `first`. Source: Interval scheduling, Definition 8.1."""
     return bool((first <= second).all())
 
 

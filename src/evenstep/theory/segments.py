@@ -1,7 +1,7 @@
-"""How many segments Nested WAIT should have: few waste memory on requests that end early, many on queues at their heads.
+"""Number of segments for Nested WAIT: few waste memory on requests that end early, many on queues at their heads.
 
-Types are in order of their outputs, all of one prompt length. L segments each own as many consecutive types as the others,
-or one more or less; a segment ends with the longest of its types, and everybody in it counts as if it stayed to that end.
+Types are in order of their outputs, all of one prompt length. L segments each own equally many consecutive types, up to
+one more or less; a segment ends with the longest of its types, and every request in it counts as if it stayed to that end.
 
 Source: WAIT sec. 7.2, eqs. 14-16 and Figs. 16-18, with the slips of `nested_thresholds` corrected; L that does not divide
 the number of types, and the expected latency, are ours.
@@ -41,7 +41,7 @@ class Design:
 
     @property
     def queue_kv_tokens(self) -> float:
-        """Memory that queues at the heads need beside a full batch."""
+        """Memory that queues at the heads need in addition to a full batch."""
         return self.solved.enough_kv_tokens - self.solved.kv_tokens
 
 
@@ -67,7 +67,7 @@ def designs(
     types: Types, counts: Sequence[int] | None = None, *, iterations: float = 1e6, delta: float = 0.01,
     kappas: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
 ) -> list[Design]:  # fmt: skip
-    """The thresholds that need the least memory with each number of segments; numbers that cannot keep up are left out.
+    """The thresholds that need the least memory for each number of segments; unstable numbers are omitted.
 
     Args:
         types: in order of their outputs, all of one prompt.
@@ -75,7 +75,7 @@ def designs(
         iterations, delta, kappas: as in `nested_thresholds.solve`.
 
     Raises:
-        InputError: none of the numbers can keep up; with what the last one says.
+        InputError: every number is unstable; with the error of the last one.
     """
     check_types(types)
     found: list[Design] = []
@@ -97,13 +97,13 @@ def best(
     types: Types, counts: Sequence[int] | None = None, *, kv_tokens: float | None = None, iterations: float = 1e6,
     delta: float = 0.01, kappas: Sequence[float] = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
 ) -> Design:  # fmt: skip
-    """The number of segments that needs the least memory; of equals the smallest.
+    """The number of segments that needs the least memory; among equals the smallest.
 
     Args:
-        kv_tokens: memory it has to fit, or None; the others as in `designs`.
+        kv_tokens: memory limit, or None; the others as in `designs`.
 
     Raises:
-        InputError: none can keep up, or memory is short of what the best needs; with the numbers.
+        InputError: every number is unstable, or memory is less than the best needs; with the numbers.
     """
     tried = designs(types, counts, iterations=iterations, delta=delta, kappas=kappas)
     least = min(tried, key=lambda one: one.solved.enough_kv_tokens)
@@ -117,14 +117,14 @@ def best(
 
 
 def expected_latency_s(types: Types, parts: Types, solved: NestedThresholds) -> float:
-    """About how long a request takes, seconds, in the mean of the mix.
+    """Approximate latency of a request in seconds, as the mean over the mix.
 
     A stage lasts as long as a full batch, or as n_1 arrivals take; before the first there is half the time in which n_1 - 1
     more arrive, and at each head its queue by Kingman's bound, over the rate at which it is reached.
 
     Args:
         types: the requests.
-        parts: what the thresholds were solved for: the types as they were merged.
+        parts: the types as merged for the thresholds.
         solved: the thresholds.
     """
     n = solved.thresholds.tolist()
