@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from evenstep.experiments.compare.engine_compare import EngineOutcome
     from evenstep.measure.engine_comparison import EngineComparison
 
-#: What argparse and the command itself put beside the settings.
+#: Attributes that argparse and the command add to the settings.
 _BESIDE = {
     "columns",
     "format",
@@ -92,7 +92,7 @@ def compare(args: argparse.Namespace) -> int:
 
 
 def _foot(comparison: EngineComparison) -> list[str]:
-    """What the figures are."""
+    """Explains the figures."""
     from evenstep.report.engine_table import count_lines, verdict_lines
     from evenstep.report.numbers import short
 

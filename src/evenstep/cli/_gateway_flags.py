@@ -30,7 +30,7 @@ _WORKERS = {
 
 
 def add_gateway_flags(parser: argparse.ArgumentParser) -> None:
-    """Add them; a flag that is not given leaves no attribute behind."""
+    """Add them; an omitted flag leaves no attribute."""
     for flag, (_, metavar, text) in _FLAGS.items():
         parser.add_argument(flag, default=argparse.SUPPRESS, metavar=metavar, help=text)
     for flag, text in _WORKERS.items():

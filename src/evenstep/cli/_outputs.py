@@ -31,7 +31,7 @@ DIFFERENCES = (
     ("energy", "kJ", "energy_busy_idle_j", 1e-3, 1),
 )
 
-#: After the second one, where prefix caches were looked at.
+#: After the second one, for runs with prefix caches.
 PREFIX_HITS = ("prefix hits", "points", "prefix_hit_share", 100.0, 2)
 #: Longest name of a policy in the table of differences on a terminal.
 NAME = 30
@@ -158,14 +158,14 @@ def _interval(found: Interval | None, factor: float, decimals: int) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the figures depend on."""
+    """Versions of the components that affect the figures."""
     from evenstep.experiments.compare.compared import versions
 
     return versions()
 
 
 def described(outcome: Outcome, notes: Sequence[str], command: str) -> Comparison:
-    """The comparison with what it was made by."""
+    """The comparison with its origin."""
     comparison = outcome.comparison
     return replace(comparison, command=command, versions=versions(), notes=(*comparison.notes, *notes))
 
@@ -181,7 +181,7 @@ def settings_object(settled: Settled[Any], value: Any) -> dict[str, Any]:
 
 
 def lines_of(form: str) -> TextIO | None:
-    """Where lines about progress go when stderr is no terminal: above the table, or nowhere beside JSON."""
+    """Destination of progress lines if stderr is not a terminal: above the table, or nowhere with JSON."""
     return sys.stdout if form == "table" else None
 
 
@@ -221,7 +221,7 @@ def check_writable(file: str | None) -> None:
 
 
 def check_report(file: str | None, flag: str = "--report", suffix: str = ".html") -> None:
-    """See before a long run that a file can be written and has the name of what is written.
+    """Check before a long run that a file is writable and has the suffix of its format.
 
     Raises:
         InputError: another suffix, or as `check_writable`.

@@ -93,7 +93,7 @@ def _names_an_engine(config: str | None) -> bool:
 
 
 def _log_of(args: argparse.Namespace) -> FromLog | None:
-    """What the workload says of its fleet, where it is a decision log."""
+    """The fleet settings of the workload, if it is a decision log."""
     from evenstep.config import read_yaml
     from evenstep.experiments.compare.observed import from_log, is_log
 
@@ -103,7 +103,7 @@ def _log_of(args: argparse.Namespace) -> FromLog | None:
 
 
 def _layer(args: argparse.Namespace, log: FromLog) -> Layer:
-    """Fleet, law and policies of a log, below what a file or a flag says: its own policy comes first."""
+    """Fleet, law and policies of a log, overridden by files and flags: its own policy comes first."""
     from evenstep.config import Layer, read_yaml
     from evenstep.experiments.settings import USUAL
 
@@ -193,7 +193,7 @@ def _report(comparison: Comparison, outcome: Outcome, path: Path) -> list[str]:
 
 
 def _plan(args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings) -> Plan:
-    """What the runs share, from settings and the flags of what is to be written."""
+    """The common settings of the runs, from the settings and the flags of the outputs."""
     from evenstep.experiments.compare.compare import opened
     from evenstep.experiments.compare.compared import SAMPLES
     from evenstep.experiments.jobs import Plan

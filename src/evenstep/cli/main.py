@@ -22,7 +22,7 @@ FINE, CHECK_FAILED, BAD_INPUT, OUR_BUG, INTERRUPTED = 0, 1, 2, 70, 130
 
 
 class Command(Protocol):
-    """What a command's file binds to `command`. Its module imports nothing heavy at its top."""
+    """The value a command's file binds to `command`. Its module imports nothing heavy at its top."""
 
     @property
     def summary(self) -> str:
@@ -142,7 +142,9 @@ def _run(words: list[str]) -> int:
     try:
         return int(args.run(args))
     except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):  # rich ends so when nobody reads its table any more
+        if isinstance(
+            stop.__context__, BrokenPipeError
+        ):  # rich exits this way when the reader of its table has left
             raise stop.__context__ from None
         # else only a file of the user's asks for it here
         raise PolicyError(f"a policy, or a module it imports, exits Python with {stop.code!r}") from stop
@@ -174,7 +176,7 @@ def _say(error: Exception) -> int:
 
 
 def _silence(stream: object) -> None:
-    """Send what is still buffered nowhere, so that closing the stream cannot fail again."""
+    """Discard buffered output, so that closing the stream cannot fail again."""
     with contextlib.suppress(OSError, AttributeError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any
 
 _TRACE_ROWS, _WORKERS, _SLOTS = 300, 4, 8
-#: What a policy decides, and the method that does.
+#: Kind of a decision, and the policy method that makes it.
 _KINDS = {"routing": "route", "scheduling": "form_batch"}
 
 

@@ -96,7 +96,7 @@ def _told(difference: Difference) -> list[str]:
 
 
 def _sent(mine: dict[int, str], other: dict[int, str]) -> str:
-    """Who was sent where; of many, those whom the other answer treats otherwise."""
+    """The worker of each request; in a long list, only the requests that the other answer treats differently."""
     shown = sorted(mine.items())
     if len(mine) > _SHOWN:
         shown = [(request, worker) for request, worker in shown if other.get(request) != worker][:_SHOWN]

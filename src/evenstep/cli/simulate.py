@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evenstep.experiments.settings import SimulateSettings
     from evenstep.measure.records import Run
 
-#: What the table shows, by field of the summary; ``--format json`` has every field.
+#: Rows of the table, by field of the summary; ``--format json`` has every field.
 SHOWN = (
     "requests", "output_tokens", "steps", "decisions", "makespan_s", "policy_free_bound_s", "idle_share",
     "idle_time_share", "imbalance_envelope_tokens", "imbalance_spread_tokens", "tokens_per_s",
@@ -25,7 +25,7 @@ SHOWN = (
 )  # fmt: skip
 
 
-#: Shown where prefix caches were looked at.
+#: Shown for runs with prefix caches.
 CACHED = ("prefix_hit_share", "prefix_hit_tokens", "prefix_prompt_tokens")
 #: Shown where an objective was given.
 JUDGED = ("slo_share", "goodput_requests_per_s", "goodput_tokens_per_s")

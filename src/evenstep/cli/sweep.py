@@ -137,8 +137,10 @@ def _sweep(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _terminated_like_ctrl_c() -> Generator[None]:
-    """SIGTERM is an interruption as Ctrl-C is: processes end, and what is kept is said."""
-    if threading.current_thread() is not threading.main_thread():  # no other may say what a signal does
+    """Treat SIGTERM as an interruption like Ctrl-C: processes end, and the kept results are reported."""
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # only the main thread may set a signal handler
         yield
         return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
