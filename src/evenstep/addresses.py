@@ -1,4 +1,4 @@
-"""Addresses of arrays that compiled code is told, and how long the arrays are: what the checked build goes by."""
+"""Addresses of arrays for compiled code, and their lengths, which the checked build verifies."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 IS_CHECKED = os.environ.get("EVENSTEP_CHECKED") == "1"
-_told: dict[int, tuple[int, int]] = {}  # bytes of each array that was told, and its owner's id, by address
+_told: dict[int, tuple[int, int]] = {}  # bytes of each registered array, and its owner's id, by address
 _address: dict[int, int] = {}  # of each of them, by its id
 
 
 def placed(values: NDArray[Any] | array[Any]) -> int:
-    """The address of an array, for a table that compiled code is told; the array has to live as long as it is there.
+    """The address of an array, for a table of compiled code; the array must live as long as its entry in the table.
 
-    The checked build remembers how long the array is: only addresses that were asked for here may be used.
+    The checked build remembers the array's length: only addresses requested here may be used.
     """
     if isinstance(values, array):
         address, count = values.buffer_info()

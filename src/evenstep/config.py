@@ -401,7 +401,7 @@ def _reachable(kind: Any) -> list[Any]:
 
 
 def meaning(kind: Any) -> dict[str, str]:
-    """Field -> what the ``Args:`` of the dataclass, and of those it extends, says of it."""
+    """Field -> its text in the ``Args:`` of the dataclass and of its base classes."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         _, _, tail = (base.__doc__ or "").partition("Args:")

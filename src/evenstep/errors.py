@@ -1,4 +1,4 @@
-"""The one family of errors, split by who can mend it."""
+"""The one family of errors, split by who can fix them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ class EvenstepError(Exception):
 
 
 class InputError(EvenstepError):
-    """A file, flag, config or request is not what it has to be; whoever wrote it can mend it.
+    """A file, flag, config or request is invalid; its author can fix it.
 
     Reads ``<where>: <field> is <value>; expected <what>. <what to do>``.
 
     Args:
-        where: file (and line) or flag or object the value stands in.
+        where: file (and line), flag or object that holds the value.
         field: name of the field as the user wrote it.
         value: the offending value; shown with ``repr`` when it is text.
-        expected: what would have been accepted, as a noun phrase.
-        hint: what to do, as a sentence; empty when ``expected`` says it all.
+        expected: the accepted values, as a noun phrase.
+        hint: the remedy, as a sentence; empty if ``expected`` is enough.
     """
 
     def __init__(self, where: str, field: str, value: object, expected: str, hint: str = "") -> None:

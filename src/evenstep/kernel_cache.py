@@ -1,9 +1,9 @@
-"""Where compiled kernels are kept on disk, found without loading the compiler.
+"""Finds the folder of compiled kernels on disk, without loading the compiler.
 
-Beside their sources where these can be written; else in the first folder that can: ``NUMBA_CACHE_DIR`` if it is set,
-``XDG_CACHE_HOME``, the home's ``.cache``, the folder for temporary files. Where there is none, nothing is kept and every
-process compiles. Folders elsewhere are named after the sources' contents, so that another version never meets them. The
-checked build (`compiled`) has folders of its own.
+It is next to their sources if these are writable; else it is the first writable one of ``NUMBA_CACHE_DIR`` if set,
+``XDG_CACHE_HOME``, the home's ``.cache``, and the folder for temporary files. Without any, nothing is kept and every
+process compiles. Folders elsewhere are named after the sources' contents, so that versions never share them. The
+checked build (`compiled`) has its own folders.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAME = "evenstep"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where kernels are kept.
+    """The place of compiled kernels.
 
     Args:
         is_beside: in ``__pycache__`` beside each source.
@@ -114,7 +114,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Make a folder in a place that others can write to, or see that nobody else made it: kernels are loaded as code."""
+    """Make a folder in a shared place, or check that we own it: kernels are loaded as code."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
@@ -125,9 +125,9 @@ def _is_ours(folder: Path) -> bool:
 
 
 def lend_to_drawing() -> None:
-    """Let matplotlib and fontconfig keep their caches beside the kernels, for a user whose home cannot be written.
+    """Let matplotlib and fontconfig keep their caches next to the kernels, for a user whose home is not writable.
 
-    Both complain on stderr, or refuse, where they find no folder.
+    Without a folder both complain on stderr, or refuse to work.
     """
     folder = place().folder
     if folder is None or "MPLCONFIGDIR" in os.environ:

@@ -24,7 +24,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from evenstep.config import expectation, numeral
 from evenstep.errors import EvenstepError, InputError, nearest
 
-#: What a member of each room binds; ``""`` means the module itself is the member.
+#: The name a member of each room binds; ``""`` means the module itself is the member.
 BINDINGS: dict[str, str] = {
     "routing": "policy",
     "scheduling": "policy",

@@ -94,7 +94,7 @@ class Trace:
         name: file or generator the rows come from.
         format: name of the reader or ``synthetic``.
         synthetic: True when replicates draw anew instead of rotating.
-        notes: sentences on what the reader dropped, sorted, spread or assumed; every host prints them.
+        notes: sentences on rows the reader dropped, sorted, spread or assumed; every host prints them.
     """
 
     prompt_tokens: I8

@@ -58,10 +58,10 @@ def need_parser(where: str) -> None:
 
 
 def need_gateway_extra(where: str) -> None:
-    """See that what a gateway imports is installed: the HTTP parser, and the server of the admin API.
+    """Check that the gateway's dependencies are installed: the HTTP parser, and the server of the admin API.
 
     Raises:
-        InputError: it is not.
+        InputError: a dependency is missing.
     """
     for package in ("httptools", "aiohttp"):
         _need(where, package)

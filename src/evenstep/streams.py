@@ -1,7 +1,7 @@
 """Keyed random numbers: a draw is a pure function of (seed, stream, request id, draw).
 
-Two policies that ask for the same key see the same dice (common random numbers), whatever else they ask for, in
-any order, in any process. The mixer is the finaliser of SplitMix64 applied to each word of the key in turn.
+Two policies that use the same key get the same random numbers (common random numbers), independent of other draws, their
+order, and the process. The mixer is the finaliser of SplitMix64 applied to each word of the key in turn.
 `streams_kernel.uniform` is the compiled twin for use inside kernels; tests hold the two equal in bits.
 """
 
@@ -53,9 +53,9 @@ def uniform(
 
     Args:
         seed: the run's seed.
-        stream: who asks, for instance ``"power-of-d"``; streams are independent.
+        stream: name of the drawing component, for instance ``"power-of-d"``; streams are independent.
         request_id: int, or int64[N] for N draws at once.
-        draw: running number of this asker's draws for this request.
+        draw: running number of this stream's draws for this request.
 
     Returns:
         float in [0, 1), or float64[N].

@@ -1,4 +1,4 @@
-"""Traps around what a policy is asked: what it calls outside its view is seen, however it came by the function."""
+"""Traps around a policy call: they detect calls outside its view, by any route to the function."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MODULES = {
 }
 _EVENTS = {"open": _SYSTEM, "subprocess.Popen": _SYSTEM, "socket.connect": _SYSTEM, "socket.__new__": _SYSTEM}
 
-_watchers: list[list[tuple[str, str]]] = []  # who is told what is caught now
+_watchers: list[list[tuple[str, str]]] = []  # lists that collect the current calls
 _watched: list[int] = []  # the thread of each
 _installed: list[bool] = []
 
@@ -35,8 +35,8 @@ def watching() -> Generator[list[tuple[str, str]]]:
     """Collect ``(kind, what)`` of every forbidden call inside the block; kinds: clock, chance, peek, system.
 
     A profile hook sees every call of a built-in function; an audit hook sees frames reached through a traceback, and
-    files and sockets. Draws from the global generators of `random` and NumPy are seen by their state. Garbage is not
-    collected meanwhile, and other threads are not looked at: neither is the policy's doing.
+    files and sockets. Draws from the global generators of `random` and NumPy are detected by their state. Garbage collection
+    is off meanwhile, and other threads are ignored: the policy causes neither.
     """
     if not _installed:
         sys.addaudithook(_audit)  # cannot be taken out again: silent unless watching
@@ -65,7 +65,7 @@ def watching() -> Generator[list[tuple[str, str]]]:
 def _global_chance() -> tuple[Any, ...]:
     import numpy as np
 
-    state: Any = np.random.get_state(legacy=False)  # looked at, not used
+    state: Any = np.random.get_state(legacy=False)  # compared, not used
     return random.getstate(), state["state"]["pos"], state["state"]["key"].tobytes()
 
 
