@@ -11,7 +11,7 @@ WIDTH, LEFT, ROW, HEAD, FOOT, GAP = 960, 300, 19, 46, 34, 64
 #: Policies shown: this many by mean rank, then those that are shown true lengths. Paper modes, and policies that decide
 #: like one above them, are left to the page.
 SHOWN = 18
-#: A bar longer than this multiple of this quantile of all bars is cut and pointed: one very slow policy would hide the others.
+#: A bar longer than this multiple of this quantile is cut and pointed: one very slow policy would hide the others.
 CUT, BUT = 1.15, 0.85
 #: The policy that is set in bold.
 OURS = "best"
