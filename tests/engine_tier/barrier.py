@@ -286,7 +286,7 @@ def mirrored(found: Judged) -> Mirrored:
     ended_s: list[float] = []
 
     def look() -> None:
-        (group,) = dispatcher.steps
+        (group,) = dispatcher.parts.barriers.steps
         if group.steps > len(loads):
             seconds.append(group.step_s)
             ended_s.append(found.unix_s + group.ended_s)
