@@ -136,7 +136,7 @@ def row(name: str, load: float, found: list[dict] | str, binds: float) -> None:
 
 
 def seats(loads: list[float], seeds: int, limit: int) -> None:
-    """Policies that pause, ranked by mean, with a seat for whoever holds memory and with seats for those that run."""
+    """Policies that pause, ranked by mean: each request that holds memory has a seat, then only each that runs."""
     trace, engine, law, bounds = SEATS
     for load in loads:
         for option, said in (("", "default"), (",resident-limit=0", "resident-limit=0")):

@@ -3,7 +3,7 @@
 Many clients keep their connections and ask again and again, in bursts with pauses between them, whole answers and streams.
 The engines go on every few milliseconds with all that is there, so that hundreds of answers come at once, and take one to
 four such steps for an answer. An answer with
-another id, bytes that nobody asked for, a request that reaches a client, an error and silence are all counted, and
+another id, bytes without a request, a request that reaches a client, an error and silence are all counted, and
 none may happen. The engines are raw servers in a process of their own; it cannot show faults, real engines or a network.
 
     python benchmarks/soak_answers.py [--requests 1000000] [--clients 600] [--shapes engines ranks]
@@ -212,7 +212,7 @@ class Asker(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.data += data
         if not self.mine:
-            self.wrong("bytes that nobody asked for")
+            self.wrong("bytes without a request")
             return
         head, end, body = self.data.partition(b"\r\n\r\n")
         told = _LENGTH.search(head)
