@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -12,9 +13,14 @@ import evenstep
 
 #: Modules that share code, one after the other in one process; the longest first.
 CHAINS = (
-    ("sim.cluster_kernel",),
-    ("routing.br_h_kernel", "routing.br_0_kernel"),
-    ("routing.bf_io_kernel",),
+    ("sim.cluster.loop",),
+    ("routing.policies.br_h_kernel", "routing.policies.br_0_kernel"),
+    ("routing.policies.bf_io_kernel",),
+)
+
+#: A module that compiles something when it is imported.
+COMPILED = re.compile(
+    r"^@(?:compiled\.)?(?:declared|route_kernel|batch_kernel|jit)|\bdeclared\(", re.MULTILINE
 )
 
 
@@ -25,10 +31,14 @@ def load(modules: tuple[str, ...]) -> None:
 
 
 def chains() -> list[tuple[str, ...]]:
-    """The chains above, then every other kernel module by itself."""
+    """The chains above, then every other module that compiles something, by itself."""
     root = Path(evenstep.__file__).parent
     named = {module for chain in CHAINS for module in chain}
-    every = (".".join(path.relative_to(root).with_suffix("").parts) for path in root.rglob("*_kernel.py"))
+    every = (
+        ".".join(path.relative_to(root).with_suffix("").parts)
+        for path in root.rglob("*.py")
+        if path.name != "compiled.py" and COMPILED.search(path.read_text(encoding="utf-8"))
+    )
     return [*CHAINS, *((module,) for module in sorted(every) if module not in named)]
 
 

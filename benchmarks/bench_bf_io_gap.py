@@ -18,11 +18,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 import decision_views
-from evenstep.routing.bf_io import BFIO, instance
-from evenstep.routing.bf_io_exact import Instance, objective, solve
-from evenstep.routing.bf_io_moment import Moment
-from evenstep.routing.bf_io_reference import decide
+from evenstep.routing.bf_io.exact import Instance, objective, solve
+from evenstep.routing.bf_io.moment import Moment
+from evenstep.routing.bf_io.reference import decide
 from evenstep.routing.doors import through_kernel
+from evenstep.routing.policies.bf_io import BFIO, instance
 from evenstep.routing.view import HOLD
 
 KINDS = {"burst": (6.1, 1.15, 4, 4096), "heavy": (np.log(4000), 1.1, 16, 60_000)}

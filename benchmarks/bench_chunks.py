@@ -22,8 +22,8 @@ from collections.abc import Callable
 import msgspec
 import orjson
 
-from evenstep.engines.chunks import read_chunk
-from evenstep.engines.reply import ReplyStream
+from evenstep.engines.streams.chunks import read_chunk
+from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.view import Asked, Dialect
 
 USAGE, EVERYTHING = Asked(usage=True, continuous=True), Asked(usage=True, continuous=True, token_ids=True)

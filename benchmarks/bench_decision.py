@@ -32,10 +32,10 @@ from evenstep.predict import window_kernel
 from evenstep.request import Trace
 from evenstep.routing.doors import KernelCall, kernel_call
 from evenstep.routing.view import expects_loads, horizon_of
-from evenstep.sim import lookahead_kernel
-from evenstep.sim.cluster import Cluster
-from evenstep.sim.cluster_model import EXPECTED
-from evenstep.sim.cluster_state import Options, prepared
+from evenstep.sim.cluster import lookahead as lookahead_kernel
+from evenstep.sim.cluster.model import EXPECTED
+from evenstep.sim.cluster.simulation import Cluster
+from evenstep.sim.cluster.state import Options, prepared
 
 VIEWS, REPEATS, ROUNDS = 300, 50, 5
 

@@ -27,8 +27,8 @@ from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.settings import Settings, WorkerSpec
 from evenstep.dispatch.warming import warm
-from evenstep.routing.br_0 import BR0
-from evenstep.routing.br_h import BRH
+from evenstep.routing.policies.br_0 import BR0
+from evenstep.routing.policies.br_h import BRH
 
 STEP_S = 0.05
 clock = time.perf_counter

@@ -34,7 +34,7 @@ from bench_simulator import YARDSTICK_STEPS_PER_S, burst, plain_step_s
 from contenders import plain_numpy, plain_numpy_engine
 from evenstep import Trace, compiled, names
 from evenstep.cost.token_budget import TokenBudget
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 HERE = Path(__file__).parent
 #: The engine of every contender: 72 seats, chunks in a budget of 512 tokens, memory that binds.

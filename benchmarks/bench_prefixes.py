@@ -30,7 +30,7 @@ from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.settings import Settings, WorkerSpec
-from evenstep.sim.prefix_caches import block_keys
+from evenstep.sim.cluster.prefix_caches import block_keys
 from evenstep.workload.reading import read_trace
 
 POLICIES = (

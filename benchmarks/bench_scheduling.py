@@ -33,7 +33,7 @@ import numpy as np
 
 from evenstep.experiments.compare.engine_compare import built, traces_of
 from evenstep.experiments.compare.engine_settings import EngineSettings
-from evenstep.sim.engine import simulate_engine
+from evenstep.sim.engine.simulation import simulate_engine
 
 EVENSTEP = (sys.executable, "-c", "import sys; from evenstep.cli.main import main; sys.exit(main())")
 OURS, TODAY = "best", "vllm"

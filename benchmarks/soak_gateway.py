@@ -28,7 +28,7 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.emulator import tokens
-from evenstep.engines.prometheus import lines, wanted
+from evenstep.engines.metrics.prometheus import lines, wanted
 from evenstep.load.connection import Call
 from evenstep.load.models import get
 from evenstep.load.processes import beside, free_ports, resident_mb

@@ -34,10 +34,10 @@ from tests.gateway.promises import engine as e
 
 from evenstep import streams
 from evenstep.dispatch.warming import warm
-from evenstep.gateway.config import GatewayConfig, checked
-from evenstep.gateway.sections import Dispatch, Engines, Listen
+from evenstep.gateway.config.config import GatewayConfig, checked
+from evenstep.gateway.config.sections import Dispatch, Engines, Listen
+from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.server import Server
-from evenstep.gateway.worker import Worker
 
 PLAIN, OTHER = "plain", "another"  # what is served beside `e.MODEL`
 TOKENS, AT_ONCE, HUNG_S, RETRIES = 12, 24, 60.0, 3

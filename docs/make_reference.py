@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from evenstep import names
 from evenstep.cli.main import parser_of
 from evenstep.config import meaning, schema
-from evenstep.dispatch.fallback import Reason
+from evenstep.dispatch.rounds.fallback import Reason
 from evenstep.emulator.settings import EmulatorSettings
 from evenstep.experiments.compare.engine_settings import EngineSettings
 from evenstep.experiments.leaderboard import file as leaderboard_file
@@ -21,12 +21,12 @@ from evenstep.experiments.leaderboard.picture import picture
 from evenstep.experiments.leaderboard.table import read_table
 from evenstep.experiments.settings import CompareSettings, SimulateSettings
 from evenstep.experiments.sweep import file as sweep_file
-from evenstep.gateway.config import GatewayConfig
-from evenstep.gateway.ended import Ended
-from evenstep.gateway.logs import logged_of
-from evenstep.gateway.metrics_page import HELP, kind_of
-from evenstep.gateway.openapi import document
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.operate.logs import logged_of
+from evenstep.gateway.operate.metrics_page import HELP, kind_of
+from evenstep.gateway.operate.openapi import document
+from evenstep.gateway.serve.ended import Ended
 from evenstep.load.settings import LoadSettings
 from evenstep.workload.synthetic import yaml_schema
 

@@ -18,10 +18,10 @@ from evenstep.measure.records import Conditions, RequestTable, StepTable, Totals
 from evenstep.request import PrefixBlocks, Trace
 from evenstep.routing.view import RoutingView
 from evenstep.scheduling.view import EngineView
-from evenstep.sim.cluster import Cluster, Outage
-from evenstep.sim.drift import Drift, Profiles, rounded
-from evenstep.sim.engine import Engine
-from evenstep.sim.engine_reference import batch_of
+from evenstep.sim.cluster.drift import Drift, Profiles, rounded
+from evenstep.sim.cluster.simulation import Cluster, Outage
+from evenstep.sim.engine.reference import batch_of
+from evenstep.sim.engine.simulation import Engine
 
 
 def examples(full: int, fast: int | None = None) -> settings:

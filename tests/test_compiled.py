@@ -158,9 +158,9 @@ def test_a_kernel_is_compiled_anew_when_a_module_of_another_room_changes_that_it
 
 def test_a_kernel_handed_over_by_its_address_gives_the_same_bits():
     from evenstep.request import Trace
-    from evenstep.scheduling.vllm import Vllm
-    from evenstep.sim import engine_host
-    from evenstep.sim.engine import Engine, simulate_engine
+    from evenstep.scheduling.policies.vllm import Vllm
+    from evenstep.sim.engine import host as engine_host
+    from evenstep.sim.engine.simulation import Engine, simulate_engine
 
     trace = Trace(prompt_tokens=np.arange(1, 40), output_tokens=np.arange(1, 40)[::-1].copy())
     engine = Engine(kv_tokens=200, token_budget=16)

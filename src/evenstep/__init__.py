@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 # Public name -> the module that holds it; resolved at first use, so that `import evenstep` stays light.
 _HOMES = {
-    "Cluster": "evenstep.sim.cluster",
+    "Cluster": "evenstep.sim.cluster.simulation",
     "EvenstepError": "evenstep.errors",
     "HOLD": "evenstep.routing.view",
     "InputError": "evenstep.errors",
@@ -20,7 +20,7 @@ _HOMES = {
     "Trace": "evenstep.request",
     "compare": "evenstep.experiments.compare.compare",
     "read_trace": "evenstep.workload.reading",
-    "simulate": "evenstep.sim.cluster",
+    "simulate": "evenstep.sim.cluster.simulation",
     "trace_of_columns": "evenstep.workload.readers.columns",  # what `Trace.from_columns` calls
 }
 __all__ = [
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from evenstep.measure.records import Run
     from evenstep.request import Trace
     from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
-    from evenstep.sim.cluster import Cluster, simulate
+    from evenstep.sim.cluster.simulation import Cluster, simulate
     from evenstep.workload.reading import read_trace
 
 

@@ -197,7 +197,7 @@ def test_every_command_has_a_summary_a_description_and_examples_that_parse():
 #: What takes long to import, and rooms that import it.
 HEAVY = {
     "numba", "numpy", "scipy", "pyarrow", "matplotlib", "aiohttp", "httptools", "uvloop", "ray", "lightgbm", "highspy",
-    "evenstep.compiled", "evenstep.sim.cluster", "evenstep.routing.view", "evenstep.workload.reading",
+    "evenstep.compiled", "evenstep.sim.cluster.simulation", "evenstep.routing.view", "evenstep.workload.reading",
 }  # fmt: skip
 
 

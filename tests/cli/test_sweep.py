@@ -95,7 +95,7 @@ def test_a_damaged_cache_is_said(folder, capsys):
 def test_a_sweep_killed_after_half_and_resumed_gives_the_same_bytes(folder):
     """The policy kills its own process at the fifth run: no clock decides where the sweep ends."""
     (folder / "mine.py").write_text(
-        "import os, signal\nfrom pathlib import Path\nfrom evenstep.routing.jsq import JSQ\n"
+        "import os, signal\nfrom pathlib import Path\nfrom evenstep.routing.policies.jsq import JSQ\n"
         "class Mine(JSQ):\n    def route(self, view):\n"
         "        if len([*Path('cut.parquet.cache').rglob('*.json')]) == 5 and not Path('mark').exists():\n"
         "            Path('mark').touch()\n"

@@ -10,7 +10,7 @@ from hypothesis import given
 from tests.strategies import engine_runs, examples
 
 from evenstep import compiled, names
-from evenstep.sim.engine import simulate_engine
+from evenstep.sim.engine.simulation import simulate_engine
 
 POLICIES = names.members("scheduling")
 

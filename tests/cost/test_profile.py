@@ -10,7 +10,7 @@ from evenstep.cost.batch import Batch, seconds_by_table
 from evenstep.cost.profile import Profile, captured, padded
 from evenstep.cost.profile_tables import bundled
 from evenstep.errors import InputError
-from evenstep.sim.engine_reference import batch_of
+from evenstep.sim.engine.reference import batch_of
 
 DENSE = "layer,tokens,time_us\nembedding,1,5\nembedding,100,5\nlayernorm,1,1\nlayernorm,100,1\nmlp,1,10\nmlp,100,109\n"
 HEADS = "layer,sequences,time_us\nlm_head,1,7\nlm_head,9,15\n"

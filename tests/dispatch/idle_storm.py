@@ -15,8 +15,8 @@ import numpy as np
 from tests.dispatch.storm import Storm
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.mirror_layout import CAPACITY, FOREIGN, FOREIGN_LOAD, FREE_AT_MOST, RESERVED
-from evenstep.dispatch.rows_layout import REQUEST
+from evenstep.dispatch.fleet.mirror_layout import CAPACITY, FOREIGN, FOREIGN_LOAD, FREE_AT_MOST, RESERVED
+from evenstep.dispatch.requests.rows_layout import REQUEST
 from evenstep.dispatch.settings import Settings, WorkerSpec
 from evenstep.routing.view import HOLD, RoutingDecision
 

@@ -10,7 +10,7 @@ from tests.dispatch.test_core import small_trace
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
-from evenstep.dispatch.log_file import LogFile
+from evenstep.dispatch.log.file import LogFile
 from evenstep.dispatch.settings import Settings
 
 

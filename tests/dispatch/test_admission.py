@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.dispatch.told import Story
 
-from evenstep.dispatch import deciding_kernel as kernel
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import Fail, Reject, SendDecode
-from evenstep.dispatch.mirror_layout import FLOATS, LOAD, SENT_LOAD
-from evenstep.dispatch.records import Round
-from evenstep.dispatch.rows_layout import CLASS, INTS
+from evenstep.dispatch.fleet.mirror_layout import FLOATS, LOAD, SENT_LOAD
+from evenstep.dispatch.log.records import Round
+from evenstep.dispatch.requests.rows_layout import CLASS, INTS
+from evenstep.dispatch.rounds import deciding_kernel as kernel
 
 
 def sent(commands):

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from evenstep.dispatch.ahead import Ahead
-from evenstep.dispatch.ahead_kernel import RUNNING
-from evenstep.dispatch.mirror import Mirror
-from evenstep.dispatch.mirror_layout import CHANGES, FOREIGN_LOAD, LOAD
-from evenstep.dispatch.mirror_layout import RUNNING as RUNNING_SLOTS
-from evenstep.dispatch.rows import Rows
-from evenstep.dispatch.rows_layout import COPIES, EXPECTED, LEAVE, NEVER, PRODUCED, PROMPT, STATE
+from evenstep.dispatch.fleet.mirror import Mirror
+from evenstep.dispatch.fleet.mirror_layout import CHANGES, FOREIGN_LOAD, LOAD
+from evenstep.dispatch.fleet.mirror_layout import RUNNING as RUNNING_SLOTS
+from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.requests.rows_layout import COPIES, EXPECTED, LEAVE, NEVER, PRODUCED, PROMPT, STATE
+from evenstep.dispatch.rounds.projections import Ahead
+from evenstep.dispatch.rounds.projections_kernel import RUNNING
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.dispatch.transitions import State
 from evenstep.errors import PolicyError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.lockstep import BEHIND, WIDE
+from evenstep.dispatch.steps.lockstep import BEHIND, WIDE
 
 
 def test_running_requests_begin_anew_when_groups_change():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenstep.dispatch.breaker import Breaker
+from evenstep.dispatch.fleet.breaker import Breaker
 
 
 def breaker(failures=2):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.dispatch.told import Story
 
-from evenstep.dispatch.mirror import LOAD, SENT
+from evenstep.dispatch.fleet.mirror import LOAD, SENT
 
 
 def busy():

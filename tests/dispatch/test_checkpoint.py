@@ -12,7 +12,7 @@ from tests.dispatch.storm import Storm
 
 from evenstep.dispatch.checkpoint import dump
 from evenstep.dispatch.core import Dispatcher
-from evenstep.dispatch.log_file import LogFile
+from evenstep.dispatch.log.file import LogFile
 from evenstep.errors import InputError
 
 

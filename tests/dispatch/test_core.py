@@ -20,7 +20,7 @@ from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.settings import Settings, TenantLimits
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster, simulate
+from evenstep.sim.cluster.simulation import Cluster, simulate
 
 
 def small_trace(requests: int, seed: int = 0) -> Trace:

@@ -12,8 +12,8 @@ from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import Notice, SendDecode
-from evenstep.dispatch.door import Packed, Shown
-from evenstep.dispatch.records import Round
+from evenstep.dispatch.log.records import Round
+from evenstep.dispatch.rounds.door import Packed, Shown
 from evenstep.routing import view as at
 from evenstep.routing.view import RoutingDecision, broken_rule
 

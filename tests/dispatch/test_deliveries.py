@@ -15,8 +15,8 @@ from evenstep import compiled
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.deliveries import warm
 from evenstep.dispatch.deliveries_kernel import deliver
-from evenstep.dispatch.records import Chunks
-from evenstep.dispatch.rows_layout import LEG, REQUEST, WORKER
+from evenstep.dispatch.log.records import Chunks
+from evenstep.dispatch.requests.rows_layout import LEG, REQUEST, WORKER
 
 
 def fleet(workers: int, requests: int, log=None) -> tuple[Story, list[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.dispatch.told import Story
 
-from evenstep.dispatch.door import PolicyDoor, sealed
+from evenstep.dispatch.rounds.door import PolicyDoor, sealed
 from evenstep.errors import InputError
 
 

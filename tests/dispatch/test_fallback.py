@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.dispatch.fallback import Fallback
+from evenstep.dispatch.rounds.fallback import Fallback
 
 
 @pytest.mark.parametrize("fault", ["raised", "contract", "budget", "predictor"])

@@ -8,7 +8,7 @@ from tests.dispatch.test_core import small_trace
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
-from evenstep.dispatch.log_file import LogFile, part_of
+from evenstep.dispatch.log.file import LogFile, part_of
 from evenstep.dispatch.replay import replay
 from evenstep.dispatch.settings import Settings
 from evenstep.predict.trees import TreesFit

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep.dispatch.histogram import SHORT_SECONDS, Histogram, Seconds, Waits, add_wait, count
+from evenstep.dispatch.log.histogram import SHORT_SECONDS, Histogram, Seconds, Waits, add_wait, count
 
 
 def test_a_histogram_counts_at_or_below_each_bound():

@@ -8,8 +8,8 @@ from tests.dispatch.idle_storm import Holds, IdleStorm
 from tests.dispatch.told import Story
 
 from evenstep.dispatch.commands import Notice, SendDecode
-from evenstep.dispatch.log_file import LogFile, part_of
-from evenstep.dispatch.records import Round
+from evenstep.dispatch.log.file import LogFile, part_of
+from evenstep.dispatch.log.records import Round
 from evenstep.dispatch.replay import replay
 from evenstep.routing.view import RoutingDecision
 

@@ -9,8 +9,8 @@ from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import SendDecode
-from evenstep.dispatch.journal import Journal
-from evenstep.dispatch.records import Done
+from evenstep.dispatch.log.journal import Journal
+from evenstep.dispatch.log.records import Done
 
 
 def test_a_batch_leaves_the_log_and_the_history_that_its_events_leave():

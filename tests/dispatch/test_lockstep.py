@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import examples
 
-from evenstep.dispatch.lockstep import AHEAD, NEW, WIDE, Lockstep
+from evenstep.dispatch.steps.lockstep import AHEAD, NEW, WIDE, Lockstep
 
 
 class Group:

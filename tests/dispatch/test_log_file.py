@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.dispatch.log_file import LogFile, cut_off, part_of, read_log
-from evenstep.dispatch.records import Checkpoint, Done, Header
+from evenstep.dispatch.log.file import LogFile, cut_off, part_of, read_log
+from evenstep.dispatch.log.records import Checkpoint, Done, Header
 from evenstep.errors import InputError
 
 

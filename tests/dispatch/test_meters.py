@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenstep.dispatch.meters import Meters
+from evenstep.dispatch.log.meters import Meters
 
 
 def test_all_meters_are_plain_numbers():

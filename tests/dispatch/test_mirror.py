@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from evenstep.dispatch.mirror import LOAD, RUNNING, SENT, Mirror
+from evenstep.dispatch.fleet.mirror import LOAD, RUNNING, SENT, Mirror
 from evenstep.dispatch.settings import WorkerSpec
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evenstep.dispatch import mirror_layout as layout
-from evenstep.dispatch.mirror import Mirror
+from evenstep.dispatch.fleet import mirror_layout as layout
+from evenstep.dispatch.fleet.mirror import Mirror
 
 
 def test_every_column_has_its_place():

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.dispatch.recorded_run import record
 
-from evenstep.dispatch.log_file import LogFile
+from evenstep.dispatch.log.file import LogFile
+from evenstep.dispatch.log.records import Header
 from evenstep.dispatch.observing import Law, observe
-from evenstep.dispatch.records import Header
 from evenstep.errors import InputError
 from evenstep.measure.metrics import Slo
 

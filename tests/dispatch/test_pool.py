@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.dispatch.pool import Door, Pool
-from evenstep.dispatch.rows import Rows
-from evenstep.dispatch.rows_layout import SINCE
+from evenstep.dispatch.requests.pool import Door, Pool
+from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.requests.rows_layout import SINCE
 from evenstep.dispatch.settings import Settings, TenantLimits
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenstep.dispatch.prefill import PrefillBudget
+from evenstep.dispatch.fleet.prefill import PrefillBudget
 from evenstep.dispatch.settings import WorkerSpec
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from evenstep.dispatch.prefix_belief import Belief
+from evenstep.dispatch.fleet.prefix_belief import Belief
 
 
 def window(believed, *, requests=64, held=1000, asked=1.0, found=0.5, most=1000):

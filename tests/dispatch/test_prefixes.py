@@ -10,8 +10,8 @@ from tests.dispatch.told import Story
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.log_file import LogFile, part_of
-from evenstep.dispatch.prefixes import Prefixes
+from evenstep.dispatch.fleet.prefixes import Prefixes
+from evenstep.dispatch.log.file import LogFile, part_of
 from evenstep.dispatch.replay import replay
 from evenstep.streams import uniform
 

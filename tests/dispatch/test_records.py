@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from evenstep.dispatch.records import Chunks, Done, Header, Record, Round
+from evenstep.dispatch.log.records import Chunks, Done, Header, Record, Round
 from evenstep.dispatch.settings import Settings
 
 

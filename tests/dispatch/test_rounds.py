@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from evenstep.dispatch.lockstep import NEW, Lockstep
-from evenstep.dispatch.rounds import Rounds
+from evenstep.dispatch.rounds.rounds import Rounds
 from evenstep.dispatch.settings import Settings
+from evenstep.dispatch.steps.lockstep import NEW, Lockstep
 from evenstep.dispatch.turn import Turn
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.dispatch.rows import Rows
-from evenstep.dispatch.rows_layout import COPIES, PRODUCED, PROMPT, STATE, WORKER
+from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.requests.rows_layout import COPIES, PRODUCED, PROMPT, STATE, WORKER
 from evenstep.dispatch.transitions import Cause, State
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenstep.dispatch import rows_layout as at
+from evenstep.dispatch.requests import rows_layout as at
 
 
 def test_every_column_has_a_number_of_its_own():

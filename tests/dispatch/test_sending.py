@@ -7,8 +7,8 @@ import pytest
 from tests.dispatch.told import Story
 
 from evenstep.dispatch.commands import SendDecode
-from evenstep.dispatch.mirror_layout import CAME, RESERVED, SENT, SENT_LOAD
-from evenstep.dispatch.rows_layout import LEG, SEATED, STATE, WORKER
+from evenstep.dispatch.fleet.mirror_layout import CAME, RESERVED, SENT, SENT_LOAD
+from evenstep.dispatch.requests.rows_layout import LEG, SEATED, STATE, WORKER
 from evenstep.dispatch.transitions import State
 from evenstep.routing.view import HOLD
 

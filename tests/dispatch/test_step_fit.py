@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from evenstep.dispatch.step_fit import StepFit
+from evenstep.dispatch.steps.step_fit import StepFit
 
 
 def test_a_law_is_found_again():

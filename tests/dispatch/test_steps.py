@@ -6,9 +6,9 @@ import pytest
 from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.mirror import LOAD, Mirror
+from evenstep.dispatch.fleet.mirror import LOAD, Mirror
 from evenstep.dispatch.settings import WorkerSpec
-from evenstep.dispatch.steps import Steps
+from evenstep.dispatch.steps.steps import Steps
 
 
 def test_idle_shares_are_of_loads_until_there_is_a_law():

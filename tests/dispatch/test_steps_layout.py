@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evenstep.dispatch import steps_layout as layout
-from evenstep.dispatch.steps import Steps
+from evenstep.dispatch.steps import steps_layout as layout
+from evenstep.dispatch.steps.steps import Steps
 
 
 def test_every_number_has_a_place_of_its_own():

@@ -6,10 +6,10 @@ import pytest
 from tests.dispatch.told import Story
 
 from evenstep.dispatch.commands import Reject
-from evenstep.dispatch.log_file import LogFile
+from evenstep.dispatch.log.file import LogFile
 from evenstep.dispatch.replay import replay
+from evenstep.dispatch.requests.tenants import Present, Tenants, retry_after
 from evenstep.dispatch.settings import TenantLimits
-from evenstep.dispatch.tenants import Present, Tenants, retry_after
 
 
 def two_models(limits, **more):

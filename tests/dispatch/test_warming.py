@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from evenstep import compiled
-from evenstep.dispatch import ahead_kernel, deciding_kernel, prefixes_kernel, sending
+from evenstep.dispatch.fleet import prefixes_kernel
+from evenstep.dispatch.requests import sending
+from evenstep.dispatch.rounds import deciding_kernel
+from evenstep.dispatch.rounds import projections_kernel as ahead_kernel
 from evenstep.dispatch.warming import warm
 from evenstep.errors import InputError
 

@@ -12,10 +12,10 @@ from evenstep.emulator.asked import asked
 from evenstep.emulator.faults import Fault
 from evenstep.emulator.tokens import END
 from evenstep.emulator.wording import Wording
-from evenstep.engines.reply import ReplyStream
-from evenstep.engines.sglang import SGLang
+from evenstep.engines.dialects.sglang import SGLang
+from evenstep.engines.dialects.vllm import VLLM
+from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.view import Asked
-from evenstep.engines.vllm import VLLM
 
 
 class Out:

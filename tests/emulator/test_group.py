@@ -29,7 +29,7 @@ from evenstep.emulator.group import (
 )  # fmt: skip
 from evenstep.emulator.rank import Sequence
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster.simulation import Cluster
 
 LAW = Linear(overhead_s=1.0, per_token_s=0.5)
 

@@ -7,8 +7,8 @@ import aiohttp
 import pytest
 from tests.emulator.running import running, url
 
-from evenstep.engines.sglang import SGLang
-from evenstep.engines.vllm import VLLM
+from evenstep.engines.dialects.sglang import SGLang
+from evenstep.engines.dialects.vllm import VLLM
 
 BODY = {"prompt": [7] * 100, "max_tokens": 1000, "stream": True, "ignore_eos": True}
 

@@ -22,8 +22,8 @@ from tests.engine_tier.prompts import prompt
 from evenstep import streams
 from evenstep.cost.linear import Linear
 from evenstep.dispatch.core import Dispatcher
-from evenstep.dispatch.log_file import read_log
-from evenstep.dispatch.records import Checkpoint, Chunks, Done, Header, Round
+from evenstep.dispatch.log.file import read_log
+from evenstep.dispatch.log.records import Checkpoint, Chunks, Done, Header, Round
 from evenstep.measure.metrics import idle_share
 from evenstep.plugins.vllm.steps import GroupSteps, read_steps
 

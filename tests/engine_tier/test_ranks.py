@@ -12,8 +12,8 @@ from tests.engine_tier.clients import ask_all, body, metric
 from tests.engine_tier.engines import Fleet, Process, make_model
 from tests.engine_tier.prompts import SOME
 
-from evenstep.dispatch.log_file import read_log
-from evenstep.dispatch.records import Round
+from evenstep.dispatch.log.file import read_log
+from evenstep.dispatch.log.records import Round
 
 pytestmark = pytest.mark.engine
 TOKENS = 32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.engines.answers import Answer, Prefilled, read_answer, read_prefilled
+from evenstep.engines.streams.answers import Answer, Prefilled, read_answer, read_prefilled
 from evenstep.errors import EngineError
 
 USAGE = b'"usage":{"prompt_tokens":7,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}'

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from evenstep.engines.bodies import decode_leg, prefill_leg, upstream
-from evenstep.engines.requests import read_request
+from evenstep.engines.requests.bodies import decode_leg, prefill_leg, upstream
+from evenstep.engines.requests.parsing import read_request
 from evenstep.engines.view import Asked, Dialect
 from evenstep.errors import EngineError
 

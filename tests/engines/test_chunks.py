@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.engines.chunks import is_given, read_chunk, read_head
+from evenstep.engines.streams.chunks import is_given, read_chunk, read_head
 from evenstep.errors import EngineError
 
 CHAT = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.engines.cleaning import (
+from evenstep.engines.streams.cleaning import (
     cut_prompt_ids,
     framed,
     is_list_of_ids,

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from evenstep.engines.closing import closing
-from evenstep.engines.reply import ReplyStream
-from evenstep.engines.usage import SoFar
+from evenstep.engines.streams.closing import closing
+from evenstep.engines.streams.reply import ReplyStream
+from evenstep.engines.streams.usage import SoFar
 from evenstep.engines.view import Asked, Dialect
 
 BEFORE = SoFar(b'"cmpl-1"', b"17", 5, 3, b"", (), "abc", True)

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from evenstep.engines.bodies import upstream
-from evenstep.engines.continuation import can_break, continuation, goes_on
-from evenstep.engines.requests import read_request
-from evenstep.engines.usage import SoFar
+from evenstep.engines.requests.bodies import upstream
+from evenstep.engines.requests.continuation import can_break, continuation, goes_on
+from evenstep.engines.requests.parsing import read_request
+from evenstep.engines.streams.usage import SoFar
 from evenstep.engines.view import Dialect
 
 BY_IDS = Dialect(chat_from_ids=True)

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import EngineStream, examples
 
-from evenstep.engines import full_reply as replies
-from evenstep.engines.ends import Ends, told
-from evenstep.engines.habits import Habits
-from evenstep.engines.quick import learned
-from evenstep.engines.reply import ReplyStream
+from evenstep.engines.streams import full_reply as replies
+from evenstep.engines.streams.last_chunk import Ends, told
+from evenstep.engines.streams.reply import ReplyStream
+from evenstep.engines.streams.template import learned
+from evenstep.engines.streams.template_cache import Habits
 from evenstep.engines.view import Asked, Dialect
 
 ALL = Asked(usage=True, continuous=True, token_ids=True)

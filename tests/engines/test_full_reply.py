@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import chunk_streams, examples, pieces, usual_streams
 
-from evenstep.engines.full_reply import FullReply
-from evenstep.engines.habits import Habits
-from evenstep.engines.reply import ReplyStream
+from evenstep.engines.streams.full_reply import FullReply
+from evenstep.engines.streams.reply import ReplyStream
+from evenstep.engines.streams.template_cache import Habits
 from evenstep.engines.view import Asked, Dialect
 
 ALL = Asked(usage=True, continuous=True, token_ids=True)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import EngineStream, examples, usual_streams
 
-from evenstep.engines import full_reply as replies
-from evenstep.engines.habits import Habits
-from evenstep.engines.reply import ReplyStream
+from evenstep.engines.streams import full_reply as replies
+from evenstep.engines.streams.reply import ReplyStream
+from evenstep.engines.streams.template_cache import Habits
 from evenstep.engines.view import Asked, Dialect
 
 ALL = Asked(usage=True, continuous=True, token_ids=True)

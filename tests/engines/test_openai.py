@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenstep.engines.openai import OpenAI
+from evenstep.engines.dialects.openai import OpenAI
 
 
 def test_nothing_is_expected_of_it():

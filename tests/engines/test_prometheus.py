@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from evenstep.engines.prometheus import Line, lines, wanted
+from evenstep.engines.metrics.prometheus import Line, lines, wanted
 from evenstep.errors import EngineError
 
 PAGE = rb"""# HELP a:x Something a:x 1

@@ -6,8 +6,8 @@ import math
 
 from prometheus_client.parser import text_string_to_metric_families as read
 
-from evenstep.engines.prometheus import lines, wanted
-from evenstep.engines.prometheus_page import Page
+from evenstep.engines.metrics.page import Page
+from evenstep.engines.metrics.prometheus import lines, wanted
 
 
 def families(page: Page):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from evenstep.engines.prompt_blocks import name_key, prompt_blocks, prompt_key
-from evenstep.engines.requests import read_request
+from evenstep.engines.requests.parsing import read_request
+from evenstep.engines.requests.prompt_blocks import name_key, prompt_blocks, prompt_key
 
 KEY = b"install"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep.engines.prompt_size import PRIOR_BYTES_PER_TOKEN, PromptSizes
+from evenstep.engines.requests.prompt_size import PRIOR_BYTES_PER_TOKEN, PromptSizes
 
 
 def test_an_unknown_model_has_the_prior():

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import EngineStream, examples, pieces, usual_streams
 
-from evenstep.engines import full_reply as replies
-from evenstep.engines import quick as quicks
-from evenstep.engines.quick import learned, spoken
-from evenstep.engines.reply import ReplyStream
+from evenstep.engines.streams import full_reply as replies
+from evenstep.engines.streams import template as quicks
+from evenstep.engines.streams.reply import ReplyStream
+from evenstep.engines.streams.template import learned, spoken
 from evenstep.engines.view import Asked, Dialect
-from evenstep.gateway.framing import Chunked, framed
+from evenstep.gateway.connections.framing import Chunked, framed
 
 ALL = Asked(usage=True, continuous=True, token_ids=True)
 USAGE = Asked(usage=True, continuous=True)

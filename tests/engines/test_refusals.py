@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from evenstep.engines import refusals
-from evenstep.engines.refusals import Refusal, denies_model, of_engine
+from evenstep.engines.requests import refusals
+from evenstep.engines.requests.refusals import Refusal, denies_model, of_engine
 from evenstep.errors import InputError
 
 EVERY = [

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies import chunk_streams, examples, pieces
 
-from evenstep.engines import full_reply
-from evenstep.engines import reply as reply_module
-from evenstep.engines.reply import ReplyStream
-from evenstep.engines.usage import SoFar
+from evenstep.engines.streams import full_reply
+from evenstep.engines.streams import reply as reply_module
+from evenstep.engines.streams.reply import ReplyStream
+from evenstep.engines.streams.usage import SoFar
 from evenstep.engines.view import Asked, Dialect
 
 ALL = Asked(usage=True, continuous=True, token_ids=True)

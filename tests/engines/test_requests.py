@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from evenstep.engines.requests import kind_of, read_request
+from evenstep.engines.requests.parsing import kind_of, read_request
 from evenstep.engines.view import Asked
 from evenstep.errors import InputError
 

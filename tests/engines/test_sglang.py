@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from evenstep.engines.sglang import SGLang
+from evenstep.engines.dialects.sglang import SGLang
 from evenstep.errors import EngineError
 
 PAGE = b"""# TYPE sglang:num_running_reqs gauge

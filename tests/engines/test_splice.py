@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep.engines import splice
+from evenstep.engines.streams import splice
 from evenstep.errors import InputError
 
 values = st.recursive(

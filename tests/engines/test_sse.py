@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.strategies import pieces
 
-from evenstep.engines.sse import EventReader
+from evenstep.engines.streams.sse import EventReader
 
 
 def reference(data: bytes) -> list[bytes]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.strategies import EngineStream
 
-from evenstep.engines import full_reply as replies
-from evenstep.engines.habits import Habits
-from evenstep.engines.reply import ReplyStream
-from evenstep.engines.starts import Start, Starts
+from evenstep.engines.streams import full_reply as replies
+from evenstep.engines.streams.first_chunk import Start, Starts
+from evenstep.engines.streams.reply import ReplyStream
+from evenstep.engines.streams.template_cache import Habits
 from evenstep.engines.view import Asked, Dialect
 
 ALL = Asked(usage=True, continuous=True, token_ids=True)

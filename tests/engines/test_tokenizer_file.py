@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from evenstep.engines.requests import read_request
-from evenstep.engines.tokenizer_file import TokenizerFile
+from evenstep.engines.requests.parsing import read_request
+from evenstep.engines.requests.tokenizer_file import TokenizerFile
 from evenstep.errors import InputError
 
 installed = importlib.util.find_spec("tokenizers") is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenstep.engines.usage import SoFar, joined, rewritten
+from evenstep.engines.streams.usage import SoFar, joined, rewritten
 
 BEFORE = SoFar(b'"cmpl-1"', b"17", 5, 3, b"", (), "abc", True)
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from evenstep.engines.answers import read_answer
-from evenstep.engines.bodies import upstream
-from evenstep.engines.refusals import of_engine
-from evenstep.engines.reply import ReplyStream
-from evenstep.engines.requests import read_request
-from evenstep.engines.vllm import VLLM
+from evenstep.engines.dialects.vllm import VLLM
+from evenstep.engines.requests.bodies import upstream
+from evenstep.engines.requests.parsing import read_request
+from evenstep.engines.requests.refusals import of_engine
+from evenstep.engines.streams.answers import read_answer
+from evenstep.engines.streams.reply import ReplyStream
 from evenstep.errors import EngineError
 
 PAGE = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.

@@ -9,7 +9,7 @@ import pytest
 from evenstep.errors import InputError
 from evenstep.experiments.contenders import contender, contenders
 from evenstep.predict.oracle import Oracle
-from evenstep.routing.jsq import JSQ
+from evenstep.routing.policies.jsq import JSQ
 
 
 @dataclass(frozen=True)

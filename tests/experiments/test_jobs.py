@@ -13,7 +13,7 @@ from evenstep.experiments import jobs
 from evenstep.experiments.contenders import contenders
 from evenstep.experiments.jobs import Plan, fingerprint, replicates, run_all
 from evenstep.request import PrefixBlocks, Trace
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster.simulation import Cluster
 
 TRACE = Trace(np.arange(5, 65), np.arange(60) % 7 + 1, np.arange(60) * 0.01, name="small")
 

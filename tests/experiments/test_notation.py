@@ -8,8 +8,8 @@ from evenstep.cost.linear import Linear
 from evenstep.errors import InputError
 from evenstep.experiments.notation import drift_of, law_of, outages_of, slo_of, speeds_of
 from evenstep.measure.metrics import Slo
-from evenstep.sim.cluster import Outage
-from evenstep.sim.drift import Drift
+from evenstep.sim.cluster.drift import Drift
+from evenstep.sim.cluster.simulation import Outage
 
 LINEAR = {"overhead_s": 0.001, "per_token_s": 2e-7, "sync_s": 0.0}
 

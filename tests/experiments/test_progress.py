@@ -13,7 +13,7 @@ class Terminal(io.StringIO):
         return True
 
 
-LOOP = "evenstep.sim.short_loop_kernel"
+LOOP = "evenstep.sim.cluster.short_loop"
 
 
 def test_where_stderr_is_no_terminal_it_stays_empty_and_lines_go_elsewhere():

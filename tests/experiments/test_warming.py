@@ -6,9 +6,9 @@ import pytest
 
 from evenstep.experiments import progress, warming
 from evenstep.experiments.warming import Warming
-from evenstep.routing.jsq import JSQ
+from evenstep.routing.policies.jsq import JSQ
 
-LOOP, JSQS = "evenstep.sim.short_loop_kernel", "evenstep.routing.jsq"
+LOOP, JSQS = "evenstep.sim.cluster.short_loop", "evenstep.routing.policies.jsq"
 
 
 def test_without_other_processes_a_kernel_is_compiled_here(monkeypatch):

@@ -13,8 +13,8 @@ from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
 from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
-from evenstep.gateway.config import GatewayConfig
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.worker import Worker
 
 PAGE = """vllm:num_requests_running{{engine="0"}} {running}
 vllm:num_requests_waiting{{engine="0"}} 0

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import aiohttp
 from tests.gateway.fake_gateway import FakeGateway
 
-from evenstep.gateway.operation import Operation
+from evenstep.gateway.config.layers import Given, Sources
+from evenstep.gateway.operate.operation import Operation
 from evenstep.gateway.server import Server
-from evenstep.gateway.settling import Given, Sources
 
 WORKERS = "http://127.0.0.1:1,name=a,scraped=false http://127.0.0.1:1,name=b,scraped=false"
 

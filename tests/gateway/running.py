@@ -9,10 +9,10 @@ import struct
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from evenstep.gateway.config import GatewayConfig, checked
-from evenstep.gateway.sections import Dispatch, Listen
+from evenstep.gateway.config.config import GatewayConfig, checked
+from evenstep.gateway.config.sections import Dispatch, Listen
+from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.server import Server
-from evenstep.gateway.worker import Worker
 
 QUICK = Dispatch(gather_ms=0.0, backoff_s=0.001, backoff_cap_s=0.002, cooldown_s=0.02)
 

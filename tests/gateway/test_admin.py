@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as read
 from tests.gateway.operating import operating
 
-from evenstep.dispatch.fallback import Fell
+from evenstep.dispatch.rounds.fallback import Fell
 
 JSON = {"Content-Type": "application/json"}
 
@@ -197,7 +197,7 @@ def test_a_page_in_an_operators_browser_reaches_nothing(headers):
 
 
 def test_a_data_path_that_hangs_is_said_so(monkeypatch):
-    monkeypatch.setattr("evenstep.gateway.admin._ASK_S", 0.01)
+    monkeypatch.setattr("evenstep.gateway.operate.admin._ASK_S", 0.01)
 
     async def story():
         async with operating() as all_:

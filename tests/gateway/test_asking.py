@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.gateway.asking import Asking, ClientHeads, asking_of
-from evenstep.gateway.callers import ANONYMOUS, Callers
-from evenstep.gateway.config import GatewayConfig
-from evenstep.gateway.head import read_request_head
-from evenstep.gateway.sections import ApiKey, RequestClass
+from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.sections import ApiKey, RequestClass
+from evenstep.gateway.connections.head import read_request_head
+from evenstep.gateway.serve.asking import Asking, ClientHeads, asking_of
+from evenstep.gateway.serve.callers import ANONYMOUS, Callers
 
 KEYS = GatewayConfig(
     keys=[ApiKey("sesame", "us", ["fast"])], classes={"fast": RequestClass(), "slow": RequestClass()}

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from evenstep.errors import InputError
-from evenstep.gateway.attached import Attached, carried
-from evenstep.gateway.endpoint import Endpoint
-from evenstep.gateway.head import read_request_head
-from evenstep.gateway.sections import Engines
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.sections import Engines
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.connections.endpoint import Endpoint
+from evenstep.gateway.connections.head import read_request_head
+from evenstep.gateway.serve.attached import Attached, carried
 
 
 def attached(**fields):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.engines.refusals import Refusal
+from evenstep.engines.requests.refusals import Refusal
 from evenstep.errors import InputError
-from evenstep.gateway.callers import Caller, Callers, class_of, expected_tokens
-from evenstep.gateway.config import GatewayConfig
-from evenstep.gateway.sections import ApiKey, RequestClass
+from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.sections import ApiKey, RequestClass
+from evenstep.gateway.serve.callers import Caller, Callers, class_of, expected_tokens
 
 CLASSES = {"fast": RequestClass(), "slow": RequestClass()}
 

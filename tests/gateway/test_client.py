@@ -11,8 +11,8 @@ import pytest
 from tests.emulator.running import running, url
 from tests.gateway.running import raw, request, serving, until
 
-from evenstep.gateway.client import Client
-from evenstep.gateway.sections import Limits
+from evenstep.gateway.config.sections import Limits
+from evenstep.gateway.connections.client import Client
 
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "emulated", "prompt": "x", "max_tokens": 3, "stream": True, "ignore_eos": True}
@@ -59,7 +59,7 @@ def test_a_connection_on_which_nothing_is_asked_is_closed_without_a_word():
 
 
 def test_a_body_that_comes_too_slowly_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr("evenstep.gateway.client._GRACE_S", 0.02)
+    monkeypatch.setattr("evenstep.gateway.connections.client._GRACE_S", 0.02)
     data = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
     assert asyncio.run(refused(data, body_bytes_per_s=100_000)).startswith(b"HTTP/1.1 408 ")
 

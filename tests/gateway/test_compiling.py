@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from evenstep.errors import InputError
-from evenstep.gateway import compiling
+from evenstep.gateway.operate import compiling
 
 
 def test_a_cold_start_compiles_in_a_process_of_its_own_and_the_loop_goes_on(monkeypatch, tmp_path):

@@ -9,8 +9,8 @@ import pytest
 from evenstep import names
 from evenstep.dispatch.settings import TenantLimits
 from evenstep.errors import InputError
-from evenstep.gateway.config import GatewayConfig, check_files, checked, is_loopback
-from evenstep.gateway.sections import (
+from evenstep.gateway.config.config import GatewayConfig, check_files, checked, is_loopback
+from evenstep.gateway.config.sections import (
     Admin,
     ApiKey,
     Decisions,
@@ -21,7 +21,7 @@ from evenstep.gateway.sections import (
     RequestClass,
     Tenant,
 )
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.worker import Worker
 
 
 def test_the_defaults_are_in_range():

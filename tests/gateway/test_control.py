@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from evenstep.errors import InputError
-from evenstep.gateway.control import Doorway
+from evenstep.gateway.operate.control import Doorway
 
 
 class Asked:

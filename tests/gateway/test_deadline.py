@@ -7,7 +7,7 @@ import gc
 import time
 import weakref
 
-from evenstep.gateway.deadline import NEVER, Deadline
+from evenstep.gateway.connections.deadline import NEVER, Deadline
 
 
 def test_it_is_reached_once_when_it_has_come_and_not_when_it_moved_on():

@@ -12,11 +12,11 @@ from tests.dispatch.storm import Storm
 from tests.gateway.full_disk import no_file_beyond
 from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, until
 
-from evenstep.dispatch.log_file import LogFile, cut_off, part_of
+from evenstep.dispatch.log.file import LogFile, cut_off, part_of
 from evenstep.dispatch.replay import replay
-from evenstep.gateway.decision_log import DecisionLog, log_of
-from evenstep.gateway.sections import Decisions
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.sections import Decisions
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.operate.decision_log import DecisionLog, log_of
 
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "m", "prompt": "x", "max_tokens": 1, "stream": True}

@@ -10,13 +10,13 @@ import pytest
 from tests.gateway.fake_gateway import FakeGateway
 
 from evenstep.errors import InputError
-from evenstep.gateway import discovery
-from evenstep.gateway.control import Doorway
-from evenstep.gateway.discovery import at_address, discover, follow_dns, sources
-from evenstep.gateway.logs import logging_to
-from evenstep.gateway.membership import Membership
-from evenstep.gateway.sections import Log
-from evenstep.gateway.worker import Discovery, Dns, Kubernetes, Worker
+from evenstep.gateway.config.sections import Log
+from evenstep.gateway.config.worker import Discovery, Dns, Kubernetes, Worker
+from evenstep.gateway.operate import discovery
+from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.discovery import at_address, discover, follow_dns, sources
+from evenstep.gateway.operate.logs import logging_to
+from evenstep.gateway.operate.membership import Membership
 
 COMMON = Worker("http:///base", slots=9, scraped=False)
 NAME = Dns("engines.example", 8100, every_s=0.001, worker=COMMON)
@@ -118,6 +118,6 @@ def test_settings_that_make_no_workers_are_refused(found, said):
 
 
 def test_without_its_package_a_cluster_cannot_be_asked(monkeypatch):
-    monkeypatch.setattr("evenstep.gateway.kubernetes.find_spec", lambda _: None)
+    monkeypatch.setattr("evenstep.gateway.operate.kubernetes.find_spec", lambda _: None)
     with pytest.raises(InputError, match=r"pip install 'evenstep\[k8s\]'"):
         sources(Discovery(kubernetes=[Kubernetes("app=vllm", "here")]))

@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from tests.gateway.running import DONE, END, EVENTS, base, chunk, engine, framed, serving, until, whole
 
-from evenstep.gateway.ended import Ended
-from evenstep.gateway.sections import ApiKey, RequestClass
+from evenstep.gateway.config.sections import ApiKey, RequestClass
+from evenstep.gateway.serve.ended import Ended
 
 
 def test_times_are_differences_and_unknown_where_something_never_was():

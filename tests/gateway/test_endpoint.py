@@ -9,8 +9,8 @@ import time
 from tests.gateway.running import engine, request, serving, whole
 from tests.gateway.test_engine import HEAD, Asked
 
-from evenstep.gateway.endpoint import KEPT_BY_THE_SYSTEM, Endpoint
-from evenstep.gateway.sections import Engines
+from evenstep.gateway.config.sections import Engines
+from evenstep.gateway.connections.endpoint import KEPT_BY_THE_SYSTEM, Endpoint
 
 
 async def ask(endpoint):

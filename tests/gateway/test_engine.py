@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 from tests.gateway.running import END, engine, framed, until, whole
 
-from evenstep.gateway.endpoint import Endpoint
-from evenstep.gateway.sections import Engines
+from evenstep.gateway.config.sections import Engines
+from evenstep.gateway.connections.endpoint import Endpoint
 
 HEAD = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
 

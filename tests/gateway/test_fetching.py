@@ -6,11 +6,11 @@ import asyncio
 
 from tests.gateway.running import END, engine, framed, reset, until, whole
 
-from evenstep.gateway.attached import Attached
-from evenstep.gateway.endpoint import Endpoint
-from evenstep.gateway.fetching import fetch
-from evenstep.gateway.sections import Engines
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.sections import Engines
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.connections.endpoint import Endpoint
+from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.serve.fetching import fetch
 
 
 def test_a_kept_connection_that_is_reset_at_once_is_no_answer():
@@ -48,7 +48,7 @@ def test_an_answer_in_chunks_that_come_one_by_one_is_read():
 
 
 def test_an_answer_no_answer_and_one_that_is_too_large(monkeypatch):
-    monkeypatch.setattr("evenstep.gateway.fetching._MOST", 100)
+    monkeypatch.setattr("evenstep.gateway.serve.fetching._MOST", 100)
 
     async def story():
         async def answers(number, head, body, writer):

@@ -10,8 +10,8 @@ import pytest
 from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, until
 from tests.gateway.test_served import BODY, CLOSE
 
-from evenstep.gateway.fitting import Fitting
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.operate.fitting import Fitting
 from evenstep.predict.trees import TreesFit
 
 

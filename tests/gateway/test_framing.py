@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenstep.gateway.framing import Chunked, framed
-from evenstep.gateway.head import HeadError
+from evenstep.gateway.connections.framing import Chunked, framed
+from evenstep.gateway.connections.head import HeadError
 
 BODY = b"5\r\nhello\r\n1;name=value\r\n \r\n5\r\nwo\r\nd\r\n0\r\nTrailer: x\r\n\r\n"
 CARRIED = b"hello wo\r\nd"

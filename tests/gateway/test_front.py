@@ -22,7 +22,7 @@ from tests.gateway.running import (
 )
 
 from evenstep.dispatch.events import Arrived
-from evenstep.gateway.sections import ApiKey, RequestClass, Tenant
+from evenstep.gateway.config.sections import ApiKey, RequestClass, Tenant
 
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "m", "prompt": "say", "max_tokens": 1, "stream": True}

@@ -21,8 +21,8 @@ from tests.gateway.running import (
 )
 
 from evenstep.errors import InputError
-from evenstep.gateway.sections import ApiKey
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.sections import ApiKey
+from evenstep.gateway.config.worker import Worker
 
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "m", "prompt": "say", "max_tokens": 2, "stream": True}

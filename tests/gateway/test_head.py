@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenstep.gateway.head import (
+from evenstep.gateway.connections.head import (
     CHUNKED,
     MAX_FIELDS,
     UNTIL_CLOSED,

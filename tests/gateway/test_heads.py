@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep.gateway.head import HeadError, RequestHead, read_request_head
-from evenstep.gateway.heads import Heads
+from evenstep.gateway.connections.head import HeadError, RequestHead, read_request_head
+from evenstep.gateway.connections.heads import Heads
 
 LINES = (
     b"Host: a", b"Host: b", b"Content-Length: 5", b"content-length: 7", b"Content-Length: 12", b"Content-Length: 5 ",

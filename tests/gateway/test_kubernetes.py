@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from evenstep.errors import InputError
-from evenstep.gateway.kubernetes import Pods
-from evenstep.gateway.worker import Kubernetes, Worker
+from evenstep.gateway.config.worker import Kubernetes, Worker
+from evenstep.gateway.operate.kubernetes import Pods
 
 
 def pod(name: str, ip: str = "10.0.0.1", ready: str = "True", **more: Any) -> dict[str, Any]:

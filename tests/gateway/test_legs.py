@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, whole
 
-from evenstep.gateway.sections import Engines
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.sections import Engines
+from evenstep.gateway.config.worker import Worker
 
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "m", "prompt": "say", "max_tokens": 2, "stream": True}
@@ -127,7 +127,7 @@ def test_what_is_in_one_write_of_the_engine_is_in_one_write_to_the_client():
         async with engine(answers) as one, serving(one.url) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writes = []
-            from evenstep.gateway.client import Client
+            from evenstep.gateway.connections.client import Client
 
             send = Client.send
             Client.send = lambda self, data, last=False: (

@@ -7,9 +7,9 @@ import json
 import logging
 import threading
 
-from evenstep.gateway.ended import Ended
-from evenstep.gateway.logs import access, fields, logging_to
-from evenstep.gateway.sections import Log
+from evenstep.gateway.config.sections import Log
+from evenstep.gateway.operate.logs import access, fields, logging_to
+from evenstep.gateway.serve.ended import Ended
 
 LOG = logging.getLogger("evenstep.gateway")
 
@@ -73,7 +73,7 @@ def test_a_request_that_is_over_is_one_line_without_text():
 
 
 def test_a_stream_that_takes_nothing_loses_lines_and_holds_nobody_up(monkeypatch):
-    monkeypatch.setattr("evenstep.gateway.logs._WAITING", 3)
+    monkeypatch.setattr("evenstep.gateway.operate.logs._WAITING", 3)
     gate, out = threading.Event(), io.StringIO()
     write = out.write
     out.write = lambda text: (gate.wait(10), write(text))[1]  # type: ignore[method-assign]

@@ -9,10 +9,10 @@ import pytest
 from tests.gateway.fake_gateway import FakeGateway
 
 from evenstep.errors import InputError
-from evenstep.gateway.config import GatewayConfig
-from evenstep.gateway.control import Doorway
-from evenstep.gateway.membership import ADMIN, CONFIG, Membership
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.membership import ADMIN, CONFIG, Membership
 
 A, B, C = (Worker(f"http://{name}:1", name=name, slots=4) for name in "abc")
 

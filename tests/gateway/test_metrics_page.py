@@ -10,7 +10,7 @@ from evenstep.dispatch import events as ev
 from evenstep.dispatch.commands import SendDecode
 from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.settings import WorkerSpec
-from evenstep.gateway.metrics_page import HELP, metrics_page
+from evenstep.gateway.operate.metrics_page import HELP, metrics_page
 
 #: What operators were promised: name -> type as Prometheus says it.
 PROMISED = {

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from evenstep.errors import EngineError
-from evenstep.gateway.models import card_of, joined, page, read_models
+from evenstep.gateway.serve.models import card_of, joined, page, read_models
 
 
 def test_models_come_before_their_adapters_and_entries_stay_as_they_were():

@@ -9,9 +9,9 @@ import sys
 import pytest
 from tests.gateway.operating import operating
 
-from evenstep.gateway.admin import AdminApi, NewPolicy
-from evenstep.gateway.openapi import document
-from evenstep.gateway.sections import Admin
+from evenstep.gateway.config.sections import Admin
+from evenstep.gateway.operate.admin import AdminApi, NewPolicy
+from evenstep.gateway.operate.openapi import document
 
 
 def test_every_route_is_described_and_every_description_is_a_route():

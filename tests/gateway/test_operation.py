@@ -20,14 +20,14 @@ from tests.gateway.fake_gateway import FakeGateway, engine
 from tests.gateway.operating import BODY, beside, operating
 from tests.gateway.running import base, until
 
-from evenstep.dispatch.fallback import Fell
+from evenstep.dispatch.rounds.fallback import Fell
 from evenstep.errors import InputError
-from evenstep.gateway.control import Doorway
-from evenstep.gateway.logs import logging_to
-from evenstep.gateway.operation import Operation
-from evenstep.gateway.sections import Log
-from evenstep.gateway.settling import Given, Sources
-from evenstep.gateway.snapshots import Snapshots
+from evenstep.gateway.config.layers import Given, Sources
+from evenstep.gateway.config.sections import Log
+from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.logs import logging_to
+from evenstep.gateway.operate.operation import Operation
+from evenstep.gateway.operate.snapshots import Snapshots
 
 
 def threads() -> list[str]:

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from evenstep.errors import EngineError
-from evenstep.gateway.pages import Pages, _Connection
-from evenstep.gateway.sections import Engines
-from evenstep.gateway.tls import client_context
+from evenstep.gateway.config.sections import Engines
+from evenstep.gateway.connections.pages import Pages, _Connection
+from evenstep.gateway.connections.tls import client_context
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b"
 
@@ -114,7 +114,7 @@ def test_what_is_no_page_says_so_and_its_connection_is_not_kept(answer, why):
 
 
 def test_a_page_that_is_too_large_is_not_read_to_its_end(monkeypatch):
-    monkeypatch.setattr("evenstep.gateway.pages._LARGEST", 10)
+    monkeypatch.setattr("evenstep.gateway.connections.pages._LARGEST", 10)
 
     made = []
 
@@ -123,7 +123,7 @@ def test_a_page_that_is_too_large_is_not_read_to_its_end(monkeypatch):
             super().__init__()
             made.append(self)
 
-    monkeypatch.setattr("evenstep.gateway.pages._Connection", Noted)
+    monkeypatch.setattr("evenstep.gateway.connections.pages._Connection", Noted)
 
     async def story(pages, url, heads):
         with pytest.raises(EngineError, match="size is over 10 bytes"):

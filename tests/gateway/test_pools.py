@@ -9,8 +9,8 @@ from tests.gateway.running import MODELS, STALLS, Engine, engine, raw, request, 
 
 from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
-from evenstep.gateway.sections import Tenant
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.sections import Tenant
+from evenstep.gateway.config.worker import Worker
 
 
 async def nothing(number, head, body, writer):
@@ -59,7 +59,7 @@ def test_workers_with_a_model_in_common_are_one_pool_and_adapters_go_to_their_ba
 
 
 def test_a_worker_that_does_not_say_is_asked_on(monkeypatch):
-    monkeypatch.setattr("evenstep.gateway.pools._AGAIN_S", 0.005)
+    monkeypatch.setattr("evenstep.gateway.serve.pools._AGAIN_S", 0.005)
     serves(monkeypatch, [b"no page", b'{"data":[]}', MODELS])
 
     async def story():

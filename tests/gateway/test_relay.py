@@ -24,11 +24,12 @@ from tests.gateway.running import (
     until,
 )
 
-from evenstep.gateway import pools, relay
-from evenstep.gateway.head import end_of_head
-from evenstep.gateway.relay import Relay, relay_on
-from evenstep.gateway.sections import Engines, Limits
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.sections import Engines, Limits
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.connections import relay
+from evenstep.gateway.connections.head import end_of_head
+from evenstep.gateway.connections.relay import Relay, relay_on
+from evenstep.gateway.serve import pools
 
 BODY = {"model": "m", "prompt": "say", "max_tokens": 100, "stream": True}
 CLOSE = "Connection: close\r\n"
@@ -297,9 +298,9 @@ def test_a_slow_client_stops_its_engine_and_gets_everything():
 
 
 def test_chunks_of_a_logged_model_are_in_its_log(tmp_path):
-    from evenstep.dispatch.log_file import read_log
-    from evenstep.dispatch.records import Chunks
-    from evenstep.gateway.sections import Decisions
+    from evenstep.dispatch.log.file import read_log
+    from evenstep.dispatch.log.records import Chunks
+    from evenstep.gateway.config.sections import Decisions
 
     parts = [framed(event) for event in stream([f" {i}" for i in range(30)])]
     path = tmp_path / "a.evlog"

@@ -8,10 +8,10 @@ import pytest
 from tests.gateway.fake_gateway import FakeGateway
 
 from evenstep.errors import InputError
-from evenstep.gateway.control import Doorway
-from evenstep.gateway.membership import Membership
-from evenstep.gateway.reloading import Reloader
-from evenstep.gateway.settling import Sources
+from evenstep.gateway.config.layers import Sources
+from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.membership import Membership
+from evenstep.gateway.operate.reloading import Reloader
 
 FILE = "version: 1\npolicy: jsq\nworkers:\n  - {url: 'http://a:1', name: a, slots: 2}\n  - {url: 'http://b:1', name: b}\n"
 

@@ -8,8 +8,8 @@ import pytest
 from tests.gateway.full_disk import no_file_beyond
 
 from evenstep.errors import InputError
-from evenstep.gateway.salting import salt_of
-from evenstep.gateway.sections import Decisions
+from evenstep.gateway.config.salt import salt_of
+from evenstep.gateway.config.sections import Decisions
 
 
 def test_it_is_drawn_once_and_kept_for_its_user_alone(tmp_path, monkeypatch):

@@ -10,12 +10,12 @@ from tests.gateway.fake_gateway import PAGE, FakeGateway, engine
 
 from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
-from evenstep.gateway.control import Doorway
-from evenstep.gateway.pages import Pages
-from evenstep.gateway.scraping import Scraper, place_of, preflight, state_of
-from evenstep.gateway.sections import Engines
-from evenstep.gateway.tls import client_context
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.sections import Engines
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.connections.pages import Pages
+from evenstep.gateway.connections.tls import client_context
+from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.scraping import Scraper, place_of, preflight, state_of
 
 QUICK = Engines(scrape_s=0.005, scrape_timeout_s=2.0)
 

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from evenstep.errors import InputError
-from evenstep.gateway.secrets import covered, digest_of, read_secret
+from evenstep.gateway.config.secrets import covered, digest_of, read_secret
 
 
 def test_a_secret_is_read_from_where_it_lies(tmp_path, monkeypatch):

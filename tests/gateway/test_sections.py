@@ -7,7 +7,7 @@ import dataclasses
 import msgspec
 
 from evenstep.dispatch.settings import Settings, TenantLimits
-from evenstep.gateway.sections import Dispatch, Tenant
+from evenstep.gateway.config.sections import Dispatch, Tenant
 
 
 def test_the_dispatch_section_has_every_setting_of_the_dispatcher_with_its_default():

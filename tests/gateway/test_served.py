@@ -21,8 +21,8 @@ from tests.gateway.running import (
 )
 
 from evenstep.dispatch.replay import replay
-from evenstep.gateway.sections import Decisions, Dispatch
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.sections import Decisions, Dispatch
+from evenstep.gateway.config.worker import Worker
 
 CLOSE = "Connection: close\r\n"
 BODY = {"model": "m", "prompt": "say something of some length", "max_tokens": 1, "stream": True}

@@ -15,9 +15,9 @@ from tests.emulator.running import running, url
 from tests.gateway.running import config_of, raw, request
 
 from evenstep.errors import InputError
-from evenstep.gateway.sections import Listen
+from evenstep.gateway.config.sections import Listen
+from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.server import Server, introduction
-from evenstep.gateway.worker import Worker
 
 BODY = {"model": "emulated", "prompt": "x", "max_tokens": 40, "stream": True, "ignore_eos": True}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from evenstep.errors import InputError
-from evenstep.gateway.config import GatewayConfig
-from evenstep.gateway.sections import Tls
-from evenstep.gateway.settling import Given, Sources, leaves, value_at, variable_of
+from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.layers import Given, Sources, leaves, value_at, variable_of
+from evenstep.gateway.config.sections import Tls
 
 
 @pytest.fixture

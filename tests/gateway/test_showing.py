@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from evenstep.gateway.settling import Given, Sources
-from evenstep.gateway.showing import as_json, as_text
+from evenstep.gateway.config.layers import Given, Sources
+from evenstep.gateway.config.show import as_json, as_text
 
 SOURCES = Sources(
     environment={"EVENSTEP_ADMIN_KEY": "sk-admin"},

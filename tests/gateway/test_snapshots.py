@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from tests.gateway.fake_gateway import FakeGateway
 
-from evenstep.gateway import snapshots
-from evenstep.gateway.control import Doorway
-from evenstep.gateway.snapshots import Snapshots
+from evenstep.gateway.operate import snapshots
+from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.snapshots import Snapshots
 
 
 def test_many_readers_share_one_snapshot():

@@ -14,9 +14,9 @@ from tests.gateway.operating import BODY, beside
 from tests.gateway.running import base, until
 
 from evenstep.errors import InputError
-from evenstep.gateway.ended import Ended
-from evenstep.gateway.sections import Traces
-from evenstep.gateway.spans import Spans
+from evenstep.gateway.config.sections import Traces
+from evenstep.gateway.operate.spans import Spans
+from evenstep.gateway.serve.ended import Ended
 
 HERE = "http://127.0.0.1:4318/v1/traces"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flag}"
@@ -85,10 +85,10 @@ def test_an_error_is_one_and_what_never_was_is_left_out():
 
 
 def test_what_is_missing_is_said_with_what_to_do(monkeypatch):
-    monkeypatch.setattr("evenstep.gateway.spans._is_there", lambda _: False)
+    monkeypatch.setattr("evenstep.gateway.operate.spans._is_there", lambda _: False)
     with pytest.raises(InputError, match=r"pip install 'evenstep\[otel\]'"):
         Spans(Traces(HERE))
-    monkeypatch.setattr("evenstep.gateway.spans._is_there", lambda _: True)
+    monkeypatch.setattr("evenstep.gateway.operate.spans._is_there", lambda _: True)
     with pytest.raises(InputError, match="traces: endpoint is 'collector:4318'; expected a URL"):
         Spans(Traces("collector:4318"))
 

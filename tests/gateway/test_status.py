@@ -8,9 +8,9 @@ import json
 
 from tests.gateway.operating import operating
 
-from evenstep.gateway.logs import logging_to
-from evenstep.gateway.sections import Log
-from evenstep.gateway.status import Status
+from evenstep.gateway.config.sections import Log
+from evenstep.gateway.operate.logs import logging_to
+from evenstep.gateway.operate.status import Status
 
 
 def model(requests, tokens, idle_s, waiting=0):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from evenstep import compiled
-from evenstep.gateway import system_calls as system
+from evenstep.gateway.connections import system_calls as system
 
 pytestmark = pytest.mark.skipif(
     compiled.numba is None or not hasattr(select, "epoll"), reason="nothing is compiled here, or no epoll"

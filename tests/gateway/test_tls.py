@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from evenstep.errors import InputError
-from evenstep.gateway.sections import Engines, Tls
-from evenstep.gateway.tls import client_context, load_certificate, server_context
+from evenstep.gateway.config.sections import Engines, Tls
+from evenstep.gateway.connections.tls import client_context, load_certificate, server_context
 
 FILES = Path(__file__).parent / "certificates"
 SERVER = Tls(str(FILES / "server.pem"), str(FILES / "server.key"))

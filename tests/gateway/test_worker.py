@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evenstep.errors import InputError
-from evenstep.gateway.worker import Worker, worker_of
+from evenstep.gateway.config.worker import Worker, worker_of
 
 
 def test_a_worker_is_called_by_its_address():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.dispatch.storm import POLICIES, Storm
 
-from evenstep.dispatch.log_file import LogFile
+from evenstep.dispatch.log.file import LogFile
 
 SEEDS = range(20)
 MOMENTS = 500

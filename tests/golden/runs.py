@@ -12,8 +12,8 @@ from evenstep.predict.oracle import Oracle
 from evenstep.predict.survival import Survival
 from evenstep.request import Trace
 from evenstep.routing.view import horizon_of
-from evenstep.sim.cluster import Cluster, Outage, simulate
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.sim.cluster.simulation import Cluster, Outage, simulate
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 FLEETS = {
     "saturated": Cluster(workers=8, slots=6, pool=40),

@@ -90,8 +90,8 @@ def test_slots_that_are_never_full_are_looked_at_while_anything_runs():
 
 def test_the_config_of_the_gateway_is_one_it_takes():
     from evenstep.config import convert
-    from evenstep.gateway.config import GatewayConfig
-    from evenstep.gateway.config import checked as checked_config
+    from evenstep.gateway.config.config import GatewayConfig
+    from evenstep.gateway.config.config import checked as checked_config
 
     found = gateway_config(SETTINGS, "best", 0.0, 8100, 8000, 8090)
     del found["version"]

@@ -10,8 +10,8 @@ from evenstep.errors import InputError
 from evenstep.measure.engine_comparison import compare_engine_runs, known, to_json_object
 from evenstep.measure.metrics import Slo
 from evenstep.request import Trace
-from evenstep.scheduling.sarathi import Sarathi
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 def runs(budget, name):

@@ -7,8 +7,8 @@ from evenstep.cost.unit import Unit
 from evenstep.measure.engine_records import judged
 from evenstep.measure.metrics import Slo
 from evenstep.request import Trace
-from evenstep.scheduling.sarathi import Sarathi
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 def run(count=300, **options):

@@ -7,8 +7,8 @@ from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
 from evenstep.measure.stability import in_system, stability
 from evenstep.request import Trace
-from evenstep.scheduling.sarathi import Sarathi
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 def single_server(rate, requests=4000, seed=1, **options):

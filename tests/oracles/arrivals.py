@@ -7,7 +7,7 @@ import math
 
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster.simulation import Cluster
 
 
 class Arrivals:

@@ -29,8 +29,8 @@ from evenstep.routing.view import (
     memory_size_of,
     reads_cached,
 )
-from evenstep.sim.cluster import Cluster, Outage
-from evenstep.sim.prefix_caches import PrefixCaches
+from evenstep.sim.cluster.prefix_caches import PrefixCaches
+from evenstep.sim.cluster.simulation import Cluster, Outage
 
 #: Queue depth of a worker that may be sent any number of requests, as policies see it in `free_slots`.
 ANY_NUMBER = 1 << 40

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster
-from evenstep.sim.drift import rounded
+from evenstep.sim.cluster.drift import rounded
+from evenstep.sim.cluster.simulation import Cluster
 
 
 @dataclass(slots=True, eq=False)

@@ -8,7 +8,7 @@ import pytest
 from tests.sim.doors import differences
 
 from evenstep import names
-from evenstep.sim.cluster import Cluster, simulate
+from evenstep.sim.cluster.simulation import Cluster, simulate
 from evenstep.workload.synthetic import yaml_file
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "workloads"

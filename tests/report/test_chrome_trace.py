@@ -14,8 +14,8 @@ from evenstep.cost.unequal import Unequal
 from evenstep.errors import InputError
 from evenstep.report.chrome_trace import write_chrome_trace
 from evenstep.request import Trace
-from evenstep.routing.fcfs import FCFS
-from evenstep.sim.cluster import Cluster, simulate
+from evenstep.routing.policies.fcfs import FCFS
+from evenstep.sim.cluster.simulation import Cluster, simulate
 
 LAW = Linear(overhead_s=1.0, per_token_s=1.0)
 

@@ -6,8 +6,8 @@ from evenstep.cost.unit import Unit
 from evenstep.measure.engine_comparison import compare_engine_runs
 from evenstep.report.engine_page import page
 from evenstep.request import Trace
-from evenstep.scheduling.sarathi import Sarathi
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 def test_the_page_shows_every_chart_and_fetches_nothing():

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.routing.best import Best
 from evenstep.routing.doors import difference, through_kernel
+from evenstep.routing.policies.best import Best
 from evenstep.routing.rules import RuleView
 from evenstep.routing.view import RoutingPolicy, RoutingView, broken_rule
 

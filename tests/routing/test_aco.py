@@ -12,8 +12,8 @@ from tests.strategies import routing_views
 
 from evenstep.compiled import jit, options_of
 from evenstep.errors import InputError
-from evenstep.routing import aco
-from evenstep.routing.aco import ACO
+from evenstep.routing.policies import aco
+from evenstep.routing.policies.aco import ACO
 
 
 @jit

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from tests.routing._routed import moment, routed
 
-from evenstep.routing.balance_route import discounts
-from evenstep.routing.br_0 import BR0
-from evenstep.routing.br_h import BRH
+from evenstep.routing.balance_route.assign import discounts
+from evenstep.routing.policies.br_0 import BR0
+from evenstep.routing.policies.br_h import BRH
 
 PAPER = {"age_limit": 0.0}
 

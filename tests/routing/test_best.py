@@ -14,11 +14,11 @@ from evenstep.errors import InputError
 from evenstep.experiments.contenders import contender
 from evenstep.predict.memorised import Memorised
 from evenstep.request import Trace
-from evenstep.routing.best import Best
-from evenstep.routing.best_moment import ARRIVED, OWED
-from evenstep.routing.best_shares import COUNTERS, SLACK
+from evenstep.routing.best.moment import ARRIVED, OWED
+from evenstep.routing.best.shares import COUNTERS, SLACK
+from evenstep.routing.policies.best import Best
 from evenstep.routing.view import HOLD, RoutingView
-from evenstep.sim.cluster import Cluster, simulate
+from evenstep.sim.cluster.simulation import Cluster, simulate
 
 
 def flat(load: list[float], steps: int = 3) -> list[list[float]]:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.routing._routed import assert_doors_agree, moment
 from tests.strategies import examples, routing_views
 
-from evenstep.routing.best import Best
-from evenstep.routing.best_moment import OWED
+from evenstep.routing.best.moment import OWED
+from evenstep.routing.policies.best import Best
 from evenstep.routing.view import RoutingView
 
 

@@ -10,8 +10,7 @@ import pytest
 from tests.routing._routed import moment, routed, seen
 
 from evenstep.request import I8
-from evenstep.routing.best import Best
-from evenstep.routing.best_memory import (
+from evenstep.routing.best.memory import (
     LATEST,
     SPREAD,
     UNKNOWN,
@@ -20,8 +19,9 @@ from evenstep.routing.best_memory import (
     note_sent,
     still_to_come,
 )
-from evenstep.routing.best_moment import ARRIVED, LEAVING, MEMORY, SENT, STAYING
-from evenstep.routing.bf_io_moment import Moment
+from evenstep.routing.best.moment import ARRIVED, LEAVING, MEMORY, SENT, STAYING
+from evenstep.routing.bf_io.moment import Moment
+from evenstep.routing.policies.best import Best
 from evenstep.routing.view import HOLD, RoutingView
 
 #: Four requests of 100 tokens; a tenth of what runs is expected to leave within two steps: 2 * (10 - 1/2) tokens to come.

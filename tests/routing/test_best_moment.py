@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.routing._routed import moment, seen
 
-from evenstep.routing.best import Best
-from evenstep.routing.best_moment import (
+from evenstep.routing.best.moment import (
     MEMORY,
     OCTAVES,
     OFFSET,
@@ -25,7 +24,8 @@ from evenstep.routing.best_moment import (
     targets,
     tries,
 )
-from evenstep.routing.bf_io_moment import Moment
+from evenstep.routing.bf_io.moment import Moment
+from evenstep.routing.policies.best import Best
 from evenstep.routing.view import RoutingView
 
 

@@ -10,10 +10,10 @@ import pytest
 from tests.routing._routed import moment
 
 from evenstep.request import F8
-from evenstep.routing.best import Best
-from evenstep.routing.best_moment import LEFT, MEMORY, RUSH, RUSH_US, rush_s
-from evenstep.routing.best_room import make_room
-from evenstep.routing.bf_io_moment import Moment
+from evenstep.routing.best.moment import LEFT, MEMORY, RUSH, RUSH_US, rush_s
+from evenstep.routing.best.room import make_room
+from evenstep.routing.bf_io.moment import Moment
+from evenstep.routing.policies.best import Best
 from evenstep.routing.view import RoutingView
 
 LEVEL = np.full(4, 1000.0)

@@ -12,10 +12,10 @@ from tests.strategies import routing_views
 
 from evenstep import names
 from evenstep.errors import InputError
-from evenstep.routing.bf_io import BFIO, instance
-from evenstep.routing.bf_io_exact import objective
-from evenstep.routing.bf_io_moment import Moment
+from evenstep.routing.bf_io.exact import objective
+from evenstep.routing.bf_io.moment import Moment
 from evenstep.routing.filling import most_overdue
+from evenstep.routing.policies.bf_io import BFIO, instance
 from evenstep.routing.view import HOLD, RoutingView, broken_rule
 
 

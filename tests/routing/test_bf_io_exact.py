@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from tests.strategies import routing_views
 
 from evenstep.request import F8, I8
-from evenstep.routing.bf_io import BFIO, instance
-from evenstep.routing.bf_io_exact import Instance, objective, solve
-from evenstep.routing.bf_io_moment import Moment
-from evenstep.routing.bf_io_reference import decide
+from evenstep.routing.bf_io.exact import Instance, objective, solve
+from evenstep.routing.bf_io.moment import Moment
+from evenstep.routing.bf_io.reference import decide
+from evenstep.routing.policies.bf_io import BFIO, instance
 from evenstep.routing.view import HOLD, RoutingView, broken_rule
 
 

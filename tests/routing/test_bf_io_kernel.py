@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.routing._routed import assert_doors_agree
 from tests.strategies import routing_views
 
-from evenstep.routing.bf_io import BFIO
+from evenstep.routing.policies.bf_io import BFIO
 from evenstep.routing.view import RoutingView
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.routing._routed import assert_doors_agree, moment
 from tests.strategies import routing_views
 
-from evenstep.routing.bf_io import BFIO, instance
-from evenstep.routing.bf_io_exact import objective
-from evenstep.routing.bf_io_moment import Moment
-from evenstep.routing.br_0 import BR0
+from evenstep.routing.bf_io.exact import objective
+from evenstep.routing.bf_io.moment import Moment
+from evenstep.routing.policies.bf_io import BFIO, instance
+from evenstep.routing.policies.br_0 import BR0
 from evenstep.routing.view import HOLD, RoutingView
 
 

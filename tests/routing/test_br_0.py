@@ -10,9 +10,9 @@ from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
-from evenstep.routing.br_0 import BR0
 from evenstep.routing.doors import through_kernel
-from evenstep.routing.least_load import LeastLoad
+from evenstep.routing.policies.br_0 import BR0
+from evenstep.routing.policies.least_load import LeastLoad
 
 
 @given(routing_views(groups=(1, 1), workers=(2, 8)))

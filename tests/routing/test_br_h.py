@@ -9,8 +9,8 @@ from tests.routing._routed import assert_doors_agree
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
-from evenstep.routing.br_0 import BR0
-from evenstep.routing.br_h import BRH
+from evenstep.routing.policies.br_0 import BR0
+from evenstep.routing.policies.br_h import BRH
 
 SHARED = [
     {},

@@ -8,8 +8,8 @@ from tests.routing._routed import moment, routed
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
-from evenstep.routing.carton import Carton
-from evenstep.routing.round_robin import RoundRobin
+from evenstep.routing.policies.carton import Carton
+from evenstep.routing.policies.round_robin import RoundRobin
 
 
 def test_a_worker_slower_than_the_mean_lets_in_less():

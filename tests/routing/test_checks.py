@@ -10,8 +10,8 @@ import pytest
 
 from evenstep import names
 from evenstep.routing.checks import check
-from evenstep.routing.fcfs import FCFS
-from evenstep.routing.round_robin import RoundRobin
+from evenstep.routing.policies.fcfs import FCFS
+from evenstep.routing.policies.round_robin import RoundRobin
 from evenstep.routing.view import RoutingDecision
 
 BAD = Path(__file__).parent.parent / "bad_policies"

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from tests.strategies import routing_views
 
-from evenstep.routing.max_min import MaxMin
-from evenstep.routing.min_min import MinMin
+from evenstep.routing.policies.max_min import MaxMin
+from evenstep.routing.policies.min_min import MinMin
 
 
 def by_the_table(view, longest_first):

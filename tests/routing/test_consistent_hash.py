@@ -11,7 +11,7 @@ from tests.routing._routed import assert_doors_agree, moment
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
-from evenstep.routing.consistent_hash import ConsistentHash
+from evenstep.routing.policies.consistent_hash import ConsistentHash
 
 
 def test_requests_of_one_key_meet_on_one_worker():

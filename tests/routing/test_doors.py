@@ -6,7 +6,7 @@ import numpy as np
 from tests.routing._routed import moment
 
 from evenstep.routing.doors import difference, kernel_call, through_kernel
-from evenstep.routing.fcfs import FCFS
+from evenstep.routing.policies.fcfs import FCFS
 from evenstep.routing.view import RoutingDecision
 
 VIEW = moment([0, 0], [1, 2], [5, 5, 5])

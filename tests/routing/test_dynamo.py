@@ -12,8 +12,8 @@ from tests.strategies import routing_views
 
 from evenstep.compiled import jit
 from evenstep.errors import InputError
-from evenstep.routing import dynamo
-from evenstep.routing.dynamo import Dynamo
+from evenstep.routing.policies import dynamo
+from evenstep.routing.policies.dynamo import Dynamo
 
 
 @jit

@@ -9,8 +9,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep.routing.balance_route import discounts
-from evenstep.routing.f_score import FScore, best_by_bits, best_enumerated, best_single, fitting, largest
+from evenstep.routing.balance_route.assign import discounts
+from evenstep.routing.balance_route.f_score import (
+    FScore,
+    best_by_bits,
+    best_enumerated,
+    best_single,
+    fitting,
+    largest,
+)
 
 
 @st.composite

@@ -6,7 +6,7 @@ from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
-from evenstep.routing.fcfs import FCFS
+from evenstep.routing.policies.fcfs import FCFS
 
 
 def test_the_oldest_goes_to_the_worker_with_most_free_slots_ties_to_the_lowest():

@@ -9,7 +9,7 @@ from tests.routing._routed import moment, routed
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
-from evenstep.routing.hbfa import HBFA
+from evenstep.routing.policies.hbfa import HBFA
 
 
 def answers(policy, *, load, free, **more):

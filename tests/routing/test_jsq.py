@@ -6,8 +6,8 @@ from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
-from evenstep.routing.fcfs import FCFS
-from evenstep.routing.jsq import JSQ
+from evenstep.routing.policies.fcfs import FCFS
+from evenstep.routing.policies.jsq import JSQ
 
 
 def test_the_oldest_goes_to_the_shortest_queue_counting_what_was_sent():

@@ -6,7 +6,7 @@ from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
-from evenstep.routing.least_load import LeastLoad
+from evenstep.routing.policies.least_load import LeastLoad
 
 
 def test_the_oldest_goes_to_the_fewest_tokens_counting_what_was_sent():

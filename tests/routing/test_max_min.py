@@ -8,7 +8,7 @@ from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
-from evenstep.routing.max_min import MaxMin
+from evenstep.routing.policies.max_min import MaxMin
 
 
 def test_the_longest_go_first_each_to_the_lightest_worker():

@@ -6,7 +6,7 @@ from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
-from evenstep.routing.min_min import MinMin
+from evenstep.routing.policies.min_min import MinMin
 
 
 def test_the_shortest_go_first_each_to_the_lightest_worker():

@@ -7,8 +7,8 @@ from hypothesis import given
 from tests.routing._routed import moment
 from tests.strategies import routing_views
 
-from evenstep.routing.jsq import JSQ
-from evenstep.routing.olb_lbmm import OlbLbmm
+from evenstep.routing.policies.jsq import JSQ
+from evenstep.routing.policies.olb_lbmm import OlbLbmm
 
 
 def test_the_oldest_are_admitted_and_the_shortest_of_them_placed_first():

@@ -8,8 +8,8 @@ from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
-from evenstep.routing.jsq import JSQ
-from evenstep.routing.power_of_d import PowerOfD
+from evenstep.routing.policies.jsq import JSQ
+from evenstep.routing.policies.power_of_d import PowerOfD
 
 
 def test_it_never_takes_the_longest_queue_while_it_looks_at_two():

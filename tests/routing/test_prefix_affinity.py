@@ -11,9 +11,9 @@ from tests.routing._routed import moment
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
-from evenstep.routing.consistent_hash import ConsistentHash
-from evenstep.routing.jsq import JSQ
-from evenstep.routing.prefix_affinity import PrefixAffinity
+from evenstep.routing.policies.consistent_hash import ConsistentHash
+from evenstep.routing.policies.jsq import JSQ
+from evenstep.routing.policies.prefix_affinity import PrefixAffinity
 from evenstep.routing.view import broken_rule
 
 

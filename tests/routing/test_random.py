@@ -6,7 +6,7 @@ from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
-from evenstep.routing.random import Random
+from evenstep.routing.policies.random import Random
 
 
 def test_every_worker_with_a_slot_is_reached_about_equally_often():

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep.routing.f_score import FScore, best_by_bits
-from evenstep.routing.reachable_kernel import by_bits
+from evenstep.routing.balance_route.f_score import FScore, best_by_bits
+from evenstep.routing.balance_route.reachable import by_bits
 
 
 @given(

@@ -7,7 +7,7 @@ from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
 from evenstep.routing.doors import through_kernel
-from evenstep.routing.round_robin import RoundRobin
+from evenstep.routing.policies.round_robin import RoundRobin
 
 
 def test_the_turn_goes_round_and_skips_the_full():

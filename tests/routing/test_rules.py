@@ -114,7 +114,7 @@ def test_the_space_a_rule_asks_for_is_its_own(tmp_path):
 
 def test_a_policy_that_inherits_from_one_with_a_rule_may_call_it(tmp_path):
     (tmp_path / "mine.py").write_text(
-        "from evenstep.routing.jsq import JSQ\n\n"
+        "from evenstep.routing.policies.jsq import JSQ\n\n"
         "class Mine(JSQ):\n    def route(self, view):\n        return super().route(view)\n"
     )
     policy = names.build("routing", names.parse(f"{tmp_path / 'mine.py'}:Mine"))

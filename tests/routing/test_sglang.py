@@ -6,8 +6,8 @@ from hypothesis import given
 from tests.routing._routed import assert_always_to_the_least, moment, routed
 from tests.strategies import routing_views
 
-from evenstep.routing.jsq import JSQ
-from evenstep.routing.sglang import SGLang
+from evenstep.routing.policies.jsq import JSQ
+from evenstep.routing.policies.sglang import SGLang
 
 
 def test_total_requests_counts_what_runs_what_was_sent_and_what_it_charges():

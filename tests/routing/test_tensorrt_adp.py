@@ -10,7 +10,7 @@ from hypothesis import given
 from tests.routing._routed import moment, routed
 from tests.strategies import routing_views
 
-from evenstep.routing.tensorrt_adp import TensorRTADP
+from evenstep.routing.policies.tensorrt_adp import TensorRTADP
 
 
 def test_the_largest_of_the_oldest_goes_first_and_to_the_fewest_tokens():

@@ -10,8 +10,8 @@ from tests.strategies import routing_views
 
 from evenstep.errors import InputError
 from evenstep.routing.doors import difference, through_kernel
-from evenstep.routing.fcfs import FCFS
-from evenstep.routing.throttled import Throttled
+from evenstep.routing.policies.fcfs import FCFS
+from evenstep.routing.policies.throttled import Throttled
 
 
 def test_the_first_worker_below_the_threshold_takes_the_oldest_and_the_rest_waits():

@@ -8,7 +8,7 @@ from hypothesis import given
 from tests.routing._routed import assert_always_to_the_least, moment, routed
 from tests.strategies import routing_views
 
-from evenstep.routing.vllm import VLLM
+from evenstep.routing.policies.vllm import VLLM
 
 
 def test_today_a_waiting_request_counts_like_a_running_one_while_memory_abounds():

@@ -7,9 +7,9 @@ from hypothesis import given
 from tests.routing._routed import assert_doors_agree, moment, routed
 from tests.strategies import routing_views
 
-from evenstep.routing.jsq import JSQ
-from evenstep.routing.round_robin import RoundRobin
-from evenstep.routing.weighted import Weighted
+from evenstep.routing.policies.jsq import JSQ
+from evenstep.routing.policies.round_robin import RoundRobin
+from evenstep.routing.policies.weighted import Weighted
 
 
 def test_the_fewest_connections_for_its_weight_are_next():

@@ -5,9 +5,9 @@ import pytest
 
 from evenstep.cost.unit import Unit
 from evenstep.request import Trace
-from evenstep.scheduling.a_ell import AEll
-from evenstep.scheduling.h_sf import HindsightShortestFirst
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.a_ell import AEll
+from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 @pytest.mark.parametrize(("low", "high"), [(2, 20), (10, 20)])

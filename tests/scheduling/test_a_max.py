@@ -4,8 +4,8 @@ import numpy as np
 
 from evenstep.cost.unit import Unit
 from evenstep.request import Trace
-from evenstep.scheduling.a_max import AMax
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.a_max import AMax
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 def test_example_3_2_takes_a_total_of_nine():

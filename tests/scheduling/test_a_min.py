@@ -9,8 +9,8 @@ from tests.strategies import engine_runs
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.a_min import AMin
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.a_min import AMin
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 OPTIONS = st.builds(
     AMin, st.sampled_from(["literal", "repaired"]), st.sampled_from(["bound", "least-kv", "last"]), st.sampled_from([0.0, 0.1, 0.7])

@@ -8,8 +8,8 @@ import pytest
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.a_random import ARandom
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.a_random import ARandom
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 def run(scale, seed=3):

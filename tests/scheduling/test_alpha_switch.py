@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from tests.strategies import engine_runs
 
 from evenstep.errors import InputError
-from evenstep.scheduling.a_ell import AEll
-from evenstep.scheduling.a_min import AMin
-from evenstep.scheduling.alpha_switch import AlphaSwitch
-from evenstep.sim.engine import simulate_engine
+from evenstep.scheduling.policies.a_ell import AEll
+from evenstep.scheduling.policies.a_min import AMin
+from evenstep.scheduling.policies.alpha_switch import AlphaSwitch
+from evenstep.sim.engine.simulation import simulate_engine
 
 
 @settings(max_examples=15)

@@ -2,8 +2,8 @@
 
 from tests.scheduling._views import decodes, formed, prefills, view_of, waits
 
-from evenstep.scheduling.sarathi import Sarathi
-from evenstep.scheduling.vanilla_vllm import VanillaVllm
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
 
 
 def test_the_last_request_runs_what_is_left_of_the_budget():

@@ -12,11 +12,11 @@ from evenstep.cost.profile import Profile
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.best import PASSED, SIZES, WAITED, Best
-from evenstep.scheduling.foremost import FEWEST, PLACE
-from evenstep.scheduling.sarathi import Sarathi
+from evenstep.scheduling.adaptive.queue_head import FEWEST, PLACE
+from evenstep.scheduling.policies.best import PASSED, SIZES, WAITED, Best
+from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.scheduling.view import EngineView
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 @given(engine_views())

@@ -11,12 +11,12 @@ from tests.strategies import engine_runs, engine_views, examples
 
 from evenstep import compiled
 from evenstep.errors import InputError
-from evenstep.scheduling import least_attained, mlfq, srpt
 from evenstep.scheduling.by_key import check_watermark
-from evenstep.scheduling.least_attained import LeastAttained
-from evenstep.scheduling.mlfq import Mlfq
-from evenstep.scheduling.srpt import Srpt
-from evenstep.sim.engine import simulate_engine
+from evenstep.scheduling.policies import least_attained, mlfq, srpt
+from evenstep.scheduling.policies.least_attained import LeastAttained
+from evenstep.scheduling.policies.mlfq import Mlfq
+from evenstep.scheduling.policies.srpt import Srpt
+from evenstep.sim.engine.simulation import simulate_engine
 
 POLICIES = [
     Srpt(statistic=s, makes_room=m, watermark=w)

@@ -9,7 +9,7 @@ import pytest
 
 from evenstep import names
 from evenstep.scheduling.checks import check
-from evenstep.scheduling.sarathi import Sarathi
+from evenstep.scheduling.policies.sarathi import Sarathi
 
 BAD = Path(__file__).parent.parent / "bad_scheduling"
 EXPECTED = {

@@ -5,7 +5,7 @@ from hypothesis import given
 from tests.strategies import engine_views
 
 from evenstep.scheduling.doors import difference, kernel_call
-from evenstep.scheduling.sarathi import Sarathi
+from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.scheduling.view import BatchDecision
 
 

@@ -8,8 +8,8 @@ from tests.strategies import engine_runs
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.faster_transformer import FasterTransformer
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.faster_transformer import FasterTransformer
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 def test_the_next_group_waits_for_the_last_of_this_one():

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from tests.scheduling._views import plain, rule_view
 from tests.strategies import engine_views
 
-from evenstep.scheduling import feasible
-from evenstep.scheduling.feasible import Ahead
+from evenstep.scheduling.intervals import feasible
+from evenstep.scheduling.intervals.feasible import Ahead
 
 CASES = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 30)), min_size=1, max_size=7)
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.scheduling._views import plain
 
-from evenstep.scheduling import foremost
-from evenstep.scheduling.foremost import Gap
+from evenstep.scheduling.adaptive import queue_head as foremost
+from evenstep.scheduling.adaptive.queue_head import Gap
 
 RUNNING = 2
 

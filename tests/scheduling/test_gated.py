@@ -15,10 +15,10 @@ from evenstep.request import Trace
 from evenstep.scheduling.check_views import check_views
 from evenstep.scheduling.checks import check
 from evenstep.scheduling.filling import Filling
-from evenstep.scheduling.nested_wait import NestedWait
 from evenstep.scheduling.order import ARRIVAL
-from evenstep.scheduling.wait import Wait
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.nested_wait import NestedWait
+from evenstep.scheduling.policies.wait import Wait
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 POLICIES = st.sampled_from([
     Wait((2, 3)), Wait((3, 1, 2), 0.0), Wait((40, 1), 0.3), NestedWait((3, 2, 1), (4, 20), (), 0.05),

@@ -5,8 +5,8 @@ from hypothesis import given
 from tests.scheduling._views import batch_of, plain, rule_view
 from tests.strategies import engine_views
 
-from evenstep.scheduling import giving_way
-from evenstep.scheduling.giving_way import GROWS, LEAVES
+from evenstep.scheduling.intervals import eviction as giving_way
+from evenstep.scheduling.intervals.eviction import GROWS, LEAVES
 
 
 def given_way(view, key):

@@ -7,9 +7,9 @@ from evenstep.cost.unit import Unit
 from evenstep.predict.intervals import Quantiles
 from evenstep.predict.survival import Survival
 from evenstep.request import Trace
-from evenstep.scheduling.a_random import ARandom
-from evenstep.scheduling.h_sf import HindsightShortestFirst
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.a_random import ARandom
+from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 @pytest.mark.parametrize("door", ["plain", "compiled"])

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from evenstep.scheduling import knee, pace
+from evenstep.scheduling.adaptive import iteration_time as pace
+from evenstep.scheduling.adaptive import prefill_pacing as knee
 
 
 def flat_then_rising(tokens):

@@ -7,8 +7,8 @@ from hypothesis import given
 from tests.scheduling._views import decodes, formed, plain, rule_view, view_of, waits
 from tests.strategies import engine_views
 
-from evenstep.scheduling import learning
-from evenstep.scheduling.a_min import AMin
+from evenstep.scheduling.intervals import learning
+from evenstep.scheduling.policies.a_min import AMin
 
 
 @given(engine_views())

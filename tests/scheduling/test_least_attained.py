@@ -6,8 +6,8 @@ import pytest
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.least_attained import LeastAttained
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.least_attained import LeastAttained
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 def test_a_newcomer_catches_up_and_then_they_take_turns():

@@ -6,8 +6,8 @@ import pytest
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.mlfq import Mlfq
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.mlfq import Mlfq
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 def finished(prompt, output, arrival, **options):

@@ -8,8 +8,8 @@ import pytest
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.nested_wait import NestedWait
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.nested_wait import NestedWait
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 @pytest.mark.parametrize("door", ["plain", "compiled"])

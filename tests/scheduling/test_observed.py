@@ -11,8 +11,7 @@ from tests.strategies import engine_runs
 
 from evenstep.cost.affine_kv import AffineKv
 from evenstep.request import Trace
-from evenstep.scheduling.nested_wait import NestedWait
-from evenstep.scheduling.observed import (
+from evenstep.scheduling.gates.observed import (
     ARRIVED,
     BESIDE,
     COUNT,
@@ -26,8 +25,9 @@ from evenstep.scheduling.observed import (
     words_of,
     work_since,
 )
-from evenstep.scheduling.wait import Wait
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.nested_wait import NestedWait
+from evenstep.scheduling.policies.wait import Wait
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.theory import nested_thresholds, wait_thresholds
 from evenstep.theory.fluid import Types
 

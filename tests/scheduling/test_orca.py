@@ -3,7 +3,7 @@
 from hypothesis import given
 from tests.strategies import engine_views
 
-from evenstep.scheduling.orca import Orca
+from evenstep.scheduling.policies.orca import Orca
 
 
 @given(engine_views())

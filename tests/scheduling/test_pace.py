@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep.scheduling import pace
+from evenstep.scheduling.adaptive import iteration_time as pace
 
 
 def after(batches, flat=2**-6, slope=2**-13):

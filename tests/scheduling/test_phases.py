@@ -4,8 +4,8 @@ from hypothesis import given
 from tests.scheduling._views import decodes, formed, prefills, view_of, waits
 from tests.strategies import engine_views
 
-from evenstep.scheduling.orca import Orca
-from evenstep.scheduling.work_conserving import WorkConserving
+from evenstep.scheduling.policies.orca import Orca
+from evenstep.scheduling.policies.work_conserving import WorkConserving
 
 
 def test_what_admissions_leave_free_is_enough_for_the_decodes_after_them():

@@ -5,8 +5,8 @@ from hypothesis import given
 from tests.scheduling._views import decodes, formed, prefills, view_of, waits
 from tests.strategies import engine_views
 
-from evenstep.scheduling.sarathi import Sarathi
-from evenstep.scheduling.vllm import Vllm
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.vllm import Vllm
 
 
 @given(engine_views())

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies import engine_runs
 
-from evenstep.scheduling.a_max import AMax
-from evenstep.scheduling.a_random import ARandom
-from evenstep.scheduling.h_sf import HindsightShortestFirst
-from evenstep.sim.engine import simulate_engine
+from evenstep.scheduling.policies.a_max import AMax
+from evenstep.scheduling.policies.a_random import ARandom
+from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
+from evenstep.sim.engine.simulation import simulate_engine
 
 
 @settings(max_examples=60)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from tests.strategies import engine_views
 
-from evenstep.scheduling.sarathi import Sarathi
+from evenstep.scheduling.policies.sarathi import Sarathi
 
 
 @given(engine_views())

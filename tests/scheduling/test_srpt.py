@@ -4,8 +4,8 @@ import numpy as np
 
 from evenstep.cost.unit import Unit
 from evenstep.request import Trace
-from evenstep.scheduling.srpt import Srpt
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.srpt import Srpt
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 def late_short_one(arrival_s, **engine):

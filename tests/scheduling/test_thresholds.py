@@ -9,7 +9,7 @@ from tests.scheduling._views import plain
 
 from evenstep.compiled import jit
 from evenstep.errors import InputError
-from evenstep.scheduling.thresholds import FOUND, NO_ROOM, OVERLOAD, Demand, arriving_work, least
+from evenstep.scheduling.gates.thresholds import FOUND, NO_ROOM, OVERLOAD, Demand, arriving_work, least
 from evenstep.theory import nested_thresholds, wait_thresholds
 from evenstep.theory.fluid import Types
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from tests.strategies import engine_views
 
 from evenstep.errors import InputError
-from evenstep.scheduling.vanilla_vllm import VanillaVllm
+from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
 
 
 @given(engine_views())

@@ -8,8 +8,8 @@ from tests.strategies import engine_runs, engine_views
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.vllm import Vllm
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.vllm import Vllm
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 def trace(*requests):

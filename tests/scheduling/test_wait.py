@@ -6,8 +6,8 @@ import pytest
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.wait import Wait
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.wait import Wait
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 @pytest.mark.parametrize("door", ["plain", "compiled"])

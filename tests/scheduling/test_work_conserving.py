@@ -10,8 +10,8 @@ from tests.strategies import engine_runs, engine_views, examples
 
 from evenstep import names
 from evenstep.errors import InputError
-from evenstep.scheduling.work_conserving import WorkConserving
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.work_conserving import WorkConserving
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 SETTINGS = [
     {"prefill_cap": p, "decode_cap": d, "first": f, "within": w}

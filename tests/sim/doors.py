@@ -16,8 +16,8 @@ from evenstep.errors import EvenstepError
 from evenstep.measure.digest import digest_of
 from evenstep.measure.records import columns
 from evenstep.routing.view import horizon_of
-from evenstep.sim.cluster import simulate
-from evenstep.sim.short_loop import fits
+from evenstep.sim.cluster.short_state import fits
+from evenstep.sim.cluster.simulation import simulate
 
 #: Computed outside the reference.
 ENERGY = ("energy_busy_idle_j", "energy_step_average_j")

@@ -11,8 +11,8 @@ from tests.sim.policies import Oldest
 
 from evenstep.cost.linear import Linear
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster
-from evenstep.sim.cluster_state import Options, State, prepared
+from evenstep.sim.cluster.simulation import Cluster
+from evenstep.sim.cluster.state import Options, State, prepared
 
 
 @functools.cache

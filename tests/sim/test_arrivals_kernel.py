@@ -9,7 +9,8 @@ from tests.sim.kernels import plainly, put, state
 
 from evenstep.compiled import column, cut
 from evenstep.request import Trace
-from evenstep.sim import arrivals_kernel, pool_kernel
+from evenstep.sim.cluster import arrivals as arrivals_kernel
+from evenstep.sim.cluster import pool as pool_kernel
 
 next_visible, follow_up = plainly(arrivals_kernel.next_visible), plainly(arrivals_kernel.follow_up)
 needs, start_session = plainly(arrivals_kernel.follow_ups), plainly(arrivals_kernel.start_session)

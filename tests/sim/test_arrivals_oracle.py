@@ -10,7 +10,7 @@ from tests.oracles.arrivals import Arrivals
 
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster.simulation import Cluster
 
 
 def trace_of(rows, **columns):

@@ -8,7 +8,7 @@ import pytest
 from evenstep.errors import InputError, PolicyError
 from evenstep.request import Trace
 from evenstep.routing.view import HOLD, RoutingDecision
-from evenstep.sim.balancing import Balancer, Counts
+from evenstep.sim.engine.balancing import Balancer, Counts
 
 TRACE = Trace(prompt_tokens=np.arange(10, 30), output_tokens=np.ones(20, np.int64))
 

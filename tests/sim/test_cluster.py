@@ -19,10 +19,10 @@ from evenstep.cost.unequal import Unequal
 from evenstep.errors import InputError, PolicyError
 from evenstep.predict.oracle import Oracle
 from evenstep.request import Trace
-from evenstep.routing.fcfs import FCFS
+from evenstep.routing.policies.fcfs import FCFS
 from evenstep.routing.view import RoutingDecision, horizon_of
-from evenstep.sim.cluster import Cluster, Outage, simulate
-from evenstep.sim.drift import Drift
+from evenstep.sim.cluster.drift import Drift
+from evenstep.sim.cluster.simulation import Cluster, Outage, simulate
 
 ONE = Linear(overhead_s=1.0, per_token_s=1.0)
 PREDICTORS = {

@@ -15,10 +15,10 @@ from evenstep.measure.records import columns
 from evenstep.predict.oracle import Oracle
 from evenstep.predict.view import Prediction
 from evenstep.request import Trace
-from evenstep.routing.fcfs import FCFS
-from evenstep.sim import cluster_state
-from evenstep.sim.cluster import Cluster, simulate
-from evenstep.sim.cluster_host import loop_of
+from evenstep.routing.policies.fcfs import FCFS
+from evenstep.sim.cluster import state as cluster_state
+from evenstep.sim.cluster.host import loop_of
+from evenstep.sim.cluster.simulation import Cluster, simulate
 
 ONE = Linear(1.0, 1.0)
 TRACE = Trace(np.array([3, 5]), np.array([4, 1]), name="short")
@@ -126,4 +126,4 @@ def test_worker_samples_show_the_longest_request_where_the_law_asks_for_it():
 @pytest.mark.parametrize("policy", [FCFS(), Oldest()])
 def test_the_loop_of_a_run_depends_on_the_fleet_alone(policy):
     named = [loop_of(policy, cluster, ONE) for cluster in (Cluster(2, 1), Cluster(2, 1, groups=(1, 1)))]
-    assert [name.removeprefix("evenstep.sim.") for name in named] == ["short_loop_kernel", "cluster_kernel"]
+    assert [name.removeprefix("evenstep.sim.cluster.") for name in named] == ["short_loop", "loop"]

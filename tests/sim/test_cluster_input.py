@@ -12,8 +12,8 @@ from tests.sim.policies import Oldest
 from evenstep.cost.linear import Linear
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster, simulate
-from evenstep.sim.drift import Drift, Profiles
+from evenstep.sim.cluster.drift import Drift, Profiles
+from evenstep.sim.cluster.simulation import Cluster, simulate
 
 ONE = Linear(1.0, 1.0)
 TRACE = Trace(np.array([3, 5]), np.array([4, 1]), name="short")

@@ -14,8 +14,8 @@ from evenstep.cost.view import PiecewiseLinear
 from evenstep.errors import InputError, PolicyError
 from evenstep.predict.oracle import Oracle
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster, Outage
-from evenstep.sim.drift import Drift, Profiles
+from evenstep.sim.cluster.drift import Drift, Profiles
+from evenstep.sim.cluster.simulation import Cluster, Outage
 
 ONE = Linear(overhead_s=1.0, per_token_s=1.0)
 FLAT = Linear(overhead_s=1.0, per_token_s=0.0)

@@ -13,11 +13,11 @@ from evenstep.cost.piecewise import Piecewise
 from evenstep.cost.power import Power
 from evenstep.cost.unequal import Unequal
 from evenstep.request import Trace
-from evenstep.sim.cluster import Outage
-from evenstep.sim.cluster_model import DEPARTURES, LINES, LINES_OF_LONGEST, ONE_LINE
-from evenstep.sim.cluster_state import Options
-from evenstep.sim.drift import GRAIN, Drift
-from evenstep.sim.roots import root_table
+from evenstep.sim.cluster.drift import GRAIN, Drift
+from evenstep.sim.cluster.model import DEPARTURES, LINES, LINES_OF_LONGEST, ONE_LINE
+from evenstep.sim.cluster.roots import root_table
+from evenstep.sim.cluster.simulation import Outage
+from evenstep.sim.cluster.state import Options
 
 
 def test_every_worker_starts_empty_with_its_slots_lowest_on_top():

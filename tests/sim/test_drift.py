@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.sim.drift import GRAIN, Drift, Profiles, cumulated, rounded
+from evenstep.sim.cluster.drift import GRAIN, Drift, Profiles, cumulated, rounded
 
 TRACE = Trace(np.array([4, 4, 4]), np.array([1, 6, 7]))
 

@@ -10,21 +10,21 @@ from evenstep.cost.affine_kv import AffineKv
 from evenstep.cost.unit import Unit
 from evenstep.errors import InputError, PolicyError
 from evenstep.request import Trace
-from evenstep.scheduling.a_ell import AEll
-from evenstep.scheduling.a_max import AMax
-from evenstep.scheduling.a_min import AMin
-from evenstep.scheduling.best import Best
-from evenstep.scheduling.least_attained import LeastAttained
-from evenstep.scheduling.mlfq import Mlfq
-from evenstep.scheduling.nested_wait import NestedWait
-from evenstep.scheduling.orca import Orca
-from evenstep.scheduling.sarathi import Sarathi
-from evenstep.scheduling.srpt import Srpt
-from evenstep.scheduling.vanilla_vllm import VanillaVllm
+from evenstep.scheduling.policies.a_ell import AEll
+from evenstep.scheduling.policies.a_max import AMax
+from evenstep.scheduling.policies.a_min import AMin
+from evenstep.scheduling.policies.best import Best
+from evenstep.scheduling.policies.least_attained import LeastAttained
+from evenstep.scheduling.policies.mlfq import Mlfq
+from evenstep.scheduling.policies.nested_wait import NestedWait
+from evenstep.scheduling.policies.orca import Orca
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.srpt import Srpt
+from evenstep.scheduling.policies.vanilla_vllm import VanillaVllm
+from evenstep.scheduling.policies.wait import Wait
+from evenstep.scheduling.policies.work_conserving import WorkConserving
 from evenstep.scheduling.view import BatchDecision
-from evenstep.scheduling.wait import Wait
-from evenstep.scheduling.work_conserving import WorkConserving
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 def trace(*requests, times=None):

@@ -7,7 +7,7 @@ from evenstep.cost.unit import Unit
 from evenstep.errors import InputError, PolicyError
 from evenstep.request import Trace
 from evenstep.scheduling.view import BatchDecision
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 PAIR = Trace(prompt_tokens=np.array([4, 4]), output_tokens=np.array([3, 3]))
 

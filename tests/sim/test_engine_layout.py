@@ -1,7 +1,7 @@
 """The engine's state."""
 
 from evenstep.scheduling.view import UNLIMITED
-from evenstep.sim.engine_layout import EngineState, limited
+from evenstep.sim.engine.layout import EngineState, limited
 
 
 def test_no_limit_is_a_number_no_run_reaches():

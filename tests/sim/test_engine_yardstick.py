@@ -10,10 +10,10 @@ from tests.strategies import engine_runs
 
 from evenstep.measure.engine_records import IterationTable
 from evenstep.request import Trace
-from evenstep.scheduling.sarathi import Sarathi
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.vllm import Vllm
 from evenstep.scheduling.view import UNLIMITED
-from evenstep.scheduling.vllm import Vllm
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 #: What the plain engine does, too.
 PLAIN = {

@@ -10,10 +10,10 @@ from tests.sim.policies import Fingerprint, Oldest
 
 from evenstep.compiled import column
 from evenstep.request import Trace
-from evenstep.sim import cluster_model as at
-from evenstep.sim import events_kernel
-from evenstep.sim.cluster import Cluster, Outage
-from evenstep.sim.drift import Drift, Profiles
+from evenstep.sim.cluster import events as events_kernel
+from evenstep.sim.cluster import model as at
+from evenstep.sim.cluster.drift import Drift, Profiles
+from evenstep.sim.cluster.simulation import Cluster, Outage
 
 next_event = plainly(events_kernel.next_event)
 

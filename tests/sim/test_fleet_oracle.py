@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.oracles.fleet import Job, Loads, build
 
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster
-from evenstep.sim.drift import Drift, Profiles
+from evenstep.sim.cluster.drift import Drift, Profiles
+from evenstep.sim.cluster.simulation import Cluster
 
 TRACE = Trace(np.array([4, 10]), np.array([5, 7]))
 

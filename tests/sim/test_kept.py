@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from evenstep.errors import InputError
 from evenstep.request import Trace
 from evenstep.scheduling.view import PREFILLED, RESIDENT
-from evenstep.sim import engine_layout as at
-from evenstep.sim import kept_kernel, kept_reference
-from evenstep.sim.engine import Engine, simulate_engine
-from evenstep.sim.engine_layout import EngineState
+from evenstep.sim.engine import kept as kept_kernel
+from evenstep.sim.engine import kept_reference
+from evenstep.sim.engine import layout as at
+from evenstep.sim.engine.layout import EngineState
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 def state(requests=4, unused=2, block=10):
@@ -110,6 +111,6 @@ def body(kernel):
 
 
 def _vllm():
-    from evenstep.scheduling.vllm import Vllm
+    from evenstep.scheduling.policies.vllm import Vllm
 
     return Vllm()

@@ -13,10 +13,10 @@ from tests.sim.policies import Fingerprint
 
 from evenstep.compiled import column, cut
 from evenstep.request import Trace
-from evenstep.sim import lookahead_kernel
-from evenstep.sim.cluster_model import DEPARTURES, EXPECTED, NEVER
-from evenstep.sim.cluster_state import Options
-from evenstep.sim.drift import Drift
+from evenstep.sim.cluster import lookahead as lookahead_kernel
+from evenstep.sim.cluster.drift import Drift
+from evenstep.sim.cluster.model import DEPARTURES, EXPECTED, NEVER
+from evenstep.sim.cluster.state import Options
 
 overloaded, due_predictions = (
     plainly(lookahead_kernel.overloaded),

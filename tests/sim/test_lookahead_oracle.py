@@ -10,7 +10,7 @@ from tests.sim.policies import Scripted
 from evenstep.cost.linear import Linear
 from evenstep.predict.view import Prediction
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster, Outage
+from evenstep.sim.cluster.simulation import Cluster, Outage
 
 HORIZON = 4
 

@@ -14,7 +14,7 @@ from evenstep.errors import EvenstepError, InputError, PolicyError
 from evenstep.predict.oracle import Oracle
 from evenstep.request import Trace
 from evenstep.routing.view import RoutingDecision, RoutingView
-from evenstep.sim.cluster import Cluster, simulate
+from evenstep.sim.cluster.simulation import Cluster, simulate
 
 TRACE = Trace(np.array([3, 5, 9]), np.array([4, 1, 2]), session=np.array([4, -1, 4]), after=np.full(3, -1))
 

@@ -11,8 +11,8 @@ from tests.sim.kernels import plainly, put, state
 
 from evenstep.compiled import column, cut, one, rows
 from evenstep.request import Trace
-from evenstep.sim import pool_kernel
-from evenstep.sim.cluster_model import Carried, Coming, Now
+from evenstep.sim.cluster import pool as pool_kernel
+from evenstep.sim.cluster.model import Carried, Coming, Now
 
 push, take_out = plainly(pool_kernel.push), plainly(pool_kernel.take_out)
 heap_push, heap_pop = plainly(pool_kernel.heap_push), plainly(pool_kernel.heap_pop)

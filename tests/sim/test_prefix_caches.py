@@ -7,8 +7,8 @@ import pytest
 
 from evenstep.errors import InputError
 from evenstep.request import PrefixBlocks, Trace
-from evenstep.sim.cluster import Cluster
-from evenstep.sim.prefix_caches import PrefixCaches, block_keys
+from evenstep.sim.cluster.prefix_caches import PrefixCaches, block_keys
+from evenstep.sim.cluster.simulation import Cluster
 
 
 def trace_of(*rows, scope="global", session=None):

@@ -14,11 +14,11 @@ from tests.sim.test_prefix_caches import trace_of
 from tests.strategies import clusters, small_traces, with_blocks
 
 from evenstep.errors import PolicyError
-from evenstep.routing.fcfs import FCFS
-from evenstep.routing.jsq import JSQ
-from evenstep.routing.prefix_affinity import PrefixAffinity
+from evenstep.routing.policies.fcfs import FCFS
+from evenstep.routing.policies.jsq import JSQ
+from evenstep.routing.policies.prefix_affinity import PrefixAffinity
 from evenstep.routing.view import RoutingDecision
-from evenstep.sim.cluster import Cluster, simulate
+from evenstep.sim.cluster.simulation import Cluster, simulate
 
 quick = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 

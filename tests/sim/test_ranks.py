@@ -17,11 +17,11 @@ from evenstep.cost.unit import Unit
 from evenstep.errors import InputError, PolicyError
 from evenstep.predict.intervals import Quantiles
 from evenstep.request import Trace
-from evenstep.scheduling.sarathi import Sarathi
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.vllm import Vllm
 from evenstep.scheduling.view import BatchDecision
-from evenstep.scheduling.vllm import Vllm
-from evenstep.sim import ranks
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.sim.engine import ranks
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 SOME = ("vllm", "faster-transformer", "best", "wait")
 BALANCERS = ("vllm", "vllm:score=waiting-4", "round-robin", "random", "jsq", "least-load", "power-of-d")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sim.kernels import plainly
 
-from evenstep.sim.roots import CELLS, OCTAVES, root, root_table
+from evenstep.sim.cluster.roots import CELLS, OCTAVES, root, root_table
 
 EXPONENT = 0.3
 

@@ -17,12 +17,13 @@ from evenstep.cost.unequal import Unequal
 from evenstep.errors import PolicyError
 from evenstep.measure.records import columns
 from evenstep.request import Trace
-from evenstep.routing.fcfs import FCFS
+from evenstep.routing.policies.fcfs import FCFS
 from evenstep.routing.view import RoutingDecision
-from evenstep.sim import cluster_state, short_loop
-from evenstep.sim.cluster import Cluster, Outage, simulate
-from evenstep.sim.cluster_state import Options, prepared
-from evenstep.sim.drift import Drift, Profiles
+from evenstep.sim.cluster import short_state as short_loop
+from evenstep.sim.cluster import state as cluster_state
+from evenstep.sim.cluster.drift import Drift, Profiles
+from evenstep.sim.cluster.simulation import Cluster, Outage, simulate
+from evenstep.sim.cluster.state import Options, prepared
 
 RANDOM = np.random.default_rng(5)
 TRACE = Trace(
@@ -195,10 +196,10 @@ def test_a_run_that_fits_compiles_the_short_loop_only():
 import sys, numpy as np
 from evenstep import Cluster, Trace, names, simulate
 simulate(Trace(np.ones(9, int), np.ones(9, int)), names.build("routing", {"name": "fcfs"}), cluster=Cluster(2, 2))
-print(*sorted(name for name in sys.modules if name.endswith(("short_loop_kernel", "cluster_kernel", "plain_kernel"))))
+print(*sorted(name for name in sys.modules if name in ("evenstep.sim.cluster.short_loop", "evenstep.sim.cluster.loop")))
 """
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert printed.stdout.split() == ["evenstep.sim.short_loop_kernel"]
+    assert printed.stdout.split() == ["evenstep.sim.cluster.short_loop"]
 
 
 def test_the_plain_door_runs_the_same_short_loop():

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenstep.sim.cluster_model import SHIFT
-from evenstep.sim.short_rows_kernel import follow
+from evenstep.sim.cluster.model import SHIFT
+from evenstep.sim.cluster.short_rows import follow
 
 
 @given(

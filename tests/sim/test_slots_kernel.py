@@ -12,9 +12,9 @@ from tests.sim.kernels import plainly, put, state
 
 from evenstep.compiled import column, fill
 from evenstep.request import Trace
-from evenstep.sim import slots_kernel
-from evenstep.sim.cluster_model import LINEAR, SEQUENCE
-from evenstep.sim.drift import Drift, Profiles
+from evenstep.sim.cluster import slots as slots_kernel
+from evenstep.sim.cluster.drift import Drift, Profiles
+from evenstep.sim.cluster.model import LINEAR, SEQUENCE
 
 weight, steps_of = plainly(slots_kernel.weight), plainly(slots_kernel.steps_of)
 enqueue, dequeue = plainly(slots_kernel.enqueue), plainly(slots_kernel.dequeue)

@@ -11,9 +11,9 @@ from tests.sim.kernels import plainly, put, state
 from evenstep.compiled import column, cut
 from evenstep.cost.power import Power
 from evenstep.cost.view import PiecewiseLinear
-from evenstep.sim import step_kernel
-from evenstep.sim.cluster_state import Options
-from evenstep.sim.roots import root_table
+from evenstep.sim.cluster import step as step_kernel
+from evenstep.sim.cluster.roots import root_table
+from evenstep.sim.cluster.state import Options
 
 GAMMA = 0.7
 

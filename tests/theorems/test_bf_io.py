@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import examples
 
-from evenstep.routing.bf_io_exact import Instance, objective, solve
-from evenstep.routing.bf_io_moment import Moment
-from evenstep.routing.bf_io_reference import decide
+from evenstep.routing.bf_io.exact import Instance, objective, solve
+from evenstep.routing.bf_io.moment import Moment
+from evenstep.routing.bf_io.reference import decide
 
 
 @st.composite

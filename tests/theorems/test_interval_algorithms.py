@@ -13,14 +13,14 @@ from tests.strategies import examples
 from evenstep import streams
 from evenstep.cost.unit import Unit
 from evenstep.request import Trace
-from evenstep.scheduling.a_ell import AEll
-from evenstep.scheduling.a_max import AMax
-from evenstep.scheduling.a_min import AMin
-from evenstep.scheduling.alpha_switch import AlphaSwitch
-from evenstep.scheduling.h_sf import HindsightShortestFirst
-from evenstep.scheduling.learning import VICTIMS
+from evenstep.scheduling.intervals.learning import VICTIMS
 from evenstep.scheduling.order import CHANCE
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.a_ell import AEll
+from evenstep.scheduling.policies.a_max import AMax
+from evenstep.scheduling.policies.a_min import AMin
+from evenstep.scheduling.policies.alpha_switch import AlphaSwitch
+from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 
 @st.composite

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from evenstep.cost.affine_kv import AffineKv
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.sarathi import Sarathi
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.theory.fluid import Types, equilibrium
 
 NUMBERS = st.lists(

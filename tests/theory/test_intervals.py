@@ -52,7 +52,7 @@ def test_a_ell_is_within_its_bound_on_every_mix_of_two_lengths(alpha, short, lon
 
 
 def test_the_bounds_of_a_min_and_a_ell_cross_where_the_switch_is():
-    from evenstep.scheduling.alpha_switch import THRESHOLD
+    from evenstep.scheduling.policies.alpha_switch import THRESHOLD
 
     assert intervals.a_ell_bound(THRESHOLD) == pytest.approx(intervals.a_min_two_points(THRESHOLD))
     assert intervals.a_ell_bound(THRESHOLD - 0.01) < intervals.a_min_two_points(THRESHOLD - 0.01)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from evenstep.cost.affine_kv import AffineKv
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.nested_wait import NestedWait
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.nested_wait import NestedWait
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.theory.fluid import Types, equilibrium
 from evenstep.theory.nested_thresholds import doubts, solve
 from evenstep.theory.segments import best, designs, expected_latency_s, least_kv_tokens, merged

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evenstep.errors import InputError
 
 if TYPE_CHECKING:
-    from evenstep.gateway.settling import Given, Sources
+    from evenstep.gateway.config.layers import Given, Sources
 
 #: flag -> (setting, what its value looks like, help). Every other setting is reached by --set.
 _FLAGS = {
@@ -61,7 +61,7 @@ def sources_of(args: argparse.Namespace) -> Sources:
     Raises:
         InputError: a flag's value that is not of its form.
     """
-    from evenstep.gateway.settling import Given, Sources
+    from evenstep.gateway.config.layers import Given, Sources
 
     flags: dict[str, Given] = {}
     for text in args.set:
@@ -85,8 +85,8 @@ def _workers(args: argparse.Namespace) -> Given | None:
     """Every engine that the command line names."""
     import dataclasses
 
-    from evenstep.gateway.settling import Given
-    from evenstep.gateway.worker import Worker, group_of, worker_of
+    from evenstep.gateway.config.layers import Given
+    from evenstep.gateway.config.worker import Worker, group_of, worker_of
 
     found: list[Worker] = [worker_of(text, "command line --worker") for text in args.worker]
     for text in args.group:

@@ -49,7 +49,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenstep.scheduling.batch import Batch, admit
-from evenstep.scheduling.preempting import run_phase
+from evenstep.scheduling.eviction import run_phase
 from evenstep.scheduling.rules import Ruled, RuleView, rule
 
 
@@ -90,7 +90,7 @@ import numpy as np
 
 from evenstep.request import Trace
 from evenstep.scheduling.checks import check
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 from NAME import TITLE
 
 

@@ -30,7 +30,7 @@ class Config:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        from evenstep.gateway.showing import as_json, as_text
+        from evenstep.gateway.config.show import as_json, as_text
 
         settled = sources_of(args).settled()
         print(as_json(settled) if args.format == "json" else as_text(settled))

@@ -225,7 +225,7 @@ def _short_engine_runs(policy: Any, door: str) -> str:
     import numpy as np
 
     from evenstep.request import Trace
-    from evenstep.sim.engine import Engine, simulate_engine
+    from evenstep.sim.engine.simulation import Engine, simulate_engine
 
     rng = np.random.default_rng(7)
     outputs = rng.integers(1, 60, _TRACE_ROWS)
@@ -251,7 +251,7 @@ def _short_run(policy: Any, door: str) -> str:
     from evenstep.predict.oracle import Oracle
     from evenstep.request import Trace
     from evenstep.routing.view import horizon_of
-    from evenstep.sim.cluster import Cluster, simulate
+    from evenstep.sim.cluster.simulation import Cluster, simulate
 
     rng = np.random.default_rng(7)
     prompts = np.clip(rng.lognormal(6.1, 1.15, _TRACE_ROWS), 4, 4096).astype(np.int64)

@@ -120,7 +120,7 @@ def _prepared(
     from evenstep.experiments.contenders import contenders
     from evenstep.experiments.progress import Bar, compile_notice
     from evenstep.experiments.settings import check_fits
-    from evenstep.sim.cluster import simulate
+    from evenstep.sim.cluster.simulation import simulate
     from evenstep.workload.replicate import replicate
 
     (one,) = contenders([settings.policy])

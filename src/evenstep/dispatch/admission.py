@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from evenstep.dispatch.mirror_layout import LOAD, SENT_LOAD
+from evenstep.dispatch.fleet.mirror_layout import LOAD, SENT_LOAD
 from evenstep.dispatch.parts import Parts
 from evenstep.routing.view import HOLD, KV_FREE
 

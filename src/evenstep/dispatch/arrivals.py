@@ -12,9 +12,9 @@ import msgspec
 
 from evenstep.dispatch.commands import Reject
 from evenstep.dispatch.events import Arrived
+from evenstep.dispatch.life import Requests
 from evenstep.dispatch.parts import Parts
-from evenstep.dispatch.requests import Requests
-from evenstep.dispatch.rows_layout import (
+from evenstep.dispatch.requests.rows_layout import (  # fmt: skip
     CAP,
     CLASS,
     CONTINUES,
@@ -25,7 +25,7 @@ from evenstep.dispatch.rows_layout import (
     QUEUED_AT,
     SESSION,
     SINCE,
-)  # fmt: skip
+)
 from evenstep.dispatch.transitions import Cause
 from evenstep.errors import InputError
 

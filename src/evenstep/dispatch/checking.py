@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from evenstep.dispatch.parts import Parts
-from evenstep.dispatch.rows_layout import COPIES, QUEUED_AT, SEATED, SINCE, WORKER
+from evenstep.dispatch.requests.rows_layout import COPIES, QUEUED_AT, SEATED, SINCE, WORKER
 from evenstep.dispatch.transitions import State
 
 _WAITING = (State.FOR_PREFILLER, State.PREFILLING, State.POOLED, State.SEATING, State.BACKING_OFF)

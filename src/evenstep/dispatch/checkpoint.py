@@ -17,16 +17,19 @@ from evenstep.errors import InputError
 
 _PREDICTORS = "evenstep.predict."
 _QUICK = 1  #: level of zlib
-_LAYOUT = 7  #: of what a dispatcher keeps; one more whenever an earlier state cannot be gone on from
+_LAYOUT = 8  #: of what a dispatcher keeps; one more whenever an earlier state cannot be gone on from
 _MODULES = {
-    f"evenstep.dispatch.{name}"
-    for name in (
-        "ahead", "barriers", "breaker", "commands", "deadlines", "deciding", "door", "exclusions", "fallback", "fleet",
-        "histogram", "journal", "lockstep", "meters", "mirror", "parts", "pool", "prefill", "prefill_queue",
-        "prefix_belief", "prefixes", "rounds", "rows", "settings", "slots", "step_fit", "steps", "tenants", "timers",
-        "turn",
+    f"evenstep.dispatch.{folder}{name}"
+    for folder, names in (
+        ("", "commands parts settings timers turn"),
+        ("fleet.", "breaker fleet mirror prefill prefix_belief prefixes"),
+        ("steps.", "lockstep step_fit steps"),
+        ("requests.", "deadlines exclusions pool prefill_queue rows tenants"),
+        ("rounds.", "barriers deciding door fallback projections rounds slots"),
+        ("log.", "histogram journal meters"),
     )
-} | {"evenstep.routing.prefix_index"}  # fmt: skip
+    for name in names.split()
+} | {"evenstep.routing.prefix_index"}
 _NAMES = {
     ("numpy", "dtype"), ("numpy", "ndarray"), ("collections", "OrderedDict"), ("collections", "Counter"),
     ("collections", "deque"), ("array", "array"), ("array", "_array_reconstructor"), ("builtins", "set"),

@@ -24,10 +24,10 @@ from evenstep.dispatch.checkpoint import dump, load
 from evenstep.dispatch.commands import Abort, Command, Removed, WakeAt
 from evenstep.dispatch.deliveries import Deliveries
 from evenstep.dispatch.events import Arrived, Event, Finished
+from evenstep.dispatch.life import Requests
+from evenstep.dispatch.log.records import Header, Record
 from evenstep.dispatch.parts import Options, Parts
-from evenstep.dispatch.records import Header, Record
-from evenstep.dispatch.requests import Requests
-from evenstep.dispatch.rows_layout import LEAVE, LEG, NEVER, PREDICTED, REQUEST, WORKER
+from evenstep.dispatch.requests.rows_layout import LEAVE, LEG, NEVER, PREDICTED, REQUEST, WORKER
 from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.snapshot import snapshot
 from evenstep.dispatch.transitions import Cause, State

@@ -13,11 +13,11 @@ import numpy as np
 
 from evenstep.addresses import placed
 from evenstep.dispatch.deliveries_kernel import PLACES, QUIET, deliver
-from evenstep.dispatch.lockstep import NEW, WIDE
-from evenstep.dispatch.mirror_layout import LOAD
+from evenstep.dispatch.fleet.mirror_layout import LOAD
+from evenstep.dispatch.life import Requests
 from evenstep.dispatch.parts import Parts
-from evenstep.dispatch.requests import Requests
-from evenstep.dispatch.rows_layout import COPIES, PRODUCED, WORKER
+from evenstep.dispatch.requests.rows_layout import COPIES, PRODUCED, WORKER
+from evenstep.dispatch.steps.lockstep import NEW, WIDE
 from evenstep.request import I8
 
 

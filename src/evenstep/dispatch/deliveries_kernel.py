@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import array_at, check, jit
-from evenstep.dispatch.lockstep import AHEAD, RARELY
-from evenstep.dispatch.mirror_layout import FLOATS, FOREIGN_LOAD, GROUP, INTS, LOAD, RUNNING
-from evenstep.dispatch.rows_layout import INTS as ROW_INTS
-from evenstep.dispatch.rows_layout import PRODUCED, WORKER
-from evenstep.dispatch.steps_layout import (
+from evenstep.dispatch.fleet.mirror_layout import FLOATS, FOREIGN_LOAD, GROUP, INTS, LOAD, RUNNING
+from evenstep.dispatch.requests.rows_layout import INTS as ROW_INTS
+from evenstep.dispatch.requests.rows_layout import PRODUCED, WORKER
+from evenstep.dispatch.steps.lockstep import AHEAD, RARELY
+from evenstep.dispatch.steps.steps_layout import (
     ENDED_S,
     ERROR,
     FEWEST,
@@ -34,7 +34,7 @@ from evenstep.dispatch.steps_layout import (
     X,
     Y,
 )
-from evenstep.dispatch.steps_layout import FLOATS as STEP_FLOATS
+from evenstep.dispatch.steps.steps_layout import FLOATS as STEP_FLOATS
 
 #: What `table` holds: how many rows, workers and groups there are, early steps that each group has room for, whether nobody
 #: waits for the end of a step.

@@ -15,10 +15,10 @@ import numpy as np
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
-from evenstep.dispatch.mirror_layout import RUNNING
-from evenstep.dispatch.records import Done, Record, Round
+from evenstep.dispatch.fleet.mirror_layout import RUNNING
+from evenstep.dispatch.log.records import Done, Record, Round
 from evenstep.dispatch.replay import Replayed, replay
-from evenstep.dispatch.rows_layout import REQUEST
+from evenstep.dispatch.requests.rows_layout import REQUEST
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.errors import InputError
 from evenstep.measure.metrics import Slo

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from evenstep.dispatch.barriers import Barriers
-from evenstep.dispatch.deadlines import Deadlines
-from evenstep.dispatch.deciding import Deciding
-from evenstep.dispatch.exclusions import Exclusions
-from evenstep.dispatch.fleet import Fleet
-from evenstep.dispatch.journal import Journal
-from evenstep.dispatch.meters import Meters
-from evenstep.dispatch.pool import Door, Pool
-from evenstep.dispatch.prefill_queue import PrefillQueue
-from evenstep.dispatch.prefixes import Prefixes
-from evenstep.dispatch.records import Record
-from evenstep.dispatch.rounds import Rounds
-from evenstep.dispatch.rows import Rows
+from evenstep.dispatch.fleet.fleet import Fleet
+from evenstep.dispatch.fleet.prefixes import Prefixes
+from evenstep.dispatch.log.journal import Journal
+from evenstep.dispatch.log.meters import Meters
+from evenstep.dispatch.log.records import Record
+from evenstep.dispatch.requests.deadlines import Deadlines
+from evenstep.dispatch.requests.exclusions import Exclusions
+from evenstep.dispatch.requests.pool import Door, Pool
+from evenstep.dispatch.requests.prefill_queue import PrefillQueue
+from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.rounds.barriers import Barriers
+from evenstep.dispatch.rounds.deciding import Deciding
+from evenstep.dispatch.rounds.rounds import Rounds
+from evenstep.dispatch.rounds.slots import Slots
 from evenstep.dispatch.settings import Settings
-from evenstep.dispatch.slots import Slots
 from evenstep.dispatch.timers import Timers
 from evenstep.dispatch.turn import Turn
 

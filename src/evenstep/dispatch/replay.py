@@ -11,8 +11,8 @@ import msgspec
 
 from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.events import Reloaded
-from evenstep.dispatch.log_file import cut_off, read_log
-from evenstep.dispatch.records import Checkpoint, Chunks, Done, Header, Record, Round
+from evenstep.dispatch.log.file import cut_off, read_log
+from evenstep.dispatch.log.records import Checkpoint, Chunks, Done, Header, Record, Round
 from evenstep.errors import InputError
 
 

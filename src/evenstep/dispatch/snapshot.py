@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from evenstep.dispatch.mirror_layout import LOAD, RUNNING, SENT, SENT_LOAD
+from evenstep.dispatch.fleet.mirror_layout import LOAD, RUNNING, SENT, SENT_LOAD
 from evenstep.dispatch.parts import Parts
-from evenstep.dispatch.rows_layout import SINCE
+from evenstep.dispatch.requests.rows_layout import SINCE
 
 
 def snapshot(parts: Parts) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 All ranks of a group step together. A step lasts ``overhead(ranks) + max over ranks of (local seconds of the rank's KV
 tokens + prefill seconds of the prompt tokens it computes)``; its tokens appear at its end. The load of a rank is measured
-as in `evenstep.sim.cluster`: a request in its j-th decode step holds its prompt and j - 1 tokens. An idle group starts a
-step at the next arrival; requests that arrive during a step join the next one.
+as in `evenstep.sim.cluster.simulation`. A request in its j-th decode step holds its prompt and j - 1 tokens. An idle group
+starts a step at the next arrival; requests that arrive during a step join the next one.
 
 Times are engine seconds. The host stamps every event with ``now_s`` and sends `Due` at the time of the last `Wake`.
 """

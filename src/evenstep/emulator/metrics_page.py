@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 
 from evenstep.emulator.fleet import Fleet
-from evenstep.engines.prometheus_page import Page
+from evenstep.engines.metrics.page import Page
 
 
 def metrics_page(fleet: Fleet, ranks: Sequence[int]) -> bytes:

@@ -20,8 +20,8 @@ from evenstep.experiments.executors import Executor, Here, Processes, can_fork, 
 from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Run
 from evenstep.request import COLUMNS, Trace
-from evenstep.sim.cluster import Cluster, simulate
-from evenstep.sim.cluster_host import loop_of
+from evenstep.sim.cluster.host import loop_of
+from evenstep.sim.cluster.simulation import Cluster, simulate
 from evenstep.workload.replicate import Source, replicate
 
 

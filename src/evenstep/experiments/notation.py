@@ -16,8 +16,8 @@ from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, nearest
 from evenstep.measure.metrics import Slo
-from evenstep.sim.cluster import Outage
-from evenstep.sim.drift import Drift
+from evenstep.sim.cluster.drift import Drift
+from evenstep.sim.cluster.simulation import Outage
 
 #: Keys of a service-level objective.
 _SLO = ("ttft", "tpot")

@@ -116,7 +116,7 @@ def cold_kernels(policies: Sequence[object], loops: Sequence[str]) -> list[list[
 
     Args:
         policies: the policies to be run.
-        loops: for each the loop its run takes (`cluster_host.loop_of`).
+        loops: for each the loop its run takes (`cluster.host.loop_of`).
     """
     found: list[list[str]] = []
     for policy, loop in zip(policies, loops, strict=True):

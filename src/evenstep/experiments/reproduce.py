@@ -20,7 +20,7 @@ from evenstep.measure.comparison import Interval, mean_interval, paired_differen
 from evenstep.measure.records import Run
 from evenstep.report.findings import Findings, Reproduction, Row
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster.simulation import Cluster
 from evenstep.workload.replicate import Drawn, Source
 
 #: Default number of replicates, in full and in quick size.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evenstep.cost.power import Power
     from evenstep.cost.view import StepTime
     from evenstep.measure.metrics import Slo
-    from evenstep.sim.cluster import Cluster
+    from evenstep.sim.cluster.simulation import Cluster
     from evenstep.workload.replicate import Source
 
 #: Compared when nobody says what: what routers do today, then what balancing adds.
@@ -107,7 +107,7 @@ class FleetSettings:
     def cluster(self) -> Cluster:
         """The fleet."""
         from evenstep.experiments.notation import drift_of, outages_of
-        from evenstep.sim.cluster import Cluster
+        from evenstep.sim.cluster.simulation import Cluster
 
         replayed = self.arrivals == "closed" and self.users == 0 and self.think_s is None
         return Cluster(

@@ -10,12 +10,12 @@ from typing import Any
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
 from evenstep.engines.view import EngineSample
-from evenstep.gateway.callers import Callers
-from evenstep.gateway.config import GatewayConfig, check_files
-from evenstep.gateway.ended import Sink
-from evenstep.gateway.front import Front
-from evenstep.gateway.pools import Pools
-from evenstep.gateway.worker import Worker
+from evenstep.gateway.config.config import GatewayConfig, check_files
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.serve.callers import Callers
+from evenstep.gateway.serve.ended import Sink
+from evenstep.gateway.serve.front import Front
+from evenstep.gateway.serve.pools import Pools
 
 _log = logging.getLogger("evenstep.gateway")
 _LOOK_S = 0.05

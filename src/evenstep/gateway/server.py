@@ -13,18 +13,18 @@ from collections.abc import Callable
 
 from evenstep import compiled, sockets
 from evenstep.config import Settled
-from evenstep.gateway.client import Client
-from evenstep.gateway.compiling import compile_and_warm
-from evenstep.gateway.config import GatewayConfig
-from evenstep.gateway.endpoint import KEPT_BY_THE_SYSTEM
+from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.layers import Sources
+from evenstep.gateway.config.salt import salt_of
+from evenstep.gateway.config.sections import Tls
+from evenstep.gateway.connections.client import Client
+from evenstep.gateway.connections.endpoint import KEPT_BY_THE_SYSTEM
+from evenstep.gateway.connections.tls import client_context, server_context
 from evenstep.gateway.gateway import Gateway
-from evenstep.gateway.logs import Logs, logging_to
-from evenstep.gateway.operation import Operation
-from evenstep.gateway.salting import salt_of
-from evenstep.gateway.sections import Tls
-from evenstep.gateway.settling import Sources
+from evenstep.gateway.operate.compiling import compile_and_warm
+from evenstep.gateway.operate.logs import Logs, logging_to
+from evenstep.gateway.operate.operation import Operation
 from evenstep.gateway.starting import WHERE
-from evenstep.gateway.tls import client_context, server_context
 
 _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096

@@ -19,18 +19,23 @@ from importlib.util import find_spec
 from types import FrameType
 
 from evenstep import compiled, kernel_cache, names, sockets
-from evenstep.engines import refusals
-from evenstep.gateway.config import GatewayConfig
-from evenstep.gateway.settling import Sources
+from evenstep.engines.requests import refusals
+from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.layers import Sources
 
 WHERE = "evenstep serve"
-COMPILE = "import sys; from evenstep.gateway.compiling import warm_all; warm_all(*sys.argv[1:])"
+COMPILE = "import sys; from evenstep.gateway.operate.compiling import warm_all; warm_all(*sys.argv[1:])"
 _BACKLOG = 4096
 _RETRY_S = 5.0
 _HEALTH = ("/healthz", "/health")
 _KERNELS = (
-    "dispatch/ahead", "dispatch/delivering", "dispatch/turn", "dispatch/deciding", "engines/quick", "gateway/relay",
-)  # fmt: skip
+    "dispatch/rounds/projections_kernel.py",
+    "dispatch/rounds/deciding_kernel.py",
+    "dispatch/deliveries_kernel.py",
+    "dispatch/requests/sending.py",
+    "engines/streams/template_kernel.py",
+    "gateway/connections/relaying.py",
+)
 
 
 def serve(sources: Sources, say: Callable[[str], None]) -> None:
@@ -59,10 +64,10 @@ def is_compiled(policy: str) -> bool:
     """Whether the kernels of a policy, of the dispatcher and of streams are on disk, judged by their folders."""
     if find_spec("numba") is None or os.environ.get("EVENSTEP_PLAIN") == "1":
         return True
-    files = [kernel_cache.ROOT / f"{name}_kernel.py" for name in _KERNELS]
+    files = [kernel_cache.ROOT / name for name in _KERNELS]
     own = compiled.kernel_file(names.build("routing", names.parse(policy)))
     place = kernel_cache.place()
-    return all(place.has(file) for file in [*files, *([own] if own is not None else [])] if file.exists())
+    return all(place.has(file) for file in [*files, *([own] if own is not None else [])])
 
 
 def _compile(config: GatewayConfig) -> bool:

@@ -21,8 +21,8 @@ import zlib
 from array import array
 from typing import Literal
 
-from evenstep.engines.chunks import DONE, Choice, Chunk, Usage, read_chunk
-from evenstep.engines.sse import EventReader
+from evenstep.engines.streams.chunks import DONE, Choice, Chunk, Usage, read_chunk
+from evenstep.engines.streams.sse import EventReader
 from evenstep.errors import EngineError
 
 #: How an answer's tokens were counted.

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from evenstep.engines.prometheus import lines, wanted
+from evenstep.engines.metrics.prometheus import lines, wanted
 from evenstep.errors import EvenstepError
 from evenstep.load.models import get
 from evenstep.load.processes import cpu_s

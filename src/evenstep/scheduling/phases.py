@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from evenstep.compiled import Ints, part
 from evenstep.scheduling.batch import Batch, admit, grows, in_queue_order, is_evicted
-from evenstep.scheduling.preempting import run_or_evict
+from evenstep.scheduling.eviction import run_or_evict
 from evenstep.scheduling.view import RuleView
 
 

@@ -12,7 +12,7 @@ from evenstep.experiments.compare.compare import opened, run_comparison
 from evenstep.experiments.contenders import contenders
 from evenstep.experiments.jobs import Plan
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster.simulation import Cluster
 
 CLUSTER = Cluster(workers=3, slots=2, pool=8)
 
@@ -37,7 +37,7 @@ def test_the_first_replicate_is_the_trace_itself():
 
 
 def evenstep_jsq():
-    from evenstep.routing.jsq import JSQ
+    from evenstep.routing.policies.jsq import JSQ
 
     return JSQ()
 

@@ -10,8 +10,8 @@ import pytest
 import evenstep
 from evenstep.experiments.compare.compared import Compared, versions
 from evenstep.request import Trace
-from evenstep.routing.jsq import JSQ
-from evenstep.sim.cluster import Cluster
+from evenstep.routing.policies.jsq import JSQ
+from evenstep.sim.cluster.simulation import Cluster
 
 CLUSTER = Cluster(workers=3, slots=2, pool=8)
 

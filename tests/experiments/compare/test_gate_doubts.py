@@ -12,10 +12,10 @@ from evenstep.experiments.compare.engine_compare import run_engine_comparison
 from evenstep.experiments.compare.engine_settings import EngineSettings
 from evenstep.experiments.compare.gate_doubts import gate_doubts
 from evenstep.request import Trace
-from evenstep.scheduling.nested_wait import NestedWait
-from evenstep.scheduling.sarathi import Sarathi
-from evenstep.scheduling.wait import Wait
-from evenstep.sim.engine import Engine
+from evenstep.scheduling.policies.nested_wait import NestedWait
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.wait import Wait
+from evenstep.sim.engine.simulation import Engine
 
 #: Half end after 10 tokens, half after 20; a hundred a second.
 TRACE = Trace(

@@ -8,8 +8,8 @@ from tests.experiments.papers.quick import ours, quick
 
 from evenstep.experiments.papers import engine_reality as reality
 from evenstep.request import Trace
-from evenstep.scheduling.vllm import Vllm
-from evenstep.sim.engine import simulate_engine
+from evenstep.scheduling.policies.vllm import Vllm
+from evenstep.sim.engine.simulation import simulate_engine
 
 
 @pytest.mark.parametrize("one", reality.RUNS, ids=lambda one: one.name)

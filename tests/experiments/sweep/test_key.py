@@ -12,7 +12,7 @@ from evenstep.experiments.jobs import Plan
 from evenstep.experiments.sweep import key as sweep_key
 from evenstep.experiments.sweep.key import content, key_of
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster.simulation import Cluster
 
 PLAN = Plan(Trace(np.arange(1, 9), np.full(8, 2)), Cluster(workers=2, slots=2), Linear())
 

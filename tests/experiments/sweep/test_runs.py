@@ -18,7 +18,7 @@ from evenstep.measure.swept import write_swept
 DEADLY = """
 import os, signal
 from pathlib import Path
-from evenstep.routing.jsq import JSQ
+from evenstep.routing.policies.jsq import JSQ
 class Deadly:
     def route(self, view):
         mark = Path({mark!r})

@@ -14,7 +14,7 @@ from evenstep.experiments.executors import attempt
 from evenstep.experiments.settings import CompareSettings
 from evenstep.experiments.sweep.sweeping import Sweep
 from evenstep.experiments.sweep.task import Workloads, source_key
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster.simulation import Cluster
 
 
 def tasks(**changes):

@@ -18,10 +18,10 @@ from tests.gateway.promises.client import RawClient, Reply, answered, ask
 from tests.gateway.promises.engine import Call, HostileEngine, Plan
 
 from evenstep.dispatch.warming import warm
-from evenstep.gateway.config import GatewayConfig, checked
-from evenstep.gateway.sections import ApiKey, Dispatch, Engines, Limits, Listen
+from evenstep.gateway.config.config import GatewayConfig, checked
+from evenstep.gateway.config.sections import ApiKey, Dispatch, Engines, Limits, Listen
+from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.server import Server
-from evenstep.gateway.worker import Worker
 
 POLICY = "jsq"
 STARTS = "from evenstep.cli.main import main; import sys; sys.exit(main())"

@@ -21,7 +21,7 @@ from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Run
 from evenstep.names import parse
 from evenstep.request import Trace
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster.simulation import Cluster
 from evenstep.workload.replicate import Source, rescaled
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def run_comparison(
         InputError, PolicyError: see `compare`.
     """
     from evenstep.measure.comparison import compare_runs
-    from evenstep.sim.cluster_host import loop_of
+    from evenstep.sim.cluster.host import loop_of
 
     if plan.seeds < 1:
         raise InputError("compare", "seeds", plan.seeds, "an integer >= 1")

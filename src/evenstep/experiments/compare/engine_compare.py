@@ -21,9 +21,9 @@ from evenstep.measure.engine_comparison import EngineComparison, compare_engine_
 from evenstep.measure.engine_records import EngineRun
 from evenstep.predict.intervals import Quantiles
 from evenstep.request import I8, Trace
-from evenstep.scheduling.best import Best
+from evenstep.scheduling.policies.best import Best
 from evenstep.scheduling.view import SchedulingPolicy
-from evenstep.sim.engine import simulate_engine
+from evenstep.sim.engine.simulation import simulate_engine
 from evenstep.workload.replicate import rate, replicate, rescaled
 
 

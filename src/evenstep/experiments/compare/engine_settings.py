@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evenstep.measure.metrics import Slo
     from evenstep.predict.intervals import Quantiles
     from evenstep.request import I8, Trace
-    from evenstep.sim.engine import Engine
+    from evenstep.sim.engine.simulation import Engine
 
 #: The default comparison: policies of today's engines, then ours.
 USUAL = ("vllm", "sarathi", "srpt", "a-min", "best")
@@ -82,7 +82,7 @@ class EngineSettings:
         Raises:
             InputError: an unknown key or a value that does not fit.
         """
-        from evenstep.sim.engine import Engine
+        from evenstep.sim.engine.simulation import Engine
 
         if self.engine and "=" not in self.engine.partition(",")[0]:
             hint = "For instance kv-tokens=20000,token-budget=512."

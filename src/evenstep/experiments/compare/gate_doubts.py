@@ -11,10 +11,10 @@ from evenstep.cost.affine_kv import AffineKv
 from evenstep.cost.batch import BatchTime
 from evenstep.errors import InputError
 from evenstep.request import I8, Trace
-from evenstep.scheduling.nested_wait import NestedWait
+from evenstep.scheduling.policies.nested_wait import NestedWait
+from evenstep.scheduling.policies.wait import Wait
 from evenstep.scheduling.view import SchedulingPolicy
-from evenstep.scheduling.wait import Wait
-from evenstep.sim.engine import Engine
+from evenstep.sim.engine.simulation import Engine
 from evenstep.theory import nested_thresholds, wait_thresholds
 from evenstep.theory.fluid import Types
 from evenstep.workload.replicate import rate

@@ -24,7 +24,7 @@ from evenstep.experiments.sweep.runs import Places, Runs, at
 from evenstep.experiments.sweep.task import Task, Workloads
 from evenstep.measure.comparison import check_replicates
 from evenstep.routing.view import horizon_of
-from evenstep.sim.cluster_host import loop_of
+from evenstep.sim.cluster.host import loop_of
 
 _LIVE = "predictor=live"
 

@@ -11,8 +11,8 @@ from evenstep.experiments.reproduce import Setting
 from evenstep.measure.engine_records import IterationTable
 from evenstep.report.findings import Constant
 from evenstep.request import F8, Trace
-from evenstep.scheduling.sarathi import Sarathi
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.workload.reading import file_of, source_of
 from evenstep.workload.replicate import replicate
 

@@ -24,8 +24,8 @@ from evenstep.measure.engine_records import EngineRun
 from evenstep.report.figures import COLOURS
 from evenstep.report.findings import Claim, Constant, Findings, Row
 from evenstep.request import F8, Trace
-from evenstep.scheduling.vllm import Vllm
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.vllm import Vllm
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 _FOLDER = Path(__file__).parent / "measured"
 

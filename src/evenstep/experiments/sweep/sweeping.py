@@ -27,7 +27,7 @@ from evenstep.experiments.sweep.task import Task, Workloads
 from evenstep.experiments.sweep.until import next_count, parse_until
 from evenstep.measure.comparison import mean_interval
 from evenstep.measure.swept import Swept, SweptRun
-from evenstep.sim.cluster_host import loop_of
+from evenstep.sim.cluster.host import loop_of
 
 #: Points whose first runs are timed for a forecast: the first, the middle and the last.
 TIMED = 3

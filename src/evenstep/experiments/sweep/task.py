@@ -47,7 +47,7 @@ class Task:
         contender: policy and predictor.
         index: the replicate.
         label: what messages call it.
-        loop: module of the compiled loop it takes (`cluster_host.loop_of`).
+        loop: module of the compiled loop it takes (`cluster.host.loop_of`).
     """
 
     key: str

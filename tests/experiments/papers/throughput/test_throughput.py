@@ -4,8 +4,8 @@ import numpy as np
 
 from evenstep.experiments.papers.throughput._throughput import Watched, schedule
 from evenstep.request import Trace
-from evenstep.scheduling.faster_transformer import FasterTransformer
-from evenstep.scheduling.sarathi import Sarathi
+from evenstep.scheduling.policies.faster_transformer import FasterTransformer
+from evenstep.scheduling.policies.sarathi import Sarathi
 
 
 def test_a_schedule_names_requests_tokens_and_phase():

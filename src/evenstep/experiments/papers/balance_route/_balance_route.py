@@ -8,7 +8,7 @@ from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant,
 from evenstep.experiments.reproduce import Setting, run_policies, workload
 from evenstep.measure.records import Run
 from evenstep.report.findings import Constant
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster.simulation import Cluster
 
 PAPER = "BalanceRoute"
 RANDOM, ROBIN, P2C, JSQ, BR0 = "Random", "Round-Robin", "P2C", "JSQ", "BR-0"

@@ -17,10 +17,10 @@ from evenstep.predict.oracle import Oracle
 from evenstep.report.figures import COLOURS
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8
-from evenstep.routing.br_h import BRH
 from evenstep.routing.doors import KernelCall, kernel_call
+from evenstep.routing.policies.br_h import BRH
 from evenstep.routing.view import RoutingDecision, RoutingView, broken_rule
-from evenstep.sim.cluster import simulate
+from evenstep.sim.cluster.simulation import simulate
 
 WORKERS = (8, 16)
 STAGES = ("projection", "preparation", "stage 1", "stage 2", "check")

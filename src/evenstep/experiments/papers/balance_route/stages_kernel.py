@@ -1,6 +1,6 @@
 """BR-H's compiled decision, cut after each of its stages, so that their times can be told apart.
 
-It puts together the parts of `balance_route_kernel` as `balance_route_kernel.decide` does; a test holds the two equal.
+It puts together the parts of `balance_route.assign_kernel` as its `decide` does; a test holds the two equal.
 """
 # pyright: basic
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from evenstep import compiled
 from evenstep.predict.window_kernel import project
-from evenstep.routing import balance_route_kernel as whole
-from evenstep.routing.f_score import ENUMERATED
+from evenstep.routing.balance_route import assign_kernel as whole
+from evenstep.routing.balance_route.f_score import ENUMERATED
 from evenstep.routing.view import GROUP, HOLD, LOAD, RUNNING, WAITING_LOAD
 
 #: Stages, each with those before it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evenstep.cost.linear import Linear
 from evenstep.report.findings import Constant
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster.simulation import Cluster
 from evenstep.workload.synthetic.laws import Gamma, Lognormal
 from evenstep.workload.synthetic.synthetic import Synthetic
 

@@ -17,7 +17,7 @@ from evenstep.report.figures import COLOURS, band_line
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import RoutingDecision, RoutingPolicy, RoutingView
-from evenstep.sim.cluster import Cluster, simulate
+from evenstep.sim.cluster.simulation import Cluster, simulate
 
 WORKERS = (2, 4, 8, 16, 32)
 #: Long requests for each worker that a balanced assignment would give it.

@@ -16,7 +16,7 @@ from evenstep.measure.records import Run
 from evenstep.report.figures import COLOURS, worker_lines
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster.simulation import Cluster
 
 #: Slots tried: the paper does not give them, and idle time hangs on them.
 SLOTS = (10, 36, 72)

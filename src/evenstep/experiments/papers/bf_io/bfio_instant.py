@@ -21,7 +21,7 @@ from evenstep.measure.comparison import Interval, mean_interval, paired_differen
 from evenstep.measure.records import Run
 from evenstep.report.figures import COLOURS, band_line
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
-from evenstep.sim.cluster import Cluster
+from evenstep.sim.cluster.simulation import Cluster
 
 #: Queue depth in slots a worker; None = the pool of the paper, as a reference.
 DEPTHS = (None, 0.0, 0.25, 1.0, 2.0, 4.0)

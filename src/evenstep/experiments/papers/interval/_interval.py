@@ -15,11 +15,11 @@ from evenstep.measure.comparison import Interval, mean_interval, paired_differen
 from evenstep.report.figures import COLOURS
 from evenstep.report.findings import Claim, Constant, Row, with_interval
 from evenstep.request import F8, I8, Trace
-from evenstep.scheduling.a_max import AMax
-from evenstep.scheduling.a_min import AMin
-from evenstep.scheduling.h_sf import HindsightShortestFirst
+from evenstep.scheduling.policies.a_max import AMax
+from evenstep.scheduling.policies.a_min import AMin
+from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
 from evenstep.scheduling.view import SchedulingPolicy
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.workload.synthetic.laws import Lognormal
 
 #: Requests of a simulation, all present at the start.

@@ -17,11 +17,11 @@ from evenstep.measure.comparison import mean_interval
 from evenstep.report.figures import COLOURS
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import I8, Trace
-from evenstep.scheduling.a_max import AMax
-from evenstep.scheduling.a_random import ARandom
-from evenstep.scheduling.h_sf import HindsightShortestFirst
+from evenstep.scheduling.policies.a_max import AMax
+from evenstep.scheduling.policies.a_random import ARandom
+from evenstep.scheduling.policies.h_sf import HindsightShortestFirst
 from evenstep.scheduling.view import SchedulingPolicy
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.theory.intervals import a_max_on_instance, a_max_ratio
 from evenstep.theory.packing import is_delayed, optimally_packed, same_order, total_latency
 

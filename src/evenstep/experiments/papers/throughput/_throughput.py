@@ -14,7 +14,7 @@ from evenstep.measure.stability import Stability, stability
 from evenstep.request import I8, Trace
 from evenstep.scheduling.order import QueueOrder, order_of
 from evenstep.scheduling.view import BatchDecision, EngineView, SchedulingPolicy
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.workload.synthetic.arrivals import Poisson
 
 

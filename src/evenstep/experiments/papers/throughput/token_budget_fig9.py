@@ -16,8 +16,8 @@ from evenstep.measure.engine_records import EngineRun
 from evenstep.report.figures import COLOURS
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8, Trace
-from evenstep.scheduling.sarathi import Sarathi
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.workload.reading import file_of, read_trace
 from evenstep.workload.synthetic.arrivals import Poisson
 

@@ -6,7 +6,7 @@ from evenstep.cost.affine_kv import AffineKv
 from evenstep.experiments.papers.wait._wait import Workload
 from evenstep.experiments.reproduce import Setting
 from evenstep.report.findings import Constant, Findings
-from evenstep.scheduling.nested_wait import NestedWait
+from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.theory.fluid import Types
 from evenstep.theory.nested_thresholds import with_slack
 

@@ -16,10 +16,10 @@ from evenstep.measure.engine_records import EngineRun
 from evenstep.report.figures import COLOURS
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import I8, Trace
-from evenstep.scheduling.sarathi import Sarathi
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.vllm import Vllm
 from evenstep.scheduling.view import SchedulingPolicy
-from evenstep.scheduling.vllm import Vllm
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.workload.synthetic.arrivals import Poisson
 
 LAW = AffineKv()

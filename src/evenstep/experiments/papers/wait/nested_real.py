@@ -14,7 +14,7 @@ from evenstep.experiments.papers.wait._wait import Workload
 from evenstep.experiments.reproduce import Experiment, Setting
 from evenstep.report.findings import Constant, Findings
 from evenstep.request import I8
-from evenstep.scheduling.nested_wait import NestedWait
+from evenstep.scheduling.policies.nested_wait import NestedWait
 from evenstep.theory.fluid import Types
 from evenstep.theory.nested_thresholds import doubts, with_slack
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evenstep.experiments.papers.wait._wait import Workload
 from evenstep.experiments.reproduce import Experiment, Setting
 from evenstep.report.findings import Constant, Findings
-from evenstep.scheduling.nested_wait import NestedWait
+from evenstep.scheduling.policies.nested_wait import NestedWait
 
 OUTPUTS, SHARES, RATIOS = (20, 40, 80, 160), (20, 40, 80, 160), (15, 14, 12, 8)
 #: Arrivals over the largest rate.

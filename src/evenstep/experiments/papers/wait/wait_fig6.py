@@ -13,8 +13,8 @@ from evenstep.experiments.reproduce import Experiment, Setting
 from evenstep.measure.comparison import mean_interval
 from evenstep.report.findings import Claim, Constant, Findings, Row
 from evenstep.request import Trace
-from evenstep.scheduling.nested_wait import NestedWait
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.scheduling.policies.nested_wait import NestedWait
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 
 ARRIVAL_S = (0, 0, 1, 5, 5, 7, 7, 11, 14, 14)
 #: Tokens of P1 .. P10: who completes in the table, and when, leaves these; P7, P8 and P10 may be any longer.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evenstep.experiments.papers.wait._wait import Workload, thresholds
 from evenstep.experiments.reproduce import Experiment, Setting
 from evenstep.report.findings import Constant, Findings
-from evenstep.scheduling.wait import Wait
+from evenstep.scheduling.policies.wait import Wait
 
 PROMPTS, OUTPUTS, SHARES = (20, 20, 20), (100, 200, 300), (6000, 4000, 2000)
 BATCH_LIMIT = 4096

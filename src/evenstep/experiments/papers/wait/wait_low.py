@@ -5,7 +5,7 @@ from __future__ import annotations
 from evenstep.experiments.papers.wait._wait import Workload, thresholds
 from evenstep.experiments.reproduce import Experiment, Setting
 from evenstep.report.findings import Constant, Findings
-from evenstep.scheduling.wait import Wait
+from evenstep.scheduling.policies.wait import Wait
 
 PROMPTS, OUTPUTS, SHARES = (10, 10), (10, 20), (1000, 1000)
 BATCH_LIMIT = 512

@@ -16,11 +16,11 @@ from evenstep.measure.engine_records import EngineRun
 from evenstep.report.figures import COLOURS
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8, Trace
-from evenstep.scheduling.nested_wait import NestedWait
-from evenstep.scheduling.sarathi import Sarathi
+from evenstep.scheduling.policies.nested_wait import NestedWait
+from evenstep.scheduling.policies.sarathi import Sarathi
+from evenstep.scheduling.policies.wait import Wait
 from evenstep.scheduling.view import SchedulingPolicy
-from evenstep.scheduling.wait import Wait
-from evenstep.sim.engine import Engine, simulate_engine
+from evenstep.sim.engine.simulation import Engine, simulate_engine
 from evenstep.theory import nested_thresholds, wait_thresholds
 from evenstep.theory.fluid import Types
 from evenstep.workload.synthetic.arrivals import Poisson

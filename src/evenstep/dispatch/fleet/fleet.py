@@ -1,0 +1,189 @@
+"""Workers that come, go, fail and come back: the part of the dispatcher that knows no requests."""
+
+from __future__ import annotations
+
+from evenstep.dispatch.commands import Notice, Probe
+from evenstep.dispatch.events import Sampled
+from evenstep.dispatch.fleet.breaker import Breaker
+from evenstep.dispatch.fleet.mirror import Mirror, Worker
+from evenstep.dispatch.fleet.prefill import PrefillBudget, Prefiller
+from evenstep.dispatch.settings import WorkerSpec
+from evenstep.dispatch.timers import Timers
+from evenstep.dispatch.turn import Turn
+from evenstep.errors import InputError
+
+_NOTICE_EVERY_S = 60.0
+_PROBE_AGAIN_S = 5.0
+
+
+class Fleet:
+    """Decode workers, prefillers, and the circuit of each.
+
+    Args:
+        turn: what all parts share.
+        timers: deadlines.
+    """
+
+    def __init__(self, turn: Turn, timers: Timers) -> None:
+        settings, self._turn, self.timers = turn.settings, turn, timers
+        self.mirror, self.prefill = Mirror(settings.gateways), PrefillBudget()
+        self.breaker = Breaker(settings.breaker_failures, settings.cooldown_s, settings.cooldown_cap_s)
+        self._numbers: dict[str, int] = {}  # of the probes' deadlines
+        self._noticed: dict[tuple[str, str], float] = {}
+
+    @property
+    def is_split(self) -> bool:
+        """Whether prompts go to a prefiller first."""
+        found = self.prefill.prefillers
+        return bool(found) and any(not one.leaves for one in found.values())
+
+    def lost_with(self, name: str) -> list[str]:
+        """Engines that die with this one: its barrier group; one that is not known stands for itself."""
+        place = self.mirror.place.get(name)
+        return [name] if place is None else self.mirror.peers(place)
+
+    def has_left(self, out: set[str], with_prefill: bool, is_up: bool = False) -> bool:
+        """Whether a request can be served without these engines.
+
+        Args:
+            out: names.
+            with_prefill: it needs a prefiller, where the fleet has some.
+            is_up: ejected engines do not count.
+        """
+        prefillers = list(self.prefill.prefillers.values()) if with_prefill and self.is_split else []
+        left = [w for w in (*self.mirror.workers, *prefillers) if not w.leaves and (w.is_up or not is_up)]
+        roles = {w.spec.role for w in left if w.spec.name not in out}
+        return "decode" in roles and (not prefillers or "prefill" in roles)
+
+    def find(self, name: str) -> Worker | Prefiller | None:
+        place = self.mirror.place.get(name)
+        return self.prefill.prefillers.get(name) if place is None else self.mirror.workers[place]
+
+    def add(self, spec: WorkerSpec, now_s: float) -> bool:
+        """A worker joins, or is described anew; whether places in the mirror changed.
+
+        Raises:
+            InputError: it is there with another role.
+        """
+        known = self.find(spec.name)
+        if known is None:
+            self._numbers[spec.name] = len(self._numbers)
+            self.breaker.add(spec.name)
+            if spec.role == "prefill":
+                self.prefill.add(spec)
+                return False
+            self.mirror.add(spec, now_s)
+            return True
+        if known.spec.role != spec.role:
+            raise InputError(f"worker {spec.name}", "role", spec.role, known.spec.role, "Remove it first.")
+        moved = known.spec.group != spec.group
+        known.spec, known.leaves = spec, False
+        if spec.kv_tokens:
+            known.capacity = float(spec.kv_tokens)
+        if isinstance(known, Worker):
+            known.most_slots = max(known.most_slots, spec.slots)
+            known.is_known |= not spec.scraped
+            self.mirror.changed(self.mirror.place[spec.name])
+            if moved:
+                self.mirror.regroup()
+        return moved
+
+    def remove(self, name: str) -> None:
+        """A worker runs nothing any more and is taken out."""
+        self.breaker.remove(name)
+        self.timers.clear(("probe", self._numbers.pop(name)))
+        if name in self.prefill.prefillers:
+            del self.prefill.prefillers[name]
+        else:
+            self.mirror.remove(self.mirror.place[name])
+
+    def leave(self, name: str) -> None:
+        """A worker gets nothing new."""
+        found = self.find(name)
+        assert found is not None
+        found.leaves = True
+        if name in self.mirror.place:
+            self.mirror.changed(self.mirror.place[name])
+
+    def sampled(self, event: Sampled, now_s: float) -> None:
+        name = event.worker
+        if name in self.prefill.prefillers:
+            self.prefill.sampled(name, event.kv_used, event.kv_tokens)
+            return
+        place = self.mirror.place.get(name)
+        if place is None:
+            return
+        worker = self.mirror.workers[place]
+        self._compare(worker, event, now_s)
+        appeared, is_short = self.mirror.sampled(
+            place, event.running + event.waiting, event.kv_used, event.kv_tokens, now_s
+        )
+        if appeared:
+            text = f"{name} runs {worker.foreign} requests that were not sent from here"
+            self.notice("foreign", name, text, now_s)
+        if is_short:
+            self.notice("divergence", name, f"{name} runs fewer requests than were sent there", now_s)
+
+    def _compare(self, worker: Worker, event: Sampled, now_s: float) -> None:
+        """What was configured beside what the engine says."""
+        for field, ours, theirs in (
+            ("slots", worker.spec.slots, event.slots), ("kv_tokens", worker.spec.kv_tokens, event.kv_tokens),
+        ):  # fmt: skip
+            if theirs and ours > theirs and not (field == "kv_tokens" and not ours):
+                text = f"{field} of {event.worker} is {ours}; the engine says {theirs}"
+                self.notice("disagreement", event.worker, text, now_s)
+
+    def eject(self, name: str, now_s: float) -> bool:
+        """Leave a worker alone for a while, unless it is the last healthy one; whether it was ejected."""
+        found = self.find(name)
+        if found is None or self.breaker.is_ejected(name):
+            return False
+        if not any(other is not found and other.is_up and not other.leaves for other in self._like(name)):
+            self.notice("last-healthy", name, f"{name} fails, and is the last one that is not ejected", now_s)
+            return False
+        self.timers.set(("probe", self._numbers[name]), now_s + self.breaker.eject(name))
+        self._set_up(name, False)
+        self.notice("ejected", name, f"{name} gets nothing new until it answers a probe", now_s)
+        return True
+
+    def probe(self, number: int, now_s: float) -> None:
+        """An ejected worker's wait is over."""
+        name = next(name for name, its in self._numbers.items() if its == number)
+        self.breaker.cooled(name)
+        self.timers.set(("probe", number), now_s + _PROBE_AGAIN_S)  # in case nobody answers
+        self._turn.out.append(Probe(name))
+
+    def probed(self, name: str, ok: bool, now_s: float) -> bool:
+        """A worker's health is known; whether it just came back."""
+        if self.find(name) is None:
+            return False
+        if not self.breaker.is_ejected(name):
+            if not ok:
+                self.eject(name, now_s)
+            return False
+        again_s = self.breaker.probed(name, ok)
+        if not ok:
+            self.timers.set(("probe", self._numbers[name]), now_s + again_s)
+            return False
+        self.timers.clear(("probe", self._numbers[name]))
+        self._set_up(name, True)
+        self.notice("recovered", name, f"{name} answers again", now_s)
+        return True
+
+    def notice(self, kind: str, about: str, text: str, now_s: float) -> None:
+        """Say something to the operator, at most once a minute."""
+        if now_s - self._noticed.get((kind, about), float("-inf")) >= _NOTICE_EVERY_S:
+            self._noticed[kind, about] = now_s
+            self._turn.out.append(Notice(kind, about, text))
+
+    def _like(self, name: str) -> list[Worker] | list[Prefiller]:
+        if name in self.prefill.prefillers:
+            return list(self.prefill.prefillers.values())
+        return self.mirror.workers
+
+    def _set_up(self, name: str, is_up: bool) -> None:
+        found = self.find(name)
+        assert found is not None
+        found.is_up = is_up
+        if name in self.mirror.place:
+            self.mirror.changed(self.mirror.place[name])

@@ -1,0 +1,372 @@
+"""The cluster as the dispatcher knows it: what each worker runs, how much KV it holds, what it says of itself.
+
+Counted here are slots and tokens of the dispatcher's own requests, kept up with every chunk. What a worker's metrics
+show beyond them is *foreign*: another gateway's, or a client's that knows the engine's address. A worker that has not
+been heard of is full, not empty.
+
+A worker that ran foreign requests in the last minute is *shared*: another gateway may send there between two readings. Of
+the slots that a reading shows to be free, each of the gateways takes its part until the next one, so they do not fill the
+same slots twice. Foreign KV memory is taken to grow until the next reading as it grew until this one.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.dispatch.fleet.mirror_layout import (
+    CAME,
+    CAPACITY,
+    CHANGES,
+    FLOATS,
+    FOREIGN,
+    FOREIGN_LOAD,
+    FREE_AT_MOST,
+    GROUP,
+    HEARD_S,
+    INTS,
+    LOAD,
+    RESERVED,
+    RUNNING,
+    SECONDS_PER_TOKEN,
+    SENT,
+    SENT_LOAD,
+    WENT,
+)
+from evenstep.dispatch.fleet.open_groups import open_groups
+from evenstep.dispatch.settings import WorkerSpec
+from evenstep.request import F8, I8
+
+_CLOSED = -(1 << 40)
+_DOOR = 16  # of so many slots one is given up at a sample, where none is free
+_SHARED_S = 60.0  # so long after the last foreign request a worker counts as shared
+_open_groups = compiled.entry(open_groups)
+
+
+class Worker:
+    """What is known of one worker beside its columns.
+
+    Args:
+        spec: as its operator describes it.
+        now_s: when it was added.
+    """
+
+    def __init__(self, spec: WorkerSpec, now_s: float) -> None:
+        self.spec = spec
+        self.capacity = float(spec.kv_tokens or math.inf)
+        self.most_slots = spec.slots  # it ever had: one that is given fewer keeps what it runs
+        self.is_up = True
+        self.leaves = False
+        self.heard_s = now_s  # of its last sample
+        self.is_known = not spec.scraped
+        self.foreign, self.foreign_load = 0, 0.0
+        self.beyond: tuple[int, float] = (0, 0.0)  # what the last sample showed beyond our own
+        self.unsure = 0  # requests in it that may be of others
+        self.foreign_s = -math.inf  # of the last sample that showed some
+        self.held = 0  # slots taken by our requests at the last sample
+        self.divergences = 0
+        self.short = (
+            0  # requests that the last sample lacked though they were there at the one before, and still are
+        )
+        self.before: tuple[int, int] = (
+            0,
+            0,
+        )  # went, and requests of ours, when the last sample was asked for
+        # came, went and requests of ours when its metrics were asked for; -1 = they were not
+        self.asked: tuple[int, int, int] = (0, 0, -1)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be sent anything."""
+        return self.is_up and self.is_known and not self.leaves
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others sent there not long before its last sample."""
+        return self.heard_s < self.foreign_s + _SHARED_S
+
+    def slots_of_ours(self, gateways: int) -> int:
+        """Slots that our requests may take until the next sample, beyond any number below 0 where it is closed.
+
+        Of the slots that are free on a shared worker this gateway takes its part, and the last one only while it has less
+        than an even share of all. Where none is free every gateway gives some up, one that has more than its share gives
+        more: who came late is not left without.
+
+        Args:
+            gateways: that send to it, this one included; 0 = not known.
+        """
+        if not self.is_open:
+            return _CLOSED
+        slots, held = self.spec.slots, self.held
+        if not (self.is_shared or (gateways > 1 and self.spec.scraped)):
+            return slots - self.foreign
+        parts, free = max(2, gateways), slots - self.foreign - held
+        share = slots // parts
+        if free > 0:
+            return held + max(held < share, free // parts)
+        gives = max(1, slots // _DOOR if held > share else 0, -(free // parts))
+        return max(held - gives, min(held, 1))
+
+
+class Columns:
+    """Numbers of G workers: arrays, and memory views of them for one number at a time.
+
+    Args:
+        ints: int64[INTS, G]. floats: float64[FLOATS, G].
+    """
+
+    def __init__(self, ints: I8, floats: F8) -> None:
+        self.ints, self.floats = ints, floats
+        self.i: list[Any] = [
+            memoryview(column.data).cast("B").cast("q") if column.size else [] for column in ints
+        ]
+        self.f: list[Any] = [
+            memoryview(column.data).cast("B").cast("d") if column.size else [] for column in floats
+        ]
+
+
+class Mirror:
+    """Workers that decode, in order of joining; their numbers are places in that order.
+
+    Args:
+        gateways: that send to them, this one included; 0 = as their samples show.
+    """
+
+    def __init__(self, gateways: int = 0) -> None:
+        self.gateways, self.margin = gateways, 0
+        self.workers: list[Worker] = []
+        self.place: dict[str, int] = {}
+        self.group: list[int] = []
+        self.groups = 0
+        self.requests: list[int] = []  # running ones of each worker
+        # KV tokens of requests that were in the step and are not running any more
+        self.left = array("d")
+        self._open: list[int] | None = None  # what `open_groups` found, until slots change
+        self._slots = -1  # of all workers; -1 = to be counted
+        self.generation = 0  # one more whenever places or groups change
+        self._replace(np.zeros((INTS, 0), np.int64), np.zeros((FLOATS, 0)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        numbers = {name: value for name, value in vars(self).items() if name not in ("columns", "i", "f")}
+        return {**numbers, "ints": self.columns.ints, "floats": self.columns.floats}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.columns = Columns(state.pop("ints"), state.pop("floats"))
+        self.i, self.f = self.columns.i, self.columns.f
+        vars(self).update(state)
+
+    def add(self, spec: WorkerSpec, now_s: float) -> None:
+        """A new worker, behind the others."""
+        self.workers.append(Worker(spec, now_s))
+        self.requests.append(0)
+        self.left.append(0.0)
+        self._replace(
+            np.concatenate([self.columns.ints, np.zeros((INTS, 1), np.int64)], axis=1),
+            np.concatenate([self.columns.floats, np.zeros((FLOATS, 1))], axis=1),
+        )
+
+    def remove(self, place: int) -> None:
+        """Take an empty worker out; those behind it move up by one."""
+        for numbers in (self.workers, self.requests, self.left):
+            del numbers[place]
+        self._replace(
+            np.delete(self.columns.ints, place, axis=1), np.delete(self.columns.floats, place, axis=1)
+        )
+
+    def _replace(self, ints: I8, floats: F8) -> None:
+        self.columns = Columns(np.ascontiguousarray(ints), np.ascontiguousarray(floats))
+        self.i, self.f = self.columns.i, self.columns.f
+        self._oldest_s = math.inf  # of the workers' last samples, where those matter
+        self.regroup()
+
+    def regroup(self) -> None:
+        """Number workers and groups anew, as their specs say."""
+        self.generation += 1
+        self.names = [worker.spec.name for worker in self.workers]
+        self.place = {name: g for g, name in enumerate(self.names)}
+        named: dict[str, int] = {}
+        self.group = []
+        for g, worker in enumerate(self.workers):
+            name = f"={worker.spec.group}" if worker.spec.group else f"#{g}"
+            self.group.append(named.setdefault(name, len(named)))
+            self.i[GROUP][g] = self.group[g]
+            self.changed(g)
+        self.groups = len(named)
+        self._groups = np.zeros((2, len(self.workers)), np.int64)
+        self._open = None
+
+    def changed(self, place: int) -> None:
+        """Something about the worker changed that says how much it may be sent."""
+        worker, i, f = self.workers[place], self.i, self.f
+        self._open, self._slots = None, -1
+        i[FREE_AT_MOST][place] = worker.slots_of_ours(self.gateways)
+        i[FOREIGN][place], f[FOREIGN_LOAD][place] = worker.foreign, worker.foreign_load
+        f[CAPACITY][place], f[SECONDS_PER_TOKEN][place] = worker.capacity, 1.0 / worker.spec.speed
+        f[HEARD_S][place] = worker.heard_s if worker.is_open and worker.is_shared else math.inf
+        self._oldest_s = min(f[HEARD_S])
+
+    def go_by(self, gateways: int, margin: int) -> None:
+        """Other rules.
+
+        Args:
+            gateways: as in the constructor. margin: requests that a worker may be sent beyond its slots.
+        """
+        self.gateways, self.margin = gateways, margin
+        for place in range(len(self.workers)):
+            self.changed(place)
+
+    @property
+    def slots(self) -> int:
+        """Slots of all workers, taken or not."""
+        if self._slots < 0:
+            self._slots = sum(worker.spec.slots for worker in self.workers)
+        return self._slots
+
+    def joins(self, place: int) -> None:
+        """A request has its first token."""
+        self.requests[place] += 1
+        self.i[CHANGES][place] += 1
+
+    def leaves(self, place: int) -> None:
+        """A running request leaves a worker."""
+        self.requests[place] -= 1
+        self.i[CHANGES][place] += 1
+
+    def peers(self, place: int) -> list[str]:
+        """Names of the worker and of all that share its barrier: they are lost together."""
+        return [
+            w.spec.name
+            for w, group in zip(self.workers, self.group, strict=True)
+            if group == self.group[place]
+        ]
+
+    def held(self, place: int) -> int:
+        """Slots of a worker that are taken by our requests."""
+        i = self.i
+        return i[RUNNING][place] + i[SENT][place] + i[RESERVED][place]
+
+    def free(self, place: int) -> int:
+        """Slots it may still be sent."""
+        return max(0, self.i[FREE_AT_MOST][place] - self.held(place))
+
+    def open_groups(self) -> list[int]:
+        """Barrier groups with a free slot."""
+        found = self._open
+        if found is None:
+            count = _open_groups(self.columns.ints, self._groups)
+            found = self._open = self._groups[0, :count].tolist()
+        return found
+
+    def slots_changed(self) -> None:
+        """Slots were taken or freed in the columns themselves."""
+        self._open = None
+
+    def reserve(self, place: int, slots: int) -> None:
+        """A request that wants several slots holds so many more of a worker's."""
+        self.i[RESERVED][place] += slots
+        self._open = None
+
+    def takes(self, place: int, requests: int) -> None:
+        """Requests are sent to a worker."""
+        self._open = None
+        self.i[SENT][place] += requests
+        self.i[CAME][place] += requests
+
+    def lets_go(self, place: int, column: int, requests: int) -> None:
+        """Requests of this column, SENT or RUNNING, are off their worker."""
+        self._open = None
+        self.i[column][place] -= requests
+        self.i[WENT][place] += requests
+
+    def sampling(self, place: int) -> None:
+        """A worker's metrics are about to be read."""
+        worker = self.workers[place]
+        i = self.i
+        worker.asked = i[CAME][place], i[WENT][place], i[RUNNING][place] + i[SENT][place]
+
+    def sampled(
+        self, place: int, requests: int, kv_used: float, kv_tokens: int, now_s: float
+    ) -> tuple[bool, bool]:
+        """A worker's own figures arrived.
+
+        A sample shows some time between its asking and now: only what cannot be ours counts as foreign. A request is lacking
+        where two samples in a row do not show it though it was there before they were asked for, and still is: an end that
+        is on its way here, or a request on its way there, is in one of them. Engines tell a little late too, so others are
+        seen where two samples in a row show them; the first one counts alone. While a worker is shared, whatever may be
+        foreign counts as foreign, and of two samples the larger one: what another gateway gave up between its own readings
+        it may take again until its next one.
+
+        Args:
+            requests: what it runs and holds.
+            kv_used: share of its KV memory.
+            kv_tokens: capacity it states, 0 = none.
+
+        Returns:
+            Whether foreign requests appeared, and whether it lacks requests that the mirror counts there.
+        """
+        worker, i, f = self.workers[place], self.i, self.f
+        if kv_tokens and not worker.spec.kv_tokens:
+            worker.capacity = float(kv_tokens)
+        used = kv_used * worker.capacity if math.isfinite(worker.capacity) else 0.0
+        ours = i[RUNNING][place] + i[SENT][place]
+        all_came, all_went = i[CAME][place], i[WENT][place]
+        came, went, asked = worker.asked if worker.asked[2] >= 0 else (all_came, all_went, ours)
+        could = max(asked, i[FREE_AT_MOST][place] + self.margin)
+        most, least = min(could, asked + all_came - came), asked - (all_went - went)
+        beyond = requests - most if requests > most else min(0, requests - least)
+        now = beyond, used - f[LOAD][place] - f[SENT_LOAD][place]
+        last = worker.beyond if worker.is_known else now
+        had = worker.foreign
+        if min(last[0], now[0]) > 0:
+            worker.foreign_s = now_s
+        worker.heard_s, worker.is_known, worker.held = now_s, True, self.held(place)
+        unsure = max(0, requests - min(asked, ours))
+        worker.foreign = max(worker.unsure, unsure) if worker.is_shared else 0
+        worker.unsure = unsure
+        grown = max(0.0, now[1] - last[1])
+        worker.foreign_load = max(0.0, last[1], now[1]) + grown if worker.foreign else 0.0
+        before_went, before_ours = worker.before
+        short = before_ours - (all_went - before_went) - requests
+        is_short = min(worker.short, short) > 0
+        worker.divergences += is_short
+        worker.short, worker.before = short, (went, asked)
+        worker.beyond, worker.asked = now, (0, 0, -1)
+        self.changed(place)
+        return worker.foreign > 0 and had == 0, is_short
+
+    def state_age_s(self, now_s: float) -> float:
+        """Age of the oldest sample of a shared worker that may be sent something; 0 when there is none.
+
+        What our own requests do is known from their streams, so the age of any other worker's sample does not matter.
+        """
+        return now_s - self._oldest_s if self._oldest_s < math.inf else 0.0
+
+    def oldest(self, now_s: float) -> str:
+        """Which worker `state_age_s` is about, in words."""
+        place = min(range(len(self.workers)), key=self.f[HEARD_S].__getitem__)
+        return f"{self.names[place]} runs requests of others and was last read {self.state_age_s(now_s):.1f} s ago"
+
+    def check(self, told: Callable[[int], tuple[Any, ...]], margin: int) -> None:
+        """See that the columns are the sums over requests, and that no worker is over its slots.
+
+        Args:
+            told: place -> slots running, sent, reserved, KV tokens running and sent, running requests, as the requests say.
+            margin: what a worker may hold beyond its slots.
+
+        Raises:
+            RuntimeError: they are not.
+        """
+        i, f = self.i, self.f
+        for g, worker in enumerate(self.workers):
+            kept = i[RUNNING][g], i[SENT][g], i[RESERVED][g], f[LOAD][g], f[SENT_LOAD][g], self.requests[g]
+            if kept != told(g):
+                raise RuntimeError(f"the mirror has {kept} on {worker.spec.name}; its requests say {told(g)}")
+            if self.held(g) > worker.most_slots + margin:
+                raise RuntimeError(
+                    f"{worker.spec.name} has {self.held(g)} requests in {worker.spec.slots} slots"
+                )

@@ -1,0 +1,226 @@
+"""Tracks prompt prefixes the dispatcher sent: the blocks each worker can have cached, for policies that use them.
+
+A round must not walk through the prompts of the whole pool. So the number of blocks of a waiting prompt on each worker is
+looked up once, and updated when blocks are sent or evicted. That needs ids that cover everything up to the end of their
+block: two prompts with a common id share all text before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from evenstep.dispatch.fleet import prefixes_kernel as kernel
+from evenstep.dispatch.fleet.prefix_belief import Belief
+from evenstep.request import F8, I8
+from evenstep.routing.prefix_index import PrefixIndex
+
+_NOTHING: F8 = np.zeros((0, 0))
+
+
+class Prefixes:
+    """Blocks of the waiting requests' prompts, and a bounded index of what was sent where. Requests go by row.
+
+    Args:
+        room: most blocks a worker is assumed to hold.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._blocks: dict[int, tuple[int, ...]] = {}  # row -> blocks
+        self._new: set[int] = set()  # rows not looked up yet
+        self._sharing: dict[int, tuple[int, set[int]]] = {}  # block -> blocks before it, rows looked up
+        self._depth: I8 = np.zeros((0, 0), np.int64)  # [row, worker], blocks held; of rows looked up
+        self._count: I8 = np.zeros(0, np.int64)  # blocks of each row looked up
+        self._space: F8 = np.zeros(0)
+        self.sent_tokens, self.hit_tokens = 0, 0
+        self.is_read = (
+            False  # whether rounds ask: a request is looked up as it arrives then, not in the round
+        )
+        self.workers = 0
+        self._beliefs: dict[str, Belief] = {}  # worker -> how its counters correct it
+        self._places: list[Belief] = []  # of each worker now
+        self._index: PrefixIndex | None = None
+
+    @property
+    def has_any(self) -> bool:
+        """Whether blocks of any request are known."""
+        return bool(self._blocks)
+
+    def resize(self, names: Sequence[str]) -> None:
+        """The fleet changed: workers have other numbers now, so what they hold is forgotten. How much each of them can hold
+        is remembered by its name."""
+        self.workers = len(names)
+        self._index = PrefixIndex(self.workers, self._room) if names else None
+        self._depth = np.zeros((self._count.size, self.workers), np.int64)
+        self._beliefs = {name: self._beliefs.get(name) or Belief(self._room) for name in names}
+        self._places = list(self._beliefs.values())
+        for worker, belief in enumerate(self._places):
+            belief.begin()
+            if self._index is not None:
+                self._index.limit(worker, belief.room)
+
+    def add(self, row: int, blocks: tuple[int, ...]) -> None:
+        """A request has arrived; `blocks` as in `Arrived`."""
+        if blocks:
+            self._blocks[row] = blocks
+            if row >= self._count.size:
+                self._grow(row)
+            self.waits_again(row)
+
+    def waits_again(self, row: int) -> None:
+        """A request that was sent is back among the waiting."""
+        if row in self._blocks:
+            self._new.add(row)
+            if self.is_read:
+                self._look_up(row)
+
+    def forget(self, row: int) -> None:
+        """The request is over."""
+        blocks = self._blocks.pop(row, None)
+        if blocks is not None:
+            self._let_go(row, blocks)
+
+    def lost(self, worker: int) -> None:
+        """The worker restarted: it holds nothing."""
+        if self._index is not None:
+            self._index.forget(worker)
+            self._depth[:, worker] = 0
+            self._places[worker].begin()
+
+    def sampled(self, worker: int, queried: int, hit: int) -> None:
+        """The worker's counters were read: its assumed contents are corrected by them.
+
+        Args:
+            queried, hit: prompt tokens it looked up in its cache, and found there, since it started; -1 = not reported.
+        """
+        if self._index is None:
+            return
+        belief = self._places[worker]
+        if belief.told(queried, hit, self._index.size(worker)):
+            self._went(worker, self._index.limit(worker, belief.room))
+
+    def belief(self, worker: int) -> Belief:
+        """The worker's counters, compared with its assumed contents."""
+        return self._places[worker]
+
+    def sent(self, row: int, worker: int, prompt: int) -> None:
+        """A request goes to a worker, which has its prompt cached from now on."""
+        self.sent_tokens += prompt
+        blocks = self._blocks.get(row)
+        if self._index is None:
+            return
+        if blocks is None:
+            self._places[worker].sent(prompt, 0)
+            return
+        self._let_go(row, blocks)
+        held = self._index.held(worker, blocks)
+        hit = prompt * held // len(blocks)
+        self.hit_tokens += hit
+        self._places[worker].sent(prompt, hit)
+        dropped = self._index.add(worker, blocks)
+        if not self._sharing:
+            return
+        kept = blocks[: self._index.room[worker]]
+        if held < len(kept) and kept[held] in self._sharing:
+            for other in self._sharing[kept[held]][1]:
+                self._depth[other, worker] = _alike(kept, self._blocks[other])
+        self._went(worker, dropped)
+
+    def cached(self, rows: I8, prompts: I8) -> F8:
+        """float64[W, G], prompt tokens of each waiting request that each worker has cached; [0, 0] where no blocks are
+        known. It is written anew at the next call.
+
+        Args:
+            rows: int64[W]. prompts: int64[W], their tokens.
+        """
+        if self._index is None or not self._blocks:
+            return _NOTHING
+        if self._new:
+            for row in rows.tolist():
+                if row in self._new:
+                    self._look_up(row)
+        size = rows.size * self.workers
+        if self._space.size < size:
+            self._space = np.zeros(2 * size)
+        found = self._space[:size].reshape(rows.size, self.workers)
+        return found if kernel.tokens(self._depth, self._count, rows, prompts, found) else _NOTHING
+
+    def check(self, alive: set[int], waiting: set[int]) -> None:
+        """Check that no ended request is kept, and that cached counts equal a fresh look-up.
+
+        Args:
+            alive: rows in use. waiting: those of them without a worker.
+
+        Raises:
+            RuntimeError: a check failed.
+        """
+        left = (self._blocks.keys() | self._new) - alive
+        if left:
+            raise RuntimeError(f"prefixes of ended requests are kept: {sorted(left)[:3]}")
+        asked = {row for row in self._blocks if self._count[row]}
+        if asked | self._new != self._blocks.keys() & waiting:
+            raise RuntimeError("prefixes are kept up for others than those that wait")
+        sharing = {row for _, rows in self._sharing.values() for row in rows}
+        if sharing != asked:
+            raise RuntimeError(
+                f"prefixes of rows {sorted(sharing ^ asked)[:3]} are kept for nobody, or not at all"
+            )
+        if self._index is not None:
+            self._index.check()
+            for row in asked:
+                if self._depth[row].tolist() != self._index.match(self._blocks[row]).tolist():
+                    raise RuntimeError(f"what workers hold of row {row} is out of date")
+
+    def _went(self, worker: int, dropped: list[int]) -> None:
+        """Requests that wait see that a worker no longer holds these blocks."""
+        for block in dropped:
+            if block in self._sharing:
+                before, rows = self._sharing[block]
+                for other in rows:
+                    self._depth[other, worker] = min(self._depth[other, worker], before)
+
+    def _look_up(self, row: int) -> None:
+        """From now on it is known how much of a request's prompt each worker holds."""
+        blocks = self._blocks[row]
+        self._new.discard(row)
+        self._count[row] = len(blocks)
+        if self._index is not None:
+            self._depth[row] = self._index.match(blocks)
+        for before, block in enumerate(blocks):
+            found = self._sharing.get(block)
+            if found is None:
+                self._sharing[block] = before, {row}
+            else:
+                found[1].add(row)
+
+    def _let_go(self, row: int, blocks: tuple[int, ...]) -> None:
+        """Forget a request that is no longer needed."""
+        self._new.discard(row)
+        if not self._count[row]:
+            return
+        self._count[row] = 0
+        for block in blocks:
+            rows = self._sharing[block][1]
+            rows.discard(row)
+            if not rows:
+                del self._sharing[block]
+
+    def _grow(self, row: int) -> None:
+        room = max(1024, 2 * self._count.size, row + 1)
+        depth, count = np.zeros((room, self.workers), np.int64), np.zeros(room, np.int64)
+        depth[: len(self._depth)], count[: self._count.size] = self._depth, self._count
+        self._depth, self._count = depth, count
+
+
+def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """How many blocks at their fronts are the same."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high) // 2
+        if one[middle] == other[middle]:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,350 @@
+"""The life of a request after its arrival: first token, failure, retry, end.
+
+Rules of this file. A method moves one request on and appends the commands that follow. Each change of state is a cause in
+`transitions.TABLE`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from evenstep.dispatch import commands as co
+from evenstep.dispatch.events import Finished, Kind
+from evenstep.dispatch.fleet.mirror_layout import CHANGES, LOAD, RUNNING, SENT, SENT_LOAD
+from evenstep.dispatch.parts import Parts
+from evenstep.dispatch.requests.rows_layout import (  # fmt: skip
+    BASE,
+    CONTINUES,
+    COPIES,
+    FIRST_AT,
+    KEY,
+    LEAVE,
+    LEG,
+    NEVER,
+    PREDICTED,
+    PRODUCED,
+    PROMPT,
+    QUEUED_AT,
+    REQUEST,
+    SINCE,
+    STATE,
+    TRIES,
+    WORKER,
+)
+from evenstep.dispatch.transitions import Cause, State
+
+#: Numbers of states, as the table has them: a module's name is found several times as fast as a member of an enum.
+_, _FOR_PREFILLER, _PREFILLING, _POOLED, _, _SENT, _RUNNING, _ = map(int, State)
+_FIRST_TOKEN = Cause.FIRST_TOKEN
+_PLACED = (_SENT, _RUNNING)
+_CALLED = (_PREFILLING, *_PLACED)  # an engine works on it
+_LONGEST_ASKED_S = 5.0  # of what an engine may ask a retry to wait
+
+
+class Requests:
+    """Moves requests on.
+
+    Args:
+        parts: where everything about requests and workers is kept.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._turn, self._rows, self._fleet, self._meters = parts.turn, parts.rows, parts.fleet, parts.meters
+        self._mirror, self._timers, self._breaker = (
+            parts.fleet.mirror,
+            parts.fleet.timers,
+            parts.fleet.breaker,
+        )
+        self._pool, self._door, self._rounds, self._slots = parts.pool, parts.door, parts.rounds, parts.slots
+        self._exclusions, self._prefills, self._prefixes = parts.exclusions, parts.prefills, parts.prefixes
+        self._deciding, self._journal, self._barriers = parts.deciding, parts.journal, parts.barriers
+
+    def row_of(self, request: int, leg: int) -> int:
+        """Row of a request whose own leg this is; -1, and counted as late, where it is not."""
+        row = self._rows.by_request.get(request, -1)
+        if row >= 0:
+            i = self._rows.i
+            if i[LEG][row] == leg and i[STATE][row] in _CALLED:
+                return row
+        self._meters.late += 1
+        return -1
+
+    # --- queues --------------------------------------------------------------------------------------------------
+
+    def enqueue(self, row: int, cause: Cause) -> None:
+        """Into the queue that the cause leads to, for two probes at most if all engines left for it are ejected."""
+        rows, now_s, settings = self._rows, self._turn.now_s, self._turn.settings
+        rows.move(row, cause)
+        rows.f[QUEUED_AT][row] = now_s
+        ttl_s, exclusions = settings.ttl_s, self._exclusions
+        if row in exclusions.excluded and not exclusions.has_others(row, rows.i[PRODUCED][row] > 0, True):
+            ttl_s = min(ttl_s, 2.0 * settings.cooldown_s)
+        self._timers.set(("ttl", row), now_s + ttl_s)
+        if rows.i[STATE][row] == _FOR_PREFILLER:
+            self._prefills.add(row)
+        else:
+            self._pool.add(row)
+            self._rounds.open()
+
+    def correct(self, row: int, prompt_tokens: int) -> None:
+        """The prompt has so many tokens after all."""
+        i, mirror = self._rows.i, self._mirror
+        more = prompt_tokens - i[PROMPT][row]
+        if self._prefills.prefiller_of:
+            self._prefills.correct(row, prompt_tokens)
+        i[PROMPT][row] = prompt_tokens
+        state = i[STATE][row]
+        if state in _PLACED:
+            worker = i[WORKER][row]
+            mirror.f[LOAD if state == _RUNNING else SENT_LOAD][worker] += more
+            mirror.i[CHANGES][worker] += 1
+
+    def first_token(self, row: int, worker: int) -> None:
+        """A request that was sent decodes now."""
+        rows, mirror, i, now_s = self._rows, self._mirror, self._rows.i, self._turn.now_s
+        rows.move(row, _FIRST_TOKEN)
+        load = rows.load(row)
+        mirror.i[SENT][worker] -= i[COPIES][row]
+        mirror.i[RUNNING][worker] += i[COPIES][row]
+        mirror.f[SENT_LOAD][worker] -= load
+        mirror.f[LOAD][worker] += load
+        mirror.joins(worker)
+        self._barriers.lockstep.joins(mirror.group[worker])
+        if not i[PRODUCED][row]:
+            rows.f[FIRST_AT][row] = now_s
+            self._meters.ttft_s.add(now_s - rows.f[SINCE][row])
+        if self._prefills.prefiller_of:
+            self._prefills.leave(row, told=False)
+        self.answered(row, mirror.names[worker])
+
+    # --- failures ------------------------------------------------------------------------------------------------
+
+    def again(
+        self, row: int, name: str, kind: Kind, retry_after_s: float = 0.0, is_counted: bool = True
+    ) -> None:
+        """A leg failed on this engine: the request is tried elsewhere, goes on elsewhere, or is over.
+
+        Args:
+            kind: how it failed. retry_after_s: what the engine asked for.
+            is_counted: whether the engine is to blame.
+        """
+        i, exclusions = self._rows.i, self._exclusions
+        was_placed = i[STATE][row] in _PLACED
+        had_tokens, has_new = i[PRODUCED][row] > 0, i[PRODUCED][row] > i[BASE][row]
+        if kind == "client":
+            self.give_up(row, "client")
+            return
+        self._blame(row, name, kind, is_counted)
+        if had_tokens and not i[CONTINUES][row]:
+            self.give_up(row, "cannot-continue")
+            return
+        if i[TRIES][row] > self._turn.settings.retries or not exclusions.has_others(row, had_tokens):
+            self.give_up(row, "cannot-continue" if kind == "unable" else "failed")
+            return
+        if was_placed:
+            self._slots.take_off(row)
+            self._door.of[row].waiting += 1
+            self._prefixes.waits_again(row)
+        self._prefills.leave(row, told=was_placed)
+        if had_tokens:
+            self._meters.recomputes += 1
+            if kind != "recomputed" or has_new:
+                self.enqueue(row, Cause.CONTINUES)
+                return
+        else:
+            self._meters.retries += 1
+        self._back_off(row, kind, retry_after_s)
+
+    def _blame(self, row: int, name: str, kind: Kind, is_counted: bool) -> None:
+        """Remember that an engine failed, so that neither this request nor, after several, any other is sent to it."""
+        i, request, exclusions = self._rows.i, self._rows.i[REQUEST][row], self._exclusions
+        had_tokens, has_new = i[PRODUCED][row] > 0, i[PRODUCED][row] > i[BASE][row]
+        if kind == "recomputed":
+            if not has_new:  # an engine that hands back what it got might do so for ever
+                i[TRIES][row] += 1
+                exclusions.avoided[row] = name
+                self._breaker.failed(name, request, is_certain=False)
+        elif (
+            kind == "stale" and not i[TRIES][row] and not exclusions.has_others(row, had_tokens, without=name)
+        ):
+            i[TRIES][row] = 1  # once more to the same: perhaps it was not asked at all
+        else:
+            exclusions.exclude(row, name, kind)
+            if is_counted and kind != "unable" and self._breaker.failed(name, request, kind == "connect"):
+                self.eject(name)
+
+    def _back_off(self, row: int, kind: Kind, retry_after_s: float) -> None:
+        """A request waits a little before it is tried again."""
+        settings = self._turn.settings
+        self._rows.move(row, Cause.BACKS_OFF)
+        doubled_s = settings.backoff_s * 2.0 ** max(0, self._rows.i[TRIES][row] - 1)
+        delay_s = max(min(settings.backoff_cap_s, doubled_s), min(retry_after_s, _LONGEST_ASKED_S))
+        self._timers.set(("backoff", row), self._turn.now_s + (0.0 if kind == "stale" else delay_s))
+
+    def backed_off(self, row: int) -> None:
+        """The wait of a request before its next try is over."""
+        needs_prefill = self._fleet.is_split and not self._rows.i[PRODUCED][row]
+        self.enqueue(row, Cause.RETRIES_PREFILL if needs_prefill else Cause.RETRIES_DECODE)
+
+    def give_up(self, row: int, reason: str) -> None:
+        """The request failed for good: a status before the first token, an error event after it."""
+        self._deciding.gone(row)
+        request, meters, out = self._rows.i[REQUEST][row], self._meters, self._turn.out
+        if self._rows.i[PRODUCED][row]:
+            meters.requests["error"] += 1
+            out.append(co.Fail(request, "failed" if reason == "client" else reason))
+        else:
+            status = {"client": 0, "expired": 503, "overdue": 504}.get(reason, 502)
+            retry_s = min(60, max(1, math.ceil(meters.waits.mean_s))) if status == 503 else 0
+            meters.requests[str(status or 400)] += 1
+            out.append(co.Reject(request, status, reason, retry_s))
+        self.end(row, told=True)
+
+    def answered(self, row: int, name: str) -> None:
+        """An engine gave the request a token, or finished it: what the request failed on before is to blame for that."""
+        for other in self._breaker.answered(name, self._rows.i[REQUEST][row]):
+            self.eject(other)
+            self._turn.due = True
+
+    def eject(self, name: str) -> None:
+        """Leave an engine alone, if another one is healthy."""
+        place = self._mirror.place.get(name)
+        if self._fleet.eject(name, self._turn.now_s) and place is not None:
+            self._slots.clear(place)
+            self._prefixes.lost(place)
+            self._rounds.open()
+
+    # --- ends ----------------------------------------------------------------------------------------------------
+
+    def finished(self, events: Sequence[Finished]) -> None:
+        """Decode legs ended as they should, in order."""
+        turn, journal, is_logged = self._turn, self._journal, self._journal.log is not None
+        i, f, mirror = self._rows.i, self._rows.f, self._mirror
+        for event in events:
+            if is_logged:
+                journal.note(event, turn.now_s)
+            turn.now_s = now_s = max(turn.now_s, event.now_s)
+            row = self.row_of(event.request, event.leg)
+            if row < 0:
+                continue
+            if event.prompt_tokens > 0:
+                self.correct(row, event.prompt_tokens)
+            if i[STATE][row] == _SENT:
+                worker, output = i[WORKER][row], event.output_tokens
+                self.answered(row, mirror.names[worker])
+                if output > 0:  # it came whole: no step of its group had a token of it
+                    i[PRODUCED][row] += output
+                    mirror.f[SENT_LOAD][worker] += output
+                    self._meters.ttft_s.add(now_s - f[SINCE][row])
+            self._completed(row)
+            self.end(row, told=False)
+
+    def _completed(self, row: int) -> None:
+        """A request is about to end as it should: the predictor learns, and times are noted."""
+        i, meters, journal = self._rows.i, self._meters, self._journal
+        produced = i[PRODUCED][row]
+        tokens = produced // i[COPIES][row]
+        meters.requests["200"] += 1
+        meters.output_tokens += produced
+        if journal.log is not None:
+            journal.done(i[REQUEST][row], i[PROMPT][row], produced)
+        if not tokens:
+            return
+        self._deciding.ended(i[REQUEST][row], i[PROMPT][row], tokens, i[KEY][row])
+        if tokens > 1 and i[STATE][row] == _RUNNING:
+            meters.tpot_s.add((self._turn.now_s - self._rows.f[FIRST_AT][row]) / (tokens - 1))
+        if i[PREDICTED][row] >= 0 and i[LEAVE][row] < NEVER:
+            meters.prediction_error.add(abs(i[LEAVE][row] - tokens))
+
+    def gone(self, row: int) -> None:
+        """The client of a request left."""
+        self._meters.cancelled += 1
+        self._meters.requests["cancelled"] += 1
+        self.abort(row)
+        self._deciding.gone(row)
+        self.end(row, told=True)
+
+    def abort(self, row: int) -> None:
+        """Close the upstream call of a request, if it has one."""
+        i = self._rows.i
+        state = i[STATE][row]
+        if state in _CALLED:
+            is_prefill = state == _PREFILLING
+            name = self._prefills.prefiller_of[row] if is_prefill else self._mirror.names[i[WORKER][row]]
+            self._turn.out.append(co.Abort(i[REQUEST][row], i[LEG][row], name))
+
+    def end(self, row: int, told: bool) -> None:
+        """The request is over: nothing is kept of it.
+
+        Args:
+            told: whether a prefiller that keeps its KV is to be told.
+        """
+        rows, state = self._rows, self._rows.i[STATE][row]
+        request, worker = rows.i[REQUEST][row], rows.i[WORKER][row]
+        if worker >= 0:
+            self._slots.take_off(row)
+        if state not in _PLACED:
+            self._leave_queues(row, state)
+        self._door.leaves(row, state not in _PLACED)
+        if self._exclusions.forget(row):
+            self._breaker.forget(request)
+        if self._prefixes.has_any:
+            self._prefixes.forget(row)
+        rows.give_back(row, request)
+        if row in self._prefills.prefiller_of:  # while it is prefilling the call itself is closed
+            self._prefills.leave(row, told=told and state != _PREFILLING)
+        rows.clean(row)
+        if worker >= 0:
+            found = self._mirror.workers[worker]
+            if found.leaves:
+                self.forget_if_empty(found.spec.name)
+            if self._pool.here:
+                self._rounds.open()
+
+    def _leave_queues(self, row: int, state: int) -> None:
+        self._timers.clear(("ttl", row))
+        self._timers.clear(("backoff", row))
+        if state == _POOLED:
+            self._pool.remove(row)
+        elif state == _FOR_PREFILLER:
+            del self._prefills.waiting[row]
+
+    # --- workers -------------------------------------------------------------------------------------------------
+
+    def at(self, name: str) -> list[int]:
+        """Rows of the requests on a worker, or at a prefiller."""
+        place = self._mirror.place.get(name)
+        if place is None:
+            return sorted(self._fleet.prefill.prefillers[name].requests)
+        return [row for row in self._rows.by_request.values() if self._rows.i[WORKER][row] == place]
+
+    def forget_if_empty(self, name: str) -> None:
+        """Take a worker that leaves out of the fleet once nothing is left there."""
+        place = self._mirror.place.get(name)
+        if place is None:
+            self._prefills.forget_if_empty(name)
+            return
+        if not self._mirror.workers[place].leaves or self.at(name):
+            return
+        self._fleet.remove(name)
+        self._turn.out.append(co.Removed(name))
+        for row in self._rows.by_request.values():
+            if self._rows.i[WORKER][row] > place:
+                self._rows.place(row, self._rows.i[WORKER][row] - 1)
+        self._slots.moved_up(place)
+        self.regroup()
+
+    def regroup(self) -> None:
+        """Places or groups of workers changed: rounds and steps begin anew, and what policies kept is forgotten."""
+        self._barriers.begin()
+        self._prefixes.resize(self._mirror.names)
+
+    def give_up_stranded(self) -> None:
+        """A worker leaves: end the requests that wait and have failed on all others."""
+        i, excluded = self._rows.i, self._exclusions.excluded
+        for row in list(excluded):
+            waits = i[STATE][row] in (_POOLED, _FOR_PREFILLER)
+            if waits and row in excluded and not self._exclusions.has_others(row, i[PRODUCED][row] > 0):
+                self.give_up(row, "failed")

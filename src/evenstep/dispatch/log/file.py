@@ -1,0 +1,322 @@
+"""Decision logs as files: JSON lines (``*.jsonl``), or msgpack in frames, in parts of bounded size.
+
+A frame is the length of a record in four bytes, lowest first, and the record. Part 0 has the given name; part n has
+``.n`` before the last suffix. A part begins with the state of its dispatcher, so a replay can begin at any of them.
+
+A writer that is killed leaves an incomplete record at the end of its last part. The reader drops it (`cut_off` is its
+length); an incomplete record anywhere else is damage. A writer that fails, on a full disk for example, loses records: its
+next part says so (`Header.after_gap`), and a replay continues from the checkpoint of that part.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from evenstep.dispatch.log.records import KIND, VERSION, Checkpoint, Header, Record
+from evenstep.errors import InputError
+
+_FRAME = 4
+_BUFFER = 8192
+
+
+class LogFile:
+    """Takes records and writes them; hand it to a dispatcher as `log`.
+
+    The first record creates the file. After an `OSError` call `give_up`; the log goes on with `begin_part`.
+
+    Args:
+        path: of part 0; an existing file is replaced, and later parts of an older log are deleted.
+        part_bytes: size from which the next part begins; 0 = one part.
+        keep: parts that are kept, the oldest are deleted; 0 = all.
+
+    Attributes:
+        replaced: parts of an older log, other than part 0, that were deleted when this one began.
+
+    Raises:
+        InputError: a negative number.
+    """
+
+    def __init__(self, path: Path, part_bytes: int = 0, keep: int = 0) -> None:
+        for field, value in (("part_bytes", part_bytes), ("keep", keep)):
+            if value < 0:
+                raise InputError("decision log", field, value, "an integer >= 0")
+        self.path, self.part_bytes, self.keep = path, part_bytes, keep
+        self.part, self._written, self.replaced = 0, 0, 0
+        self._has_begun = False
+        self._header = Header()
+        self._is_json = path.suffix == ".jsonl"
+        self._json, self._msgpack = msgspec.json.Encoder(), msgspec.msgpack.Encoder()
+        self._file: FileIO | None = None
+        self._buffer = bytearray()
+        self._whole = 0  # bytes of the part that are in the file, whole records all of them
+
+    def __call__(self, record: Record) -> None:
+        """Write a record.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if isinstance(record, Header):
+            self._header, self._has_begun = record, False
+            self._open(0)
+        self._write(record)
+
+    def flush(self) -> None:
+        """Make everything so far readable by others.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if self._file is None:
+            return
+        left = memoryview(self._buffer)
+        while left:
+            left = left[self._file.write(left) :]
+        left.release()
+        self._whole += len(self._buffer)
+        self._buffer.clear()
+
+    def close(self) -> None:
+        """Write the remaining records, and close the file.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self.flush()
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def give_up(self) -> None:
+        """Close the file after an error: it ends with its last whole record; without any it is deleted."""
+        file, self._file = self._file, None
+        self._buffer = bytearray()
+        if file is None:
+            return
+        with suppress(OSError):
+            file.truncate(self._whole)
+        with suppress(OSError):
+            file.close()
+        if not self._whole:
+            with suppress(OSError):
+                part_of(self.path, self.part).unlink()
+            self.part = max(0, self.part - 1)
+
+    def _open(self, part: int) -> None:
+        if not self._has_begun:
+            self.replaced = _delete_older(self.path, part)
+            self._has_begun = True
+        self._file = part_of(self.path, part).open("wb", buffering=0)
+        self.part, self._written, self._whole = part, 0, 0
+
+    def _write(self, record: Record) -> None:
+        if self._is_json:
+            data = self._json.encode(record) + b"\n"
+        else:
+            data = self._msgpack.encode(record)
+            data = len(data).to_bytes(_FRAME, "little") + data
+        self._buffer += data
+        self._written += len(data)
+        if len(self._buffer) >= _BUFFER:
+            self.flush()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next event belongs into a new part."""
+        return 0 < self.part_bytes <= self._written
+
+    def begin_part(self, state: bytes, after_gap: bool = False) -> None:
+        """Begin the next part with the state of its dispatcher (`checkpoint.dump`).
+
+        Args:
+            after_gap: records before it are lost.
+
+        Raises:
+            OSError: the part before cannot be finished, or this one not begun.
+        """
+        self.close()
+        self._open(self.part + 1)
+        self._write(msgspec.structs.replace(self._header, part=self.part, after_gap=after_gap))
+        self._write(Checkpoint(state))
+        self.flush()
+        self._written = 0
+        if self.keep and self.part >= self.keep:
+            with suppress(OSError):
+                part_of(self.path, self.part - self.keep).unlink()
+
+
+def part_of(path: Path, part: int) -> Path:
+    """Where part n of a log is."""
+    return path if part == 0 else path.with_name(f"{path.stem}.{part}{path.suffix}")
+
+
+def parts_of(path: Path) -> tuple[Path, int]:
+    """Where part 0 of a log is or was, and the first part to be read of it.
+
+    Args:
+        path: of part 0, deleted or not, or of a later part.
+    """
+    stem, _, number = path.stem.rpartition(".")
+    if stem and number.isdecimal() and path.exists():
+        return path.with_name(stem + path.suffix), int(number)
+    if not path.exists():
+        return path, min(_later_parts(path), default=0)
+    return path, 0
+
+
+def _later_parts(path: Path) -> list[int]:
+    """Numbers of the files that are named as later parts of a log."""
+    names = path.parent.glob(f"{glob.escape(path.stem)}.*{glob.escape(path.suffix)}")
+    found = [other.name[len(path.stem) + 1 : len(other.name) - len(path.suffix)] for other in names]
+    return [int(text) for text in found if text.isdecimal() and text == str(int(text))]
+
+
+def _delete_older(path: Path, first: int) -> int:
+    """Delete an older log, so that its parts are not read as those of a new one; how many later parts it had.
+
+    A file that is named as a later part and says in its header that it is another one, or is no decision log, is left.
+
+    Args:
+        path: of part 0.
+        first: the part that is begun in their place.
+
+    Raises:
+        OSError: a file cannot be deleted.
+    """
+    older = [part for part in _later_parts(path) if _is_part(part_of(path, part), part)]
+    for part in older:
+        part_of(path, part).unlink()
+    if first > 0 and path.is_file():
+        path.unlink()
+    return len(older)
+
+
+def _is_part(path: Path, part: int) -> bool:
+    """Whether a file is this part of a log, or too short to be anything."""
+    try:
+        header = next(_records(path, True), None)
+    except InputError:
+        return False
+    return header is None or (isinstance(header, Header) and header.part == part)
+
+
+def read_log(path: Path) -> Iterator[Record]:
+    """All whole records of a log, part by part, from its first header on.
+
+    Later headers are left out, and later checkpoints but for those of a part before which records are lost.
+
+    Args:
+        path: of the log or of one of its parts: the parts before it, and any that are deleted, are not read.
+
+    Raises:
+        InputError: no such file, not a decision log, another version, a part without the state it began with, or damage.
+    """
+    path, first = parts_of(path)
+    part = first
+    while part == first or part_of(path, part).exists():
+        place = part_of(path, part)
+        later = part_of(path, part + 1)
+        is_last = not later.exists()
+        is_cut = is_last or _is_after_gap(later)
+        records = _records(place, is_cut)
+        header = next(records, None)
+        if header is None and is_last and part > first:
+            return
+        if header is None and is_cut and not is_last:  # its writer failed before the first record
+            first += part == first
+            part += 1
+            continue
+        if not isinstance(header, Header) or header.log != KIND:
+            raise InputError(str(place), "file", "no decision log", "a log that `evenstep serve` wrote")
+        if header.version != VERSION:
+            raise InputError(str(place), "version", header.version, f"version {VERSION}")
+        if header.part != part:
+            raise InputError(str(place), "part", header.part, f"part {part}", "Was the file renamed?")
+        if part == first:
+            yield header
+        if part:
+            checkpoint = next(records, None)
+            if checkpoint is None and is_last and part > first:
+                return
+            if not isinstance(checkpoint, Checkpoint):
+                raise InputError(str(place), "checkpoint", "missing", "the state that the part began with")
+            if part == first or header.after_gap:
+                yield checkpoint
+        yield from records
+        part += 1
+
+
+def cut_off(path: Path) -> int:
+    """Bytes at the end of a log that are no whole record.
+
+    Args:
+        path: as for `read_log`.
+
+    Raises:
+        InputError: no such file.
+    """
+    path, part = parts_of(path)
+    while part_of(path, part + 1).exists():
+        part += 1
+    place = part_of(path, part)
+    with _open(place) as file:
+        if place.suffix == ".jsonl":
+            end = sum(len(line) for line in file if line.endswith(b"\n"))
+        else:
+            end = sum(_FRAME + len(piece) for piece in _frames(file, True))
+    return place.stat().st_size - end
+
+
+def _is_after_gap(path: Path) -> bool:
+    """Whether records are lost before this part."""
+    header = next(_records(path, True), None)
+    return isinstance(header, Header) and header.after_gap
+
+
+def _records(path: Path, may_be_cut: bool) -> Iterator[Record]:
+    with _open(path) as file:
+        pieces = (_lines if path.suffix == ".jsonl" else _frames)(file, may_be_cut)
+        decode = (msgspec.json.Decoder if path.suffix == ".jsonl" else msgspec.msgpack.Decoder)(Record).decode
+        read = 0
+        try:
+            for piece in pieces:
+                yield decode(piece)
+                read += 1
+        except (msgspec.DecodeError, EOFError, UnicodeDecodeError) as error:
+            where = f"{path}, record {read + 1}"
+            said = "cut off" if isinstance(error, EOFError) else str(error)
+            raise InputError(where, "record", said, "a record of a decision log") from None
+
+
+def _open(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InputError(str(path), "file", "unreadable", "a decision log", f"{error.strerror}.") from None
+
+
+def _lines(file: IO[bytes], may_be_cut: bool) -> Iterator[bytes]:
+    for line in file:
+        if not line.endswith(b"\n"):
+            if may_be_cut:
+                return
+            raise EOFError
+        yield line
+
+
+def _frames(file: IO[bytes], may_be_cut: bool) -> Iterator[bytes]:
+    while head := file.read(_FRAME):
+        size = int.from_bytes(head, "little")
+        piece = file.read(size)
+        if len(head) < _FRAME or len(piece) < size:
+            if may_be_cut:
+                return
+            raise EOFError
+        yield piece

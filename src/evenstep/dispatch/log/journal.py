@@ -1,0 +1,84 @@
+"""What a dispatcher was told and what it decided: the decision log, and the last events for whoever looks for a bug."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from evenstep.dispatch.commands import Command
+from evenstep.dispatch.events import Event
+from evenstep.dispatch.log.records import Chunks, Done, InParts, Record
+
+_HISTORY = 64  # as many as stay in a processor's cache
+
+
+class Journal:
+    """Events, chunks and ends, in order.
+
+    Args:
+        log: takes the records of a decision log, and may come in parts (`records.InParts`); None = no log.
+
+    Attributes:
+        history: the last events, each with all commands that were given together with its own.
+        chunks: row, tokens and time of each chunk since the last record.
+    """
+
+    def __init__(self, log: Callable[[Record], None] | None) -> None:
+        self.log = log
+        self._parts = log if isinstance(log, InParts) else None
+        self.history: deque[tuple[Event, list[Command]]] = deque(maxlen=_HISTORY)
+        self.chunks = list[tuple[int, int, float]]()
+        self._logged_s = -math.inf
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Where the log goes is the host's."""
+        return {"_logged_s": self._logged_s}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(None)
+        vars(self).update(state)
+
+    def follow(self, other: Journal) -> None:
+        """Write where another journal wrote."""
+        self.log, self._parts, self.history = other.log, other._parts, other.history
+
+    @property
+    def part_is_full(self) -> bool:
+        """Whether the log wants to begin a new part before the next event."""
+        return self._parts is not None and self._parts.is_full
+
+    def begin_part(self, state: bytes) -> None:
+        """Begin a new part of the log, which can be replayed from this state of the dispatcher on."""
+        assert self._parts is not None
+        self._parts.begin_part(state)
+
+    def note(self, event: Event, now_s: float) -> None:
+        """Log an event.
+
+        Args:
+            now_s: time of the dispatcher; an event that was stamped before happens now.
+        """
+        if self.log is not None:
+            if event.now_s < now_s:
+                event = msgspec.structs.replace(event, now_s=now_s)
+            self.log(event)
+            self._logged_s = event.now_s
+
+    def done(self, request: int, prompt_tokens: int, output_tokens: int) -> None:
+        """Log that a request ended as it should."""
+        if self.log is not None:
+            self.log(Done(request, prompt_tokens, output_tokens))
+
+    def flush(self) -> None:
+        """Log the chunks since the last record."""
+        if self.chunks and self.log is not None:
+            rows, tokens, times = zip(*self.chunks, strict=True)
+            before = (self._logged_s, *times)
+            changes = [(place, now_s) for place, now_s in enumerate(times) if now_s != before[place]]
+            self._logged_s = times[-1]
+            self.log(Chunks(list(rows), [] if set(tokens) == {1} else list(tokens), changes))
+            self.chunks.clear()

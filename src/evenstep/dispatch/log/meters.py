@@ -1,0 +1,50 @@
+"""What a dispatcher counts, as plain numbers: a host turns `Dispatcher.snapshot` into metrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from evenstep.dispatch.log.histogram import SECONDS, TOKENS, Histogram, Seconds, Waits
+
+
+class Meters:
+    """Counters and histograms by the names of the exported metrics, less ``evenstep_``.
+
+    Attributes:
+        waits: mean wait for a worker.
+    """
+
+    def __init__(self) -> None:
+        self.requests: Counter[str] = (
+            Counter()
+        )  # by status code, or "error" after the first token, or "cancelled"
+        self.decisions: Counter[tuple[str, str]] = Counter()
+        self.output_tokens = self.recomputes = self.retries = self.cancelled = self.late = 0
+        self.pool_wait_s, self.ttft_s, self.tpot_s = (
+            Histogram(SECONDS),
+            Histogram(SECONDS),
+            Histogram(SECONDS),
+        )
+        self.waits = Waits()
+        self.prediction_error = Histogram(TOKENS)
+        self.stages = {name: Seconds() for name in ("predict", "prepare", "route", "apply")}
+
+    def values(self) -> dict[str, object]:
+        """Plain numbers by metric name."""
+        return {
+            "requests_total": dict(self.requests),
+            "decisions_total": [
+                {"policy": policy, "outcome": outcome, "value": count}
+                for (policy, outcome), count in sorted(self.decisions.items())
+            ],
+            "output_tokens_total": self.output_tokens,
+            "recompute_total": self.recomputes,
+            "retries_total": self.retries,
+            "cancelled_total": self.cancelled,
+            "late_events_total": self.late,
+            "pool_wait_seconds": self.pool_wait_s.values(),
+            "ttft_seconds": self.ttft_s.values(),
+            "tpot_seconds": self.tpot_s.values(),
+            "prediction_error_tokens": self.prediction_error.values(),
+            "decision_seconds": {name: stage.values() for name, stage in self.stages.items()},
+        }

@@ -1,0 +1,87 @@
+"""Deadlines of waiting requests, and of all requests together.
+
+Most requests are sent by the next tick. So the deadline of a newcomer is only noted, and is set when a tick has left the
+request waiting, or when a host asks for the next deadline.
+"""
+
+from __future__ import annotations
+
+import math
+
+from evenstep.dispatch.requests.exclusions import Exclusions
+from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.requests.rows_layout import QUEUED_AT, SINCE, STATE
+from evenstep.dispatch.timers import Timers
+from evenstep.dispatch.transitions import State
+from evenstep.dispatch.turn import Turn
+
+_QUEUED = (int(State.POOLED), int(State.SEATING))
+
+
+class Deadlines:
+    """What must happen by when.
+
+    Args:
+        turn: what all parts share.
+        rows: the table of requests.
+        timers: deadlines that are set.
+        exclusions: a request that failed has another deadline than its first one.
+
+    Attributes:
+        newcomers: rows that arrived since their deadlines were last set. newcomers_s: when the first of them did.
+        wake_s: when the host was asked to send the next tick; inf = it was not.
+        overdue_s: when to look for requests that have lasted longer than they may; inf = no request was there to look for.
+    """
+
+    def __init__(self, turn: Turn, rows: Rows, timers: Timers, exclusions: Exclusions) -> None:
+        self._turn, self._rows, self.timers, self._exclusions = turn, rows, timers, exclusions
+        self.wake_s = math.inf
+        self.newcomers, self.newcomers_s, self.overdue_s = list[int](), 0.0, math.inf
+
+    def arrives(self, row: int, waits: bool) -> None:
+        """A request is there now.
+
+        Args:
+            waits: whether it waits for a worker; the deadline of one that waits for a prefiller is set already.
+        """
+        now_s = self._turn.now_s
+        if self.overdue_s == math.inf:
+            self.overdue_s = now_s + (self._turn.settings.total_s or math.inf)
+        if waits:
+            if not self.newcomers:
+                self.newcomers_s = now_s
+            self.newcomers.append(row)
+
+    @property
+    def newcomers_are_due(self) -> bool:
+        """Whether the deadline of a newcomer is over already."""
+        return bool(self.newcomers) and self.newcomers_s + self._turn.settings.ttl_s <= self._turn.now_s
+
+    def set_newcomers(self) -> None:
+        """Set the deadlines of the newcomers that still wait; one that failed meanwhile has another deadline."""
+        i, queued_at, excluded = self._rows.i, self._rows.f[QUEUED_AT], self._exclusions.excluded
+        states, ttl_s, timers = i[STATE], self._turn.settings.ttl_s, self.timers
+        for row in self.newcomers:
+            if states[row] in _QUEUED and row not in excluded:
+                timers.set(("ttl", row), queued_at[row] + ttl_s)
+        self.newcomers.clear()
+
+    def overdue(self) -> int:
+        """The row of the oldest request, if its time is over; -1 if it is not, and `overdue_s` says when it will be."""
+        self.look_when_overdue()
+        if self.overdue_s > self._turn.now_s:
+            return -1
+        return next(iter(self._rows.by_request.values()))
+
+    def look_when_overdue(self) -> None:
+        """Look at the oldest request when its time is over."""
+        self.overdue_s = math.inf
+        for row in self._rows.by_request.values():  # they are in order of arrival
+            self.overdue_s = self._rows.f[SINCE][row] + (self._turn.settings.total_s or math.inf)
+            break
+
+    @property
+    def next_s(self) -> float:
+        """The next deadline of anything; inf when there is none."""
+        next_s = min(self.timers.next_s, self.overdue_s)
+        return min(next_s, self.newcomers_s + self._turn.settings.ttl_s) if self.newcomers else next_s

@@ -1,0 +1,61 @@
+"""Which engines a request may not be sent to again, and which one it should rather not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from evenstep.dispatch.events import Kind
+from evenstep.dispatch.fleet.fleet import Fleet
+from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.requests.rows_layout import TRIES
+
+
+class Exclusions:
+    """Engines by row.
+
+    Args:
+        rows: the table of requests.
+        fleet: the engines.
+
+    Attributes:
+        excluded: row -> engines that the request failed on, and those lost with them.
+        avoided: row -> engine that handed the request back last, without a new token.
+    """
+
+    def __init__(self, rows: Rows, fleet: Fleet) -> None:
+        self._rows, self._fleet = rows, fleet
+        self.excluded: dict[int, set[str]] = {}
+        self.avoided: dict[int, str] = {}
+
+    def exclude(self, row: int, name: str, kind: Kind) -> None:
+        """Never send a request to this engine again. A barrier group dies as one, so not to its peers either."""
+        self._rows.i[TRIES][row] += kind != "unable"  # that engine was not asked at all
+        lost = [name] if kind in ("status", "unable") else self._fleet.lost_with(name)
+        self.excluded.setdefault(row, set()).update(lost)
+
+    def has_others(self, row: int, had_tokens: bool, is_up: bool = False, without: str = "") -> bool:
+        """Whether an engine is left for a request.
+
+        Args:
+            had_tokens: the request needs no prefiller.
+            is_up: count only engines that are not ejected.
+            without: an engine that does not count, nor do those lost with it.
+        """
+        out = {*self.excluded.get(row, ()), *self._fleet.lost_with(without)}
+        return self._fleet.has_left(out, with_prefill=not had_tokens, is_up=is_up)
+
+    def forbids(self, row: int, name: str) -> bool:
+        """Whether a request should go to another engine than this one."""
+        return self.avoided.get(row) == name or (row in self.excluded and name in self.excluded[row])
+
+    def concerns(self, rows: Collection[int]) -> bool:
+        """Whether an engine is excluded or avoided for one of these requests."""
+        return any(not found.keys().isdisjoint(rows) for found in (self.excluded, self.avoided) if found)
+
+    def forget(self, row: int) -> bool:
+        """A request is over; whether it had failed anywhere."""
+        if row not in self.excluded and row not in self.avoided:
+            return False
+        self.excluded.pop(row, None)
+        self.avoided.pop(row, None)
+        return True

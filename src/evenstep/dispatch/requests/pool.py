@@ -1,0 +1,132 @@
+"""The waiting pool: who waits for a decode slot, in order of (since, request), and who may come in at all."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.requests.rows_layout import REQUEST, SINCE
+from evenstep.dispatch.requests.tenants import Present, Tenants, retry_after
+from evenstep.dispatch.settings import Settings, TenantLimits
+
+_CLASSES = 32  # that have a share of a window of their own
+
+
+class Pool:
+    """Rows in order of waiting. A request that comes back takes the place its arrival gives it.
+
+    Attributes:
+        here: int64, the rows, oldest first.
+        shares: int64[C], working space of `deciding_kernel.window`.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self.shares = np.zeros(_CLASSES, np.int64)
+        self.here = array("q")  # the row of each, in the same order
+
+    def __len__(self) -> int:
+        return len(self.here)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.here
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.here)
+
+    def add(self, row: int) -> None:
+        here, since = self.here, self._rows.f[SINCE]
+        if (
+            not here or since[row] > since[here[-1]] or self._entry(row) > self._entry(here[-1])
+        ):  # most come last
+            here.append(row)
+        else:
+            here.insert(bisect_left(here, self._entry(row), key=self._entry), row)
+
+    def remove(self, row: int) -> None:
+        here = self.here
+        if here and here[0] == row:  # most leave in their order
+            del here[0]
+            return
+        place = bisect_left(here, self._entry(row), key=self._entry)
+        if place == len(here) or here[place] != row:
+            raise RuntimeError(f"row {row} is not in the pool")
+        del here[place]
+
+    def oldest(self) -> int:
+        return self.here[0]
+
+    def _entry(self, row: int) -> tuple[float, int]:
+        return self._rows.f[SINCE][row], self._rows.i[REQUEST][row]
+
+
+class Door:
+    """Who may come in: a bounded pool, and what each tenant may have.
+
+    Attributes:
+        present: what tenants have here. of: row -> what the tenant of that request has.
+        tenants: their limits; a host that serves several models lets all of them `share` theirs.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.present: dict[str, Present] = {}
+        self.of: dict[int, Present] = {}
+        self.share(Tenants())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What others have is no part of it: a log says of each request whether it was let in."""
+        return {name: value for name, value in vars(self).items() if name != "tenants"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.share(Tenants())
+
+    def share(self, tenants: Tenants) -> None:
+        """Limits hold for all who share these together."""
+        self.tenants = tenants
+        tenants.present.append(self.present)
+
+    def refusal(
+        self, tenant: str, waiting: int, mean_wait_s: float, now_s: float
+    ) -> tuple[int, str, int] | None:
+        """Status, reason and Retry-After for a request that may not come in; None for one that may.
+
+        Args:
+            waiting: requests in all queues.
+        """
+        if waiting >= self.settings.pool_limit:
+            return 503, "pool-full", retry_after(mean_wait_s)
+        limits = self._limits(tenant)
+        return None if limits is None else self.tenants.refusal(tenant, limits, mean_wait_s, now_s)
+
+    def enters(self, row: int, tenant: str) -> None:
+        """A request of this tenant is there now, and waits."""
+        here = self.present.get(tenant)
+        if here is None:
+            here = self.present[tenant] = Present(tenant)
+        here.requests += 1
+        here.waiting += 1
+        self.of[row] = here
+
+    def leaves(self, row: int, waits: bool) -> None:
+        """A request is over.
+
+        Args:
+            waits: whether it waited until now.
+        """
+        here = self.of.pop(row)
+        here.waiting -= waits
+        here.requests -= 1
+        if not here.requests:
+            del self.present[here.tenant]
+
+    def _limits(self, tenant: str) -> TenantLimits | None:
+        tenants = self.settings.tenants
+        return tenants.get(tenant) or tenants.get("*") if tenants else None

@@ -1,0 +1,89 @@
+"""Requests that wait for a prefiller, and those whose prompt a prefiller computes or keeps."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from evenstep.dispatch.commands import Release, Removed, SendPrefill
+from evenstep.dispatch.fleet.fleet import Fleet
+from evenstep.dispatch.requests.exclusions import Exclusions
+from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.requests.rows_layout import CHARGED, LEG, PROMPT, REQUEST
+from evenstep.dispatch.transitions import Cause
+from evenstep.dispatch.turn import Turn
+
+
+class PrefillQueue:
+    """The queue, oldest first, and the prefiller of each request that has one.
+
+    Args:
+        turn: what all parts share.
+        rows: the table of requests.
+        fleet: the engines.
+        exclusions: engines that a request may not be sent to.
+
+    Attributes:
+        waiting: rows in the queue. prefiller_of: row -> name of its prefiller.
+    """
+
+    def __init__(self, turn: Turn, rows: Rows, fleet: Fleet, exclusions: Exclusions) -> None:
+        self._turn, self._rows, self._fleet, self._exclusions = turn, rows, fleet, exclusions
+        self._prefill = fleet.prefill
+        self.waiting: OrderedDict[int, None] = OrderedDict()
+        self.prefiller_of: dict[int, str] = {}
+
+    def add(self, row: int) -> None:
+        """A request waits; it is sent at once if a prefiller has room."""
+        self.waiting[row] = None
+        self.feed()
+
+    def feed(self) -> None:
+        """Send the requests that wait, oldest first, as long as a prefiller has room."""
+        turn, i, excluded = self._turn, self._rows.i, self._exclusions.excluded
+        for row in list(self.waiting):
+            found = self._prefill.choose(excluded.get(row, frozenset()))
+            if found is None:
+                if row not in excluded:
+                    return
+                continue
+            del self.waiting[row]
+            self._fleet.timers.clear(("ttl", row))
+            self._rows.move(row, Cause.PREFILL_SENT)
+            name = found.spec.name
+            i[CHARGED][row] = self._prefill.charge(name, row, i[PROMPT][row])
+            self.prefiller_of[row] = name
+            turn.legs = i[LEG][row] = leg = turn.legs + 1
+            turn.out.append(SendPrefill(i[REQUEST][row], leg, name))
+
+    def correct(self, row: int, prompt_tokens: int) -> None:
+        """The prompt of a request has so many tokens; `Rows` still has the former number."""
+        name = self.prefiller_of.get(row)
+        if name is not None:
+            i = self._rows.i
+            self._prefill.release(name, row, i[PROMPT][row], i[CHARGED][row])
+            i[CHARGED][row] = self._prefill.charge(name, row, prompt_tokens)
+
+    def leave(self, row: int, told: bool) -> None:
+        """The prefiller of a request, if it has one, need not keep the prompt's KV any longer.
+
+        Args:
+            told: whether the prefiller is told so.
+        """
+        name = self.prefiller_of.pop(row, None)
+        if name is None:
+            return
+        i = self._rows.i
+        self._prefill.release(name, row, i[PROMPT][row], i[CHARGED][row])
+        if told:
+            self._turn.out.append(Release(i[REQUEST][row], name))
+        if self.waiting:
+            self.feed()
+            self._turn.due = True  # commands may be waiting for the next event
+        self.forget_if_empty(name)
+
+    def forget_if_empty(self, name: str) -> None:
+        """Take a prefiller that leaves out of the fleet once it keeps nothing."""
+        found = self._prefill.prefillers.get(name)
+        if found is not None and found.leaves and not found.requests:
+            self._fleet.remove(name)
+            self._turn.out.append(Removed(name))

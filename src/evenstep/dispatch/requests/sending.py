@@ -1,0 +1,110 @@
+"""Requests that go to their workers, many at once: the only text of what sending changes in the tables."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from evenstep import compiled
+from evenstep.compiled import FLOAT, I1, INT, Floats, Ints, declared
+from evenstep.dispatch.fleet.mirror_layout import CAME, RESERVED, SENT, SENT_LOAD
+from evenstep.dispatch.log.histogram import add_wait, count
+from evenstep.dispatch.requests.rows import FloatTable, IntTable, may_move, moves
+from evenstep.dispatch.requests.rows_layout import (  # fmt: skip
+    BASE,
+    COPIES,
+    LEAVE,
+    LEG,
+    NEVER,
+    PREDICTED,
+    PRODUCED,
+    PROMPT,
+    QUEUED_AT,
+    SEATED,
+    SENT_AT,
+    STATE,
+    WORKER,
+)
+from evenstep.dispatch.transitions import Cause, State
+from evenstep.request import I8
+from evenstep.routing.view import HOLD
+
+_DECODE_SENT = int(Cause.DECODE_SENT)
+_POOLED = int(State.POOLED)
+
+
+class Tables(NamedTuple):
+    """What sending reads and writes.
+
+    Args:
+        rows, times: the table of requests (`Rows.ints`, `Rows.floats`).
+        workers, loads: the table of workers (`Columns.ints`, `Columns.floats`).
+        waits: sum and number of waits (`Waits.sums`).
+        counts, bounds, sums: the histogram of waits.
+        tokens: one number, written: tokens of the prompts that were sent.
+    """
+
+    rows: IntTable
+    times: FloatTable
+    workers: IntTable
+    loads: FloatTable
+    waits: Floats
+    counts: Ints
+    bounds: Floats
+    sums: Floats
+    tokens: Ints
+
+
+_TABLES = compiled.struct(Tables)
+_SEND = _TABLES, I1, I1, INT, I1, INT, FLOAT
+
+
+@declared(None if INT is None else INT(*_SEND))
+def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int, now_s: float) -> int:
+    """Send the requests of a round that are not held.
+
+    Args:
+        tables: what it writes.
+        chosen: rows of the requests, at least `size` of them.
+        worker: place of each one's worker, or `HOLD`. The worker gets the slots that the request lacks.
+        size: requests of the round.
+        pool: rows that wait, oldest first; those that are sent are taken out.
+        legs: number of the last upstream call.
+        now_s: the time.
+
+    Returns:
+        Requests that were sent; -1 - i, and nothing changed, where request i may not be sent.
+    """
+    rows, workers = tables.rows, tables.workers
+    for i in range(size):
+        row, g = chosen[i], worker[i]
+        if not 0 <= row < rows.shape[1] or not HOLD <= g < workers.shape[1]:
+            return -1 - i
+        if g != HOLD and not may_move(rows, row, _DECODE_SENT):
+            return -1 - i
+    sent = tables.tokens[0] = 0
+    for i in range(size):
+        row, g = chosen[i], worker[i]
+        if g == HOLD:
+            continue
+        sent += 1
+        moves(rows, row, _DECODE_SENT)
+        copies, prompt, produced = rows[COPIES, row], rows[PROMPT, row], rows[PRODUCED, row]
+        workers[RESERVED, g] -= rows[SEATED, row]
+        workers[SENT, g] += copies
+        workers[CAME, g] += copies
+        tables.loads[SENT_LOAD, g] += prompt + produced
+        rows[WORKER, row], rows[SEATED, row], rows[LEG, row] = g, copies, legs + sent
+        if rows[PREDICTED, row] >= 0 or produced > 0:  # it was on another worker before
+            rows[LEAVE, row], rows[PREDICTED, row], rows[BASE, row] = NEVER, -1, produced
+        tables.times[SENT_AT, row] = now_s
+        tables.tokens[0] += prompt
+        wait_s = now_s - tables.times[QUEUED_AT, row]
+        add_wait(wait_s, tables.waits)
+        count(wait_s, tables.counts, tables.bounds, tables.sums)
+    left = 0
+    for i in range(pool.size):
+        row = pool[i]
+        if 0 <= row < rows.shape[1] and rows[STATE, row] == _POOLED:
+            pool[left] = row
+            left += 1
+    return sent

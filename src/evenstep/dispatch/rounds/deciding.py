@@ -1,0 +1,330 @@
+"""One decision: the view of the cluster as it stands, the policy's answer or least load's, and what can be done of it."""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from evenstep import names
+from evenstep.dispatch.fleet.mirror import Mirror
+from evenstep.dispatch.fleet.prefixes import Prefixes
+from evenstep.dispatch.log.meters import Meters
+from evenstep.dispatch.log.records import Round
+from evenstep.dispatch.requests.pool import Pool
+from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.requests.rows_layout import KEY, PRODUCED, PROMPT, REQUEST
+from evenstep.dispatch.rounds.door import Packed, PolicyDoor, Shown
+from evenstep.dispatch.rounds.fallback import Fallback, Fell, Reason
+from evenstep.dispatch.rounds.idle import Idle
+from evenstep.dispatch.rounds.projections import Ahead
+from evenstep.dispatch.settings import Settings
+from evenstep.errors import InputError, PolicyError
+from evenstep.predict.view import is_oracle
+from evenstep.request import I8
+from evenstep.routing.policies.least_load import LeastLoad
+from evenstep.routing.view import HOLD, RoutingView, expects_loads
+
+PREDICTOR = "bounded"
+#: Completions after which the older ones weigh half in the mean output.
+HALF_OF = 1 << 14
+_NO_MEMORY: I8 = np.zeros(0, np.int64)
+
+
+class Deciding:
+    """Asks the policy.
+
+    Args:
+        policy, predictor: ``NAME[:key=value,...]``; the predictor is asked by a policy with a horizon only.
+        rows, mirror, prefixes, meters: the dispatcher's own.
+        notice: tells the operator: kind, about, text, now_s.
+        stopwatch: seconds of any clock, for the stages; None = they are not looked at.
+        overruns: decisions that were over their budget when they were first made (replay).
+
+    Raises:
+        InputError: an unknown policy, predictor or option, or a predictor that sees true lengths.
+    """
+
+    def __init__(
+        self, policy: str, predictor: str, *, rows: Rows, mirror: Mirror, prefixes: Prefixes, meters: Meters,
+        notice: Callable[[str, str, str, float], None], settings: Settings,
+        stopwatch: Callable[[], float] | None, overruns: frozenset[int],
+    ) -> None:  # fmt: skip
+        self.rows, self.mirror, self.prefixes, self.meters = rows, mirror, prefixes, meters
+        self.settings, self.stopwatch, self.overruns = settings, stopwatch, overruns
+        self.processor = stopwatch  # seconds of processor time, for the budget; None = `overruns` has it
+        self.fallback = Fallback(settings.policy_cooldown_s)
+        self.least_load, self.idle = PolicyDoor("least-load", LeastLoad()), Idle(rows, mirror)
+        self.decisions = 0
+        self.prepared = 0  # turns in which predictions were asked for since the last decision
+        self.decided_s = 0.0  # when the last answer was there, as the stopwatch says
+        self.free = 0  # slots at the last decision, offered or not
+        self.notice, self._said = notice, ""
+        self.has_bypassed = False  # a worker may hold more than its slots from then
+        self.keep_round: Callable[[Round], None] | None = None
+        self.learned = array("d", [0.0, 0.0, 0.0])  # output tokens, their squares, requests
+        self.predictor_text, self.predictor = "", None
+        self._generation = mirror.generation
+        self.load(policy, predictor)
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = ("packed", "_shown", "idle", "notice", "stopwatch", "processor", "overruns", "keep_round")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.idle = Idle(self.rows, self.mirror)
+        self._pack()
+
+    def load(self, policy: str, predictor: str) -> None:
+        """Decide by these from now on; nothing changes when they cannot be made.
+
+        Raises:
+            InputError: as the constructor.
+        """
+        door = PolicyDoor(policy)
+        text, found = self.predictor_text, self.predictor
+        if door.horizon and (predictor or not found):
+            usual = str(getattr(door.policy, "usual_predictor", "")).replace(",", "/")
+            text = predictor or (f"{PREDICTOR}:of={usual}" if usual else PREDICTOR)
+            found = _predictor(text)
+        ahead = None
+        if door.horizon:
+            ahead = Ahead(found, door.horizon, expects_loads(door.policy))  # type: ignore[arg-type]
+        self.door, self.ahead = door, ahead
+        self.prefixes.is_read = door.reads_cached
+        self.has_bypassed |= door.binds_at_once
+        self.limit()
+        self.predictor_text, self.predictor = text, found
+        self._pack()
+        self.fallback.reload()
+
+    def go_by(self, settings: Settings) -> None:
+        """Other limits and deadlines."""
+        self.settings = settings
+        self.fallback.cooldown_s = settings.policy_cooldown_s
+        self.limit()
+
+    def limit(self) -> None:
+        """Tell the mirror how much a worker may be sent; policy or settings are others."""
+        self.mirror.go_by(self.settings.gateways, self.settings.bypass_margin if self.has_bypassed else 0)
+
+    def look(self) -> None:
+        """Begin anew if places or groups of workers changed since the last decision."""
+        if self._generation == self.mirror.generation:
+            return
+        self._generation = self.mirror.generation
+        self._pack()
+        self.door.forget()
+        if self.ahead is not None:
+            self.ahead.forget()
+
+    def _pack(self) -> None:
+        self.packed = Packed(len(self.mirror.workers), self.door.horizon)
+        self._shown = Shown(0, 0, 0.0, 0.0, 0, self.packed)
+
+    def ended(self, request: int, prompt: int, output: int, key: int) -> None:
+        """A request completed with so many tokens a copy."""
+        learned = self.learned
+        learned[0] += output
+        learned[1] += output * output
+        learned[2] += 1.0
+        if learned[2] == HALF_OF:
+            learned[0], learned[1], learned[2] = learned[0] / 2, learned[1] / 2, HALF_OF // 2
+        if self.ahead is not None:
+            self.ahead.ended(request, prompt, output, key)
+
+    def gone(self, row: int) -> None:
+        """The request in this row goes away unfinished."""
+        i = self.rows.i
+        if self.ahead is not None and i[PRODUCED][row]:
+            self.ahead.gone(i[REQUEST][row], i[PROMPT][row], self.rows.age(row), i[KEY][row])
+
+    @property
+    def kv_reserve(self) -> float:
+        """KV tokens kept free for each request on a worker: as set, else the mean of what is left of an output at any
+        time."""
+        if self.settings.kv_reserve is not None:
+            return self.settings.kv_reserve
+        outputs, squares, _ = self.learned
+        return squares / (2.0 * outputs) if outputs else 0.0
+
+    def decide(
+        self, pool: Pool, most: int, margin: int, offered: int, now_s: float, excluded: Mapping[int, Collection[str]]
+    ) -> list[int]:  # fmt: skip
+        """Worker of each waiting request that the round is about, or `HOLD`; `packed` has their rows, and the free slots.
+
+        Args:
+            pool: who waits.
+            most: of them that are shown, at most; no more than there are.
+            margin: slots that a worker may be sent beyond its own.
+            offered: slots that are offered at most, 0 = all.
+            excluded: row -> workers it may not be sent to.
+
+        Returns:
+            Nothing where no slot is free.
+        """
+        watch, packed, shown = self.stopwatch, self.packed, self._shown
+        start = watch() if watch else 0.0
+        packed.room_for(most + packed.workers)
+        total = packed.show(self.rows, self.mirror.columns, pool, most, margin, offered, self.kv_reserve)
+        if not total:
+            return []
+        self.free = total
+        reason = self.fallback.before(self._is_stale(now_s), now_s)
+        shown.decision, shown.seed, shown.waiting = self.decisions, self.settings.seed, most
+        shown.now_s, shown.mean_wait_s = now_s, self.meters.waits.mean_s
+        if self.ahead is not None or self.door.reads_cached:
+            reason = self._look_further(packed.waiting[:most], reason)
+        prepared = watch() if watch else 0.0
+        answer, reason = self._ask(shown, reason)
+        if watch:
+            self.meters.stages["prepare"].add(prepared - start)
+            self.meters.stages["route"].add(self.decided_s - prepared)
+        answer, reason = self._leave_no_worker_idle(pool, answer, margin, reason, excluded)
+        was_off = self.fallback.is_off
+        self.fallback.after(reason, now_s)
+        if reason:
+            self._tell(reason, was_off, now_s)
+        worker = answer.tolist()
+        outcome = "fallback" if reason else "held" if worker.count(HOLD) == most else "admitted"
+        self.meters.decisions[self.door.text, outcome] += 1
+        if self.keep_round is not None:
+            self.keep_round(self._record(shown.view(_NO_MEMORY), worker, reason))
+        self.decisions += 1
+        return worker
+
+    def _leave_no_worker_idle(
+        self, pool: Pool, answer: I8, margin: int, reason: Reason, excluded: Mapping[int, Collection[str]]
+    ) -> tuple[I8, Reason]:  # fmt: skip
+        """The answer, with requests that fit idle workers sent there; ``held`` where the policy held one of them."""
+        shown, packed = answer.size, self.packed
+        if len(pool.here) == shown and not excluded and not (answer == HOLD).any():
+            return answer, reason
+        holds = np.count_nonzero(answer == HOLD)
+        about = self.idle.fill(packed, pool, shown, margin, excluded)
+        added = packed.worker[:about]
+        if not reason and np.count_nonzero(added[:shown] == HOLD) < holds:
+            reason = "held"
+        return added, reason
+
+    def has_prepared(self, now_s: float) -> bool:
+        """See whether predictions for the next decision take long enough to be made by themselves; they are made then."""
+        if self.ahead is None or self.fallback.before(self._is_stale(now_s), now_s):
+            return False
+        start = self.stopwatch() if self.stopwatch else 0.0
+        if not self.ahead.has_asked(self.rows, self.mirror):
+            return False
+        if self.stopwatch:
+            self.meters.stages["predict"].add(self.stopwatch() - start)
+        return True
+
+    def _is_stale(self, now_s: float) -> bool:
+        """Whether the metrics of a worker that others send to as well are too old: only there others are seen."""
+        return self.mirror.state_age_s(now_s) > self.settings.stale_s
+
+    def _tell(self, reason: Reason, was_off: bool, now_s: float) -> None:
+        """Say that least load decides, and why."""
+        fallback = self.fallback
+        if reason == "stale":
+            why = f"stale: {self.mirror.oldest(now_s)}; stale_s is {self.settings.stale_s:g}"
+        elif reason == "held":
+            why = (
+                "held: it held a request that fits a worker which runs nothing, and least load sent it there"
+            )
+        elif reason in ("cooling", "off"):
+            why = f"{reason} since the last fault ({fallback.cause})"
+        else:
+            why = fallback.cause = f"{reason}: {self._said}"
+        fallback.last = Fell(self.decisions, now_s, reason, why)
+        self.notice("fallback", reason, f"least load decides instead of {self.door.text}: {why}", now_s)
+        if fallback.is_off and not was_off:
+            self.notice(
+                "policy-off", self.door.text, f"{self.door.text} is off until a reload ({self._said})", now_s
+            )
+
+    def _ask(self, shown: Shown, reason: Reason) -> tuple[I8, Reason]:
+        if not reason:
+            kept = self.door.memory
+            begun = self.processor() if self.processor else 0.0
+            try:
+                answer = self.door.answer(shown)
+            except PolicyError as error:
+                reason, self._said = "contract", str(error)
+            except Exception as error:  # whatever a guest raises; counted, told and in the log
+                reason, self._said = "raised", f"{type(error).__name__}: {error}"
+            else:
+                if self.stopwatch is not None:
+                    self.decided_s = self.stopwatch()
+                if not self._is_over(begun, shown.decision):
+                    return answer, ""
+                reason = "budget"
+            self.door.memory = kept
+            self.packed.worker[:] = HOLD
+        answer = self.least_load.answer(shown)
+        if self.stopwatch is not None:
+            self.decided_s = self.stopwatch()
+        return answer, reason
+
+    def _is_over(self, begun_s: float, decision: int) -> bool:
+        """Whether the answer took too much processor time. The wall clock would count what other processes took."""
+        if self.processor is None:
+            self._said = "as it was when the log was written"
+            return decision in self.overruns
+        taken_ms, budget_ms = 1000 * (self.processor() - begun_s), self.settings.budget_ms
+        if taken_ms > budget_ms:
+            self._said = f"{taken_ms:.1f} ms of processor time for one decision; budget_ms is {budget_ms:g}"
+        return taken_ms > budget_ms
+
+    def _look_further(self, waiting: I8, reason: Reason) -> Reason:
+        """Show what the policy reads beside the round itself; why it is not asked, where the predictor fails."""
+        packed, rows = self.packed, self.rows
+        if self.door.reads_cached:
+            packed.cached = self.prefixes.cached(waiting, rows.ints[PROMPT, waiting])
+        packed.projections = (
+            packed.nothing_ahead
+        )  # not what an earlier round saw: a replay may begin after it
+        if self.ahead is not None and not reason:
+            try:
+                packed.projections = self.ahead.project(rows, self.mirror)
+            except Exception as error:  # a predictor is a guest too
+                reason, self._said = "predictor", f"{type(error).__name__}: {error}"
+        return reason
+
+    def _record(self, view: RoutingView, worker: list[int], reason: Reason) -> Round:
+        requests, workers = self.rows.i[REQUEST], self.mirror.workers
+        rows = self.packed.waiting[: len(worker)].tolist()
+        return Round(
+            decision=view.decision,
+            waiting=view.waiting_id.size,
+            seen=_digest(view),
+            sent={
+                requests[row]: workers[g].spec.name for row, g in zip(rows, worker, strict=True) if g != HOLD
+            },
+            fallback=reason,
+            why=self.fallback.last.why if reason and self.fallback.last else "",
+        )
+
+
+def _digest(view: RoutingView) -> int:
+    """A checksum of everything in a view that a policy may decide by, but for its memory."""
+    parts: tuple[Any, ...] = (
+        np.array([view.decision, view.seed]), np.array([view.now_s, view.mean_wait_s]), view.group, view.queued,
+        view.queued_load, view.load, view.free_slots, view.running, view.kv_free, view.seconds_per_token, view.waiting_id,
+        view.waiting_load, view.waited_s, view.waiting_class, view.waiting_key, view.waiting_steps, view.projections,
+        view.cached_tokens,
+    )  # fmt: skip
+    found = 0
+    for part in parts:
+        found = zlib.crc32(np.ascontiguousarray(part).data, found)
+    return found
+
+
+def _predictor(text: str) -> Any:
+    predictor = names.build("predict", names.parse(text))
+    if is_oracle(predictor):
+        raise InputError(text, "predictor", "an oracle", "a predictor that sees no true lengths")
+    return predictor

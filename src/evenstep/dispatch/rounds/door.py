@@ -1,0 +1,221 @@
+"""A routing policy as a live host calls it: the very objects the simulator runs, through their kernel where they have
+one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evenstep import compiled, names
+from evenstep.addresses import placed
+from evenstep.dispatch.fleet.mirror import Columns
+from evenstep.dispatch.requests.pool import Pool
+from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.rounds import deciding_kernel
+from evenstep.errors import InputError, PolicyError
+from evenstep.request import F8, I8
+from evenstep.routing import view as at
+from evenstep.routing.view import (
+    HOLD,
+    RoutingDecision,
+    RoutingView,
+    broken_rule,
+    horizon_of,
+    memory_size_of,
+    reads_cached,
+)
+
+_NO_PROJECTIONS = 0
+_show, _holds = compiled.entry(deciding_kernel.show), compiled.entry(deciding_kernel.holds)
+
+
+class PolicyDoor:
+    """One policy and its memory between decisions.
+
+    Args:
+        text: ``NAME[:key=value,...]``.
+        policy: the policy of that text, if it is built already.
+
+    Raises:
+        InputError: an unknown policy, an invalid option, or an object without ``route``.
+    """
+
+    def __init__(self, text: str, policy: Any = None) -> None:
+        self.text = text
+        self.policy: Any = names.build("routing", names.parse(text)) if policy is None else policy
+        if not callable(getattr(self.policy, "route", None)):
+            raise InputError(
+                text, "policy", type(self.policy).__name__, "an object with a method route(view)"
+            )
+        self.horizon = horizon_of(self.policy)
+        self.reads_cached = reads_cached(self.policy)
+        self.binds_at_once = bool(getattr(self.policy, "bypass", False))
+        self.memory: I8 = np.zeros(memory_size_of(self.policy), np.int64)
+        self._module = compiled.kernel_of(self.policy)
+        self._kernel = None if self._module is None else compiled.entry(self._module.route_into)
+        self._parameters: F8 = np.zeros(0) if self._module is None else compiled.parameters(self.policy)
+        self._scratch: tuple[I8, F8] = np.zeros(0, np.int64), np.zeros(0)
+        self._asked_for = (-1, -1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"text": self.text, "memory": self.memory}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["text"])
+        self.memory = state["memory"]
+
+    @property
+    def has_kernel(self) -> bool:
+        return self._kernel is not None
+
+    def forget(self) -> None:
+        """The fleet changed: worker numbers in the policy's memory may be invalid now."""
+        self.memory[:] = 0
+
+    def answer(self, shown: Shown) -> I8:
+        """Worker of each waiting request, as the policy decides. The answer is checked against the contract; the policy's
+        memory is kept only if it passes. The result is a view of `Packed.worker`.
+
+        Raises:
+            PolicyError: the answer breaks the contract.
+            Exception: any error of the policy.
+        """
+        memory = self.memory.copy() if self.memory.size else self.memory
+        packed, waiting = shown.packed, shown.waiting
+        if self._kernel is None:
+            view = shown.view(memory)
+            decision = self.policy.route(view)
+            broken = broken_rule(view, decision)
+            if not broken:
+                packed.worker[:waiting] = decision.worker
+            found = decision.memory
+        else:
+            if self._asked_for[0] != packed.workers or self._asked_for[1] < waiting:
+                self._make_scratch(packed.workers, waiting)
+            self._kernel(
+                shown.decision, shown.seed, shown.now_s, shown.mean_wait_s, 0, waiting,
+                packed.workers_i, packed.workers_f, packed.waiting_i, packed.waiting_f,
+                packed.projections if self.horizon else packed.no_projections, packed.growth, packed.cached, memory,
+                self._parameters, *self._scratch, packed.worker,
+            )  # fmt: skip
+            found, broken = memory, ""
+            if not packed.keeps(packed.worker, waiting):
+                broken = broken_rule(
+                    shown.view(memory), RoutingDecision(packed.worker[:waiting].copy(), memory)
+                )
+        if broken:
+            raise PolicyError(f"policy {self.text} broke its contract at decision {shown.decision}: {broken}")
+        if found is not None and found.size:
+            self.memory = np.array(found, np.int64)
+        return packed.worker[:waiting]
+
+    def _make_scratch(self, workers: int, waiting: int) -> None:
+        """Working space for so many; more than asked for, so that it is not asked for at every decision."""
+        room = max(64, 1 << waiting.bit_length())
+        ask = getattr(self._module, "scratch", None)
+        ints, floats = (0, 0)
+        for some in (waiting, room):
+            more = ask(workers, some, self.horizon, self._parameters) if ask else (0, 0)
+            ints, floats = max(ints, int(more[0])), max(floats, int(more[1]))
+        self._scratch = np.zeros(ints, np.int64), np.zeros(floats)
+        self._asked_for = workers, room
+
+
+class Packed:
+    """The arrays of one decision in the layout of kernels (`routing.view`), reused for the next decision.
+
+    Args:
+        workers: G.
+        horizon: H, 0 for a policy that does not look ahead.
+
+    Attributes:
+        gathers: int64[G], 1 for barrier groups that are offered nothing; the code that sets a flag clears it.
+        free: int64[G], offered slots.
+        waiting: int64[>= W], rows of the waiting requests.
+        worker: int64[>= W], the answer; `HOLD` where nothing was answered.
+    """
+
+    def __init__(self, workers: int, horizon: int) -> None:
+        self.workers = workers
+        self.workers_i: I8 = np.zeros((4, workers), np.int64)
+        self.workers_f: F8 = np.zeros((4, workers))
+        self.nothing_ahead: F8 = np.zeros((workers, horizon + 1))
+        self.projections: F8 = self.nothing_ahead
+        self.no_projections: F8 = np.zeros((workers, _NO_PROJECTIONS))
+        self.growth: F8 = np.arange(horizon + 1, dtype=np.float64)
+        self.cached: F8 = np.zeros((0, 0))
+        self.free: I8 = np.zeros(workers, np.int64)
+        self.gathers: I8 = np.zeros(workers, np.int64)
+        self._slots: I8 = np.zeros(workers, np.int64)
+        self._tokens: F8 = np.zeros(workers)
+        self._make_room(0)
+
+    def room_for(self, waiting: int) -> None:
+        """Have at least so many columns for waiting requests."""
+        if self.worker.size < waiting:
+            self._make_room(max(64, 1 << waiting.bit_length()))
+
+    def _make_room(self, room: int) -> None:
+        self.waiting_i: I8 = np.zeros((3, room), np.int64)
+        self.waiting_f: F8 = np.zeros((3, room))
+        self.waiting: I8 = np.zeros(room, np.int64)
+        self.worker: I8 = np.full(room, HOLD, np.int64)
+
+    def show(
+        self, rows: Rows, columns: Columns, pool: Pool, most: int, margin: int, offered: int, reserve: float
+    ) -> int:
+        """Write the view of a round; see `deciding_kernel.show`."""
+        here = pool.here
+        return _show(
+            rows.ints, rows.floats, columns.ints, columns.floats, placed(here), len(here), most, margin,
+            offered, reserve, self.gathers, pool.shares, self.free, self._slots, self.waiting, self.workers_i,
+            self.workers_f, self.waiting_i, self.waiting_f, self.worker,
+        )  # fmt: skip
+
+    def keeps(self, worker: I8, waiting: int) -> bool:
+        """Whether an answer keeps to known workers, free slots and KV memory."""
+        return bool(
+            _holds(worker, waiting, self.workers_i, self.workers_f, self.waiting_f, self._slots, self._tokens)
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Shown:
+    """The view of one decision; the `RoutingView` is built only on request.
+
+    Args:
+        decision, seed, now_s, mean_wait_s: as in `RoutingView`.
+        waiting: W.
+        packed: everything else.
+    """
+
+    decision: int
+    seed: int
+    now_s: float
+    mean_wait_s: float
+    waiting: int
+    packed: Packed
+
+    def view(self, memory: I8) -> RoutingView:
+        """Read-only windows on the arrays."""
+        packed = self.packed
+        wi, wf = sealed(packed.workers_i), sealed(packed.workers_f)
+        qi, qf = sealed(packed.waiting_i[:, : self.waiting]), sealed(packed.waiting_f[:, : self.waiting])
+        return RoutingView(
+            decision=self.decision, seed=self.seed, now_s=self.now_s, mean_wait_s=self.mean_wait_s,
+            group=wi[at.GROUP], queued=wi[at.QUEUED], queued_load=wf[at.QUEUED_LOAD], load=wf[at.LOAD],
+            free_slots=wi[at.FREE_SLOTS], running=wi[at.RUNNING], kv_free=wf[at.KV_FREE],
+            seconds_per_token=wf[at.SECONDS_PER_TOKEN], waiting_id=qi[at.ID], waiting_load=qf[at.WAITING_LOAD],
+            waited_s=sealed(self.now_s - qf[at.SINCE_S]), waiting_class=qi[at.CLASS], waiting_key=qi[at.KEY],
+            waiting_steps=qf[at.STEPS], projections=sealed(packed.projections), growth=sealed(packed.growth),
+            cached_tokens=sealed(packed.cached), memory=sealed(memory),
+        )  # fmt: skip
+
+
+def sealed(array: F8 | I8) -> Any:
+    """A read-only view of an array."""
+    window = array.view()
+    window.flags.writeable = False
+    return window

@@ -1,0 +1,252 @@
+"""Projected loads of the running requests: asks the predictor about requests that are due, and projects.
+
+A running request is predicted at the first round after its first token and again after each `refresh_every` tokens. It
+is also predicted at once if it outlives its expected last token. All predictions due together are one call, in order of
+(worker, request). A prediction counts if ``leaves >= gate``. If it does not, or says H steps or more, the request does not
+leave inside the window: not before its next prediction (``refresh = "anchored"``), or H tokens from now
+(``"literal"``). A length announced by the client is believed until the answer is longer.
+
+Source: BalanceRoute App. C, as in the simulator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep.dispatch.fleet.mirror import Mirror
+from evenstep.dispatch.fleet.mirror_layout import CHANGES, FOREIGN_LOAD, LOAD, RUNNING
+from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.requests.rows_layout import EXPECTED, LEAVE, NEVER, PREDICTED
+from evenstep.dispatch.rounds import projections_kernel as kernel
+from evenstep.errors import PolicyError
+from evenstep.predict.view import (
+    NOTHING,
+    Active,
+    Finished,
+    Fit,
+    Fits,
+    Keeps,
+    Predictor,
+    SurvivalCurve,
+    counted_of,
+)
+from evenstep.request import F8, I8
+
+_LEARNED_AT_ONCE = 16  # completions
+_MANY = 32  # predictions that are asked for before a round, not in it
+_AT_ONCE = 256  # of them, so that the host gets back to its reads
+
+
+class Ahead:
+    """Projections for a policy with a horizon.
+
+    Args:
+        predictor: the predictor to ask.
+        horizon: H, tokens ahead, >= 1.
+        expects: whether the policy wants expected loads; a predictor without a survival curve gives plain projections.
+    """
+
+    def __init__(self, predictor: Predictor, horizon: int, expects: bool) -> None:
+        self.predictor: Any = predictor
+        self.horizon = horizon
+        self.every = int(getattr(predictor, "refresh_every", 16))
+        self.gate = float(getattr(predictor, "gate", 0.5))
+        self.is_literal = getattr(predictor, "refresh", "anchored") == "literal"
+        self.expects = expects and isinstance(predictor, SurvivalCurve)
+        self._fits, self._keeps = isinstance(predictor, Fits), isinstance(predictor, Keeps)
+        self.projections: F8 = np.zeros((0, horizon + 1))
+        self._curves: F8 = np.zeros((0, 0))
+        self._due: I8 = np.zeros(0, np.int64)
+        self._order: I8 = np.zeros(0, np.int64)
+        self._changed = np.zeros(0, np.bool_)
+        self._seen: list[tuple[int, float, float]] = []  # of each worker, at the last round
+        self._ended: list[tuple[int, int, int, int]] = []
+        self._failed: Exception | None = None
+        self.asked, self.accepted = 0, 0
+        self._resize(0, 0)
+
+    def ended(self, request: int, prompt: int, output: int, key: int) -> None:
+        """A request completed; the predictor learns of it before it is asked next.
+
+        Many are learned as they come, so that a round need not wait for all of it.
+        """
+        self._ended.append((request, prompt, output, key))
+        if len(self._ended) >= _LEARNED_AT_ONCE:
+            try:
+                self._learn()
+            except Exception as error:  # a predictor is a guest; the next round says so
+                self._failed = error
+
+    def gone(self, request: int, prompt: int, produced: int, key: int) -> None:
+        """A request went away unfinished."""
+        if not self._keeps:
+            return
+        columns = np.array([[request], [prompt], [produced], [key]], np.int64)
+        try:
+            self.predictor.gone(Finished(columns[0], columns[1], columns[2], columns[3]))
+        except Exception as error:  # the next round says so
+            self._failed = error
+
+    def _learn(self) -> None:
+        columns = np.array(self._ended, np.int64).T.copy()
+        self._ended = []
+        self.predictor.learn(Finished(columns[0], columns[1], columns[2], columns[3]))
+
+    @property
+    def fit(self) -> Fit | None:
+        """The fit of the predictor's models that is due."""
+        return self.predictor.due if self._fits else None
+
+    def fitted(self, ok: bool) -> None:
+        """The host has made the fit that is due, or could not."""
+        if self.fit is None:
+            return
+        try:
+            self.predictor.put_in() if ok else self.predictor.give_up()
+        except Exception as error:  # the next round says so
+            self._failed = error
+
+    def counted(self) -> dict[str, int]:
+        """Counts of predictions asked for, of those past the gate, and the predictor's own counts."""
+        own = {f"predictor_{name}": count for name, count in counted_of(self.predictor).items()}
+        return {"predictions": self.asked, "predictions_accepted": self.accepted, **own}
+
+    def forget(self) -> None:
+        """Workers have other numbers now: nothing of the last projections holds."""
+        self._seen = []
+
+    def has_asked(self, rows: Rows, mirror: Mirror) -> bool:
+        """Do part of the next round's work if many predictions are due; return whether there was any.
+
+        A part is up to `_AT_ONCE` predictions; the last part also computes the projections.
+        """
+        if self._failed is not None:
+            return False
+        seen = self._look(rows, mirror)
+        count = self._find_due(rows)
+        if count < _MANY:
+            return False
+        try:
+            if count > _AT_ONCE:
+                self._ask(rows, count, _AT_ONCE)
+            else:
+                self._project(rows, mirror, count)
+                self._seen = seen
+        except Exception as error:  # the round will say so
+            self._failed = error
+        return True
+
+    def project(self, rows: Rows, mirror: Mirror) -> F8:
+        """float64[G, H+1], projected load of every worker; asks the predictor first.
+
+        The projection of a worker without changes since the last round is kept.
+
+        Raises:
+            PolicyError: the predictor's answer has the wrong shape.
+            Exception: any error of the predictor, also from learning since the last round.
+        """
+        if self._failed is not None:
+            error, self._failed = self._failed, None
+            raise error
+        seen = self._look(rows, mirror)
+        self._project(rows, mirror, self._find_due(rows))
+        self._seen = seen
+        return self.projections
+
+    def _project(self, rows: Rows, mirror: Mirror, due: int) -> None:
+        """Ask about the rows that are due, and project the workers that have changed."""
+        if due:
+            self._ask(rows, due, due)
+        columns = mirror.columns
+        foreign = columns.floats[FOREIGN_LOAD]
+        if self.expects:
+            kernel.project_expected(
+                rows.ints, rows.high, self._curves, self._growth, foreign, self._changed, self.projections
+            )
+        else:
+            kernel.project_all(
+                rows.ints, rows.high, columns.floats[LOAD], columns.ints[RUNNING], foreign, self._changed,
+                self._counts, self._loads, self.projections,
+            )  # fmt: skip
+
+    def _look(self, rows: Rows, mirror: Mirror) -> list[tuple[int, float, float]]:
+        """See which workers have changed since the last projection; how all of them look now."""
+        self._resize(mirror.columns.ints.shape[1], rows.ints.shape[1])
+        seen = list(zip(mirror.i[CHANGES], mirror.f[LOAD], mirror.f[FOREIGN_LOAD], strict=True))
+        if len(seen) == len(self._seen):
+            self._changed[:] = [now != last for now, last in zip(seen, self._seen, strict=True)]
+        else:
+            self._changed[:] = True
+        return seen
+
+    def _resize(self, workers: int, rows: int) -> None:
+        if self.projections.shape[0] != workers:
+            self.projections = np.zeros((workers, self.horizon + 1))
+            columns = 1 << self.horizon.bit_length()
+            self._growth = np.arange(self.horizon + 1.0)
+            self._counts: I8 = np.zeros((workers, columns), np.int64)
+            self._loads: F8 = np.zeros((workers, columns))
+            self._changed = np.ones(workers, np.bool_)
+            self._seen = []
+        if self.expects and self._curves.shape[0] != rows:
+            kept = self._curves
+            self._curves = np.ones((rows, self.horizon + self.every + 1))
+            self._curves[: min(rows, len(kept))] = kept[:rows] if len(kept) else 1.0
+        if self._due.size != rows:
+            self._due, self._order = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+
+    def _find_due(self, rows: Rows) -> int:
+        """How many predictions are due; their rows stand in `_due`."""
+        return int(
+            kernel.due(rows.ints, rows.high, self.every, self.expects, self._changed, self._due, self._order)
+        )
+
+    def _ask(self, rows: Rows, due: int, most: int) -> None:
+        """Ask about rows that are due, so many at most: those of the first workers."""
+        ints, count = rows.ints, min(due, most)
+        if self._ended:
+            self._learn()
+        due_rows = self._due[:due][np.argsort(self._order[:due], kind="stable")][:count]
+        asked = np.empty((5, count), np.int64)
+        kernel.ask(ints, due_rows, asked)
+        active = Active(
+            request_id=asked[0], age=asked[1], prompt_tokens=asked[2], prompt_key=asked[3], max_tokens=asked[4],
+            true_left=NOTHING,
+        )  # fmt: skip
+        self.asked += count
+        if self.expects:
+            self._keep_curves(ints, due_rows, active)
+        else:
+            leave = self._leaves(active, asked[1])
+            kernel.believe_leaves(ints, due_rows, asked[1], self.horizon, leave)
+            ints[LEAVE, due_rows] = leave
+        ints[PREDICTED, due_rows] = asked[1]
+
+    def _leaves(self, active: Active, age: I8) -> I8:
+        prediction = self.predictor.predict(active, self.horizon)
+        steps, leaves = prediction.steps_left, prediction.leaves
+        if steps.shape != age.shape or leaves.shape != age.shape or not np.isfinite(steps).all():
+            raise PolicyError(
+                f"predictor {type(self.predictor).__name__} answered {steps.shape} steps and {leaves.shape} chances"
+                f" for {age.size} requests; expected finite values, one a request"
+            )
+        passes = leaves >= self.gate
+        self.accepted += int(np.count_nonzero(passes))
+        expected = np.where(passes, np.clip(steps, 1.0, self.horizon), self.horizon)
+        stays = (expected >= self.horizon) & (not self.is_literal)
+        return np.where(stays, NEVER, age + np.ceil(expected).astype(np.int64))
+
+    def _keep_curves(self, ints: I8, due: I8, active: Active) -> None:
+        width = self._curves.shape[1]
+        curve = np.ascontiguousarray(self.predictor.curve(active, width - 1), np.float64)
+        is_right = curve.shape == (due.size, width)
+        if is_right and ints[EXPECTED, due].any():
+            curve = curve.copy()
+            kernel.believe(ints, due, active.age, curve)
+        if not is_right or not kernel.keep(ints, due, active.age, curve, self._curves):
+            raise PolicyError(
+                f"predictor {type(self.predictor).__name__} answered a curve of shape {curve.shape} for {due.size}"
+                f" requests; expected ({due.size}, {width}), finite, with 1 in column 0"
+            )

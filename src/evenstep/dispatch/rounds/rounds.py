@@ -1,0 +1,102 @@
+"""When to decide: a round opens when a decision could change something, and gathers the rest of its barrier group.
+
+Slots of a group fall free together, but the last chunks of a step arrive milliseconds apart. A round opens on the first
+event. It is ripe when every running request of the group has delivered the chunk of its step (`lockstep`), or after
+`gather_ms`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from evenstep.dispatch.fleet.mirror import Mirror
+from evenstep.dispatch.requests.pool import Pool
+from evenstep.dispatch.steps.lockstep import Lockstep
+from evenstep.dispatch.turn import Turn
+
+
+class Rounds:
+    """Open rounds of all barrier groups.
+
+    Args:
+        turn: what all parts share.
+        pool: the waiting requests.
+        mirror: the workers.
+
+    Attributes:
+        binds_at_once: the policy sends each request as soon as it can; no round opens.
+        opened_s: when the round of a group was opened, in that order.
+        ripe: whether an open round need not wait any longer.
+    """
+
+    def __init__(self, turn: Turn, pool: Pool, mirror: Mirror) -> None:
+        self._turn, self._pool, self._mirror = turn, pool, mirror
+        self.binds_at_once = False
+        self.begin(Lockstep([]))
+
+    def begin(self, lockstep: Lockstep) -> None:
+        """Groups changed: no round is open, and these are their steps."""
+        self._lockstep = lockstep
+        self.opened_s: dict[int, float] = {}
+        self.ripe = False
+        self._groups: list[int] | None = (
+            None  # the groups of the last `open`; all of their rounds are open still
+        )
+
+    def open(self) -> None:
+        """Something changed that a decision should see: the groups with free slots gather for it."""
+        turn = self._turn
+        if not self._pool.here or self.binds_at_once:
+            return
+        groups = self._mirror.open_groups()
+        if not (self.ripe and groups is self._groups):
+            self._open(groups, turn.now_s)
+        turn.due |= self.ripe
+
+    def _open(self, groups: list[int], now_s: float) -> None:
+        opened_s, delivered, is_ripe = self.opened_s, self._lockstep.delivered, self.ripe
+        self._groups = groups
+        if not opened_s and not any(delivered):  # no group is in a step: all are ripe
+            self.opened_s = dict.fromkeys(groups, now_s)
+            self.ripe = is_ripe or bool(groups)
+            return
+        for group in groups:
+            if group not in opened_s:
+                opened_s[group] = now_s
+            if not delivered[group]:
+                is_ripe = True
+        self.ripe = is_ripe
+
+    def stepped(self, group: int) -> None:
+        """A step of a group is delivered: its round need not wait, even if a request delivers the next one already."""
+        if group in self.opened_s:
+            self.opened_s[group] = -math.inf
+            self.ripe = True
+        if self.ripe:
+            self._turn.due = True
+        else:
+            self.open()
+
+    def again(self) -> None:
+        """Decide once more, after the next reads."""
+        self.open()
+        self.ripe = self._turn.due = True
+
+    def close(self, gather_s: float) -> set[int]:
+        """The rounds that need not wait are decided; groups whose round is open and has to wait for more."""
+        delivered, opened_s, now_s = self._lockstep.delivered, self.opened_s, self._turn.now_s
+        gathering: set[int] = set()
+        if any(delivered):
+            gathering = {q for q, opened in opened_s.items() if delivered[q] and now_s < opened + gather_s}
+        if gathering:
+            self.opened_s = {q: opened for q, opened in opened_s.items() if q in gathering}
+        else:
+            opened_s.clear()
+        self.ripe, self._groups = False, None
+        return gathering
+
+    def deadline_s(self, gather_s: float) -> float:
+        """When the first open round need not wait any longer; inf when none is open."""
+        for opened in self.opened_s.values():
+            return opened + gather_s
+        return math.inf

@@ -1,0 +1,191 @@
+"""Slots of workers: which requests hold them, which requests are sent, and which come off their worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.dispatch.commands import Continue, SendDecode
+from evenstep.dispatch.fleet.fleet import Fleet
+from evenstep.dispatch.fleet.mirror_layout import LOAD, RUNNING, SENT, SENT_LOAD
+from evenstep.dispatch.fleet.prefixes import Prefixes
+from evenstep.dispatch.log.meters import Meters
+from evenstep.dispatch.requests.pool import Door, Pool
+from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.requests.rows_layout import COPIES, PRODUCED, PROMPT, REQUEST, SEATED, STATE, WORKER
+from evenstep.dispatch.requests.sending import Tables
+from evenstep.dispatch.requests.sending import send as send_rule
+from evenstep.dispatch.rounds.barriers import Barriers
+from evenstep.dispatch.transitions import Cause, State, impossible
+from evenstep.dispatch.turn import Turn
+from evenstep.request import I8
+
+_send = compiled.entry(send_rule)
+_SEATING, _SENT = int(State.SEATING), int(State.SENT)
+_EMPTY: I8 = np.zeros(0, np.int64)
+
+
+class Slots:
+    """Requests that hold slots.
+
+    Args:
+        turn: what all parts share.
+        rows: the table of requests.
+        fleet: the workers, and deadlines.
+        pool, door: the waiting requests, and their tenants.
+        barriers: steps of the running requests.
+        prefixes: what workers have cached.
+        meters: counters.
+
+    Attributes:
+        seating: worker -> rows that hold some of the slots they want there, oldest first.
+    """
+
+    def __init__(
+        self, turn: Turn, rows: Rows, fleet: Fleet, pool: Pool, door: Door, barriers: Barriers, prefixes: Prefixes,
+        meters: Meters,
+    ) -> None:  # fmt: skip
+        self._turn, self._rows, self._mirror, self._timers = turn, rows, fleet.mirror, fleet.timers
+        self._pool, self._door, self._barriers, self._prefixes = pool, door, barriers, prefixes
+        self._meters = meters
+        self.seating: dict[int, list[int]] = {}
+        self._known: Tables | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_known": None}
+
+    def seat(self, row: int, worker: int, free: int) -> int:
+        """A request takes as many slots as it wants and as there are; it is sent when it has all.
+
+        Returns:
+            Slots taken.
+        """
+        rows, i = self._rows, self._rows.i
+        wanted = i[COPIES][row] - i[SEATED][row]
+        if wanted <= free:
+            self.send(np.array([row]), np.array([worker]), 1)
+            return wanted
+        if free > 0:
+            i[SEATED][row] += free
+            self._mirror.reserve(worker, free)
+            if i[STATE][row] != _SEATING:
+                self._pool.remove(row)
+                rows.place(row, worker)
+                rows.move(row, Cause.SEATED_IN_PART)
+                self.seating.setdefault(worker, []).append(row)
+        return max(0, free)
+
+    def send(self, chosen: I8, worker: I8, size: int) -> int:
+        """Requests for which there are slots enough go to their workers, in order.
+
+        Args:
+            chosen: int64[>= size], rows. worker: int64[>= size], place of each one's worker, or `HOLD`.
+            size: requests.
+
+        Returns:
+            Requests that were sent.
+        """
+        turn, here, legs, states = self._turn, self._pool.here, self._turn.legs, self._rows.i[STATE]
+        pool, tables = np.frombuffer(here, np.int64) if here else _EMPTY, self._tables()
+        sent = _send(tables, chosen, worker, size, pool, legs, turn.now_s)
+        del pool  # an array that is looked at by another cannot shrink
+        if sent < 0:
+            raise impossible(states[int(chosen[-1 - sent])], Cause.DECODE_SENT)
+        if not sent:
+            return 0
+        turn.legs = legs + sent
+        gone = chosen[:size].tolist()
+        if sent < size:
+            gone = [row for row in gone if states[row] == _SENT]
+        del here[len(here) - (sent if not self.seating else self._pooled(gone)) :]
+        self._mirror.slots_changed()
+        self._tell(gone, legs, int(tables.tokens[0]))
+        return sent
+
+    def _pooled(self, sent: list[int]) -> int:
+        """How many of the requests that were sent waited in the pool; the others held slots and hold all now."""
+        pooled, placed = len(sent), self._rows.i[WORKER]
+        for row in sent:
+            if row in self.seating.get(placed[row], ()):
+                self._no_longer_seating(row, placed[row])
+                pooled -= 1
+        return pooled
+
+    def _tell(self, sent: list[int], legs: int, tokens: int) -> None:
+        """Commands for the requests that were sent, which wait no longer.
+
+        Args:
+            legs: number of the leg before the first. tokens: of their prompts.
+        """
+        i, names, out, of = self._rows.i, self._mirror.names, self._turn.out, self._door.of
+        requests, placed, produced = i[REQUEST], i[WORKER], i[PRODUCED]
+        for number, row in enumerate(sent, legs + 1):
+            of[row].waiting -= 1
+            if produced[row]:
+                out.append(Continue(requests[row], number, names[placed[row]], row, produced[row]))
+            else:
+                out.append(SendDecode(requests[row], number, names[placed[row]], row))
+        timers, prefixes = self._timers, self._prefixes
+        if timers.at:
+            for row in sent:
+                timers.clear(("ttl", row))
+        if not prefixes.has_any:
+            prefixes.sent_tokens += tokens
+            return
+        for row in sent:
+            prefixes.sent(row, placed[row], i[PROMPT][row])
+
+    def _tables(self) -> Tables:
+        known, rows, columns = self._known, self._rows, self._mirror.columns
+        if known is None or known.rows is not rows.ints or known.workers is not columns.ints:
+            waits, counted = np.frombuffer(self._meters.waits.sums), self._meters.pool_wait_s.arrays()
+            known = self._known = Tables(
+                rows.ints, rows.floats, columns.ints, columns.floats, waits, *counted, np.zeros(1, np.int64)
+            )
+        return known
+
+    def take_off(self, row: int) -> None:
+        """Take a request off its worker; its slots are free for others."""
+        rows, mirror, i = self._rows, self._mirror, self._rows.i
+        worker, copies, load, state = i[WORKER][row], i[COPIES][row], rows.load(row), i[STATE][row]
+        if state == _SEATING:
+            mirror.reserve(worker, -i[SEATED][row])
+            self._no_longer_seating(row, worker)
+        elif state == _SENT:
+            mirror.lets_go(worker, SENT, copies)
+            mirror.f[SENT_LOAD][worker] -= load
+        else:
+            mirror.lets_go(worker, RUNNING, copies)
+            mirror.f[LOAD][worker] -= load
+            self._barriers.leaves(row, worker)
+        rows.place(row, -1)
+        i[SEATED][row] = 0
+        if self.seating:
+            self.fill(worker)
+
+    def fill(self, worker: int) -> None:
+        """Free slots of a worker go to the requests that hold some of its slots already, oldest first."""
+        for row in list(self.seating.get(worker, ())):
+            self.seat(row, worker, self._mirror.free(worker))
+
+    def clear(self, worker: int) -> None:
+        """A worker gets nothing new: requests that hold some of its slots go back to the pool."""
+        rows = self._rows
+        for row in list(self.seating.get(worker, ())):
+            self._no_longer_seating(row, worker)
+            self._mirror.reserve(worker, -rows.i[SEATED][row])
+            rows.i[SEATED][row] = 0
+            rows.place(row, -1)
+            rows.move(row, Cause.RETRIES_DECODE)
+            self._pool.add(row)
+
+    def moved_up(self, place: int) -> None:
+        """The worker in this place is gone; those after it have places one lower."""
+        self.seating = {g - (g > place): rows for g, rows in self.seating.items()}
+
+    def _no_longer_seating(self, row: int, worker: int) -> None:
+        self.seating[worker].remove(row)
+        if not self.seating[worker]:
+            del self.seating[worker]

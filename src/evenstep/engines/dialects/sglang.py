@@ -1,0 +1,89 @@
+"""SGLang: its paths, its dialect, and its metrics page. From its published sources; not tried against the real thing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from evenstep.engines.metrics import prometheus
+from evenstep.engines.view import Dialect, EngineSample, NotItsPageError
+from evenstep.errors import EngineError
+
+_RUNNING = "sglang:num_running_reqs"
+_QUEUED = "sglang:num_queue_reqs"
+_USED = "sglang:num_used_tokens"
+_SHARE = "sglang:token_usage"
+_CAPACITY = "sglang:max_total_num_tokens"
+_GENERATED = "sglang:generation_tokens_total"
+_QUERIED, _HIT = "sglang:prompt_tokens_total", "sglang:cached_tokens_total"
+_WANTED = prometheus.wanted([_RUNNING, _QUEUED, _USED, _SHARE, _CAPACITY, _GENERATED, _QUERIED, _HIT])
+
+
+@dataclass(frozen=True, slots=True)
+class SGLang:
+    """An instance of SGLang, started with ``--enable-metrics``."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """Usage in every chunk needs no usage at the end; legs meet by bootstrap rooms, which are not spoken here."""
+        return Dialect(usage_needs_final=False, completion_usage_off="null")
+
+    @property
+    def health_path(self) -> str:
+        """Answers 200 while the engine lives."""
+        return "/health"
+
+    @property
+    def metrics_path(self) -> str:
+        """Its Prometheus page; ranks by the label ``dp_rank``."""
+        return "/metrics"
+
+    @property
+    def rank_header(self) -> str:
+        """Pins a request to a data-parallel rank."""
+        return "X-Data-Parallel-Rank"
+
+    def samples(self, page: bytes) -> tuple[EngineSample, ...]:
+        """Each rank's state, by rank; ranks of tensor parallelism say the same, so the largest value counts.
+
+        Raises:
+            NotItsPageError: no running requests, or no KV tokens, on the page.
+            EngineError: a value is not a number.
+        """
+        values: dict[int, dict[str, float]] = {}
+        for line in prometheus.lines(page, _WANTED):
+            label = line.labels.get("dp_rank", "")
+            seen = values.setdefault(int(label) if label.isdigit() else 0, {})
+            seen[line.name] = max(seen.get(line.name, -math.inf), line.value)
+        if not values:
+            raise NotItsPageError(f"metrics page: {_RUNNING} is missing; expected a number.")
+        if len(values) > 1:  # a total of all ranks has no rank
+            for seen in values.values():
+                for name in (_GENERATED, _QUERIED, _HIT):
+                    seen.pop(name, None)
+        return tuple(_sample(rank, values[rank]) for rank in sorted(values))
+
+
+def _sample(rank: int, seen: dict[str, float]) -> EngineSample:
+    for name in (_RUNNING, _QUEUED, _USED):
+        if name not in seen:
+            raise NotItsPageError(f"metrics page: {name} of rank {rank} is missing; expected a number.")
+        if not math.isfinite(seen[name]):
+            raise EngineError(f"metrics page: {name} of rank {rank} is {seen[name]}; expected a number.")
+    used, share = seen[_USED], seen.get(_SHARE, 0.0)
+    capacity = seen.get(_CAPACITY, used / share if share > 0 else math.inf)
+    return EngineSample(
+        rank=rank,
+        running=int(seen[_RUNNING]),
+        waiting=int(seen[_QUEUED]),
+        kv_tokens=used,
+        kv_capacity=capacity,
+        block_size=0,
+        generated_tokens=seen.get(_GENERATED, math.nan),
+        prefix_queried=seen.get(_QUERIED, math.nan),
+        prefix_hit=seen.get(_HIT, math.nan),
+    )
+
+
+#: The object that the name of this file stands for.
+adapter = SGLang

@@ -1,0 +1,116 @@
+"""vLLM: its paths, its dialect by version, and its metrics page.
+
+Source: vLLM 0.32.0 on CPU, seen running; streams of 0.19.1 and 0.26.0 as their sources have them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from evenstep.engines.metrics import prometheus
+from evenstep.engines.view import Dialect, EngineSample, NotItsPageError
+from evenstep.errors import EngineError
+
+_RUNNING = "vllm:num_requests_running"
+_WAITING = "vllm:num_requests_waiting"
+_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")  # the second until 0.10
+_CONFIG = "vllm:cache_config_info"
+_GENERATED = "vllm:generation_tokens_total"
+_QUERIED, _HIT = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
+_WANTED = prometheus.wanted([_RUNNING, _WAITING, *_USAGE, _CONFIG, _GENERATED, _QUERIED, _HIT])
+
+
+@dataclass(frozen=True, slots=True)
+class VLLM:
+    """An instance of vLLM, or one that speaks like it.
+
+    Args:
+        version: as ``/version`` gives it; empty takes the newest that is known.
+    """
+
+    version: str = ""
+
+    @property
+    def dialect(self) -> Dialect:
+        """Until 0.19 completions show an unasked usage as null; from 0.32 a chat can be continued from ids."""
+        version = _numbers(self.version)
+        return Dialect(
+            completion_usage_off="null" if version < (0, 20) else "absent",
+            chat_from_ids=version >= (0, 32),
+            handover="kv_transfer_params",
+        )
+
+    @property
+    def health_path(self) -> str:
+        """Answers 200, empty, while the engine lives; it does not prove that a step is possible."""
+        return "/health"
+
+    @property
+    def metrics_path(self) -> str:
+        """Its Prometheus page; one page shows all ranks at the URL, by the label ``engine``."""
+        return "/metrics"
+
+    @property
+    def rank_header(self) -> str:
+        """Pins a request to a rank under internal or hybrid load balancing."""
+        return "X-data-parallel-rank"
+
+    def samples(self, page: bytes) -> tuple[EngineSample, ...]:
+        """Each rank's state, by rank. KV tokens are whole blocks; the null block is no room.
+
+        Raises:
+            NotItsPageError: no running requests, or no KV usage, on the page.
+            EngineError: a value is not a number.
+        """
+        values: dict[int, dict[str, float]] = {}
+        blocks: dict[int, tuple[int, int]] = {}
+        for line in prometheus.lines(page, _WANTED):
+            rank = int(line.labels.get("engine") or 0) if (line.labels.get("engine") or "0").isdigit() else 0
+            if line.name == _CONFIG:
+                blocks[rank] = (_whole(line, "num_gpu_blocks"), _whole(line, "block_size"))
+            else:
+                name = _USAGE[0] if line.name in _USAGE else line.name
+                seen = values.setdefault(rank, {})
+                seen[name] = seen.get(name, 0.0) + line.value
+        if not values:
+            raise NotItsPageError(f"metrics page: {_RUNNING} is missing; expected a number.")
+        return tuple(_sample(rank, values[rank], blocks.get(rank, (0, 0))) for rank in sorted(values))
+
+
+def _sample(rank: int, seen: dict[str, float], config: tuple[int, int]) -> EngineSample:
+    for name in (_RUNNING, _WAITING, _USAGE[0]):
+        if name not in seen:
+            raise NotItsPageError(f"metrics page: {name} of rank {rank} is missing; expected a number.")
+        if not math.isfinite(seen[name]):
+            raise EngineError(f"metrics page: {name} of rank {rank} is {seen[name]}; expected a number.")
+    blocks, block_size = config
+    capacity = float(max(0, blocks - 1) * block_size) if blocks and block_size else math.inf
+    used = min(1.0, max(0.0, seen[_USAGE[0]]))
+    return EngineSample(
+        rank=rank,
+        running=int(seen[_RUNNING]),
+        waiting=int(seen[_WAITING]),
+        kv_tokens=used * capacity if capacity < math.inf else math.nan,
+        kv_capacity=capacity,
+        block_size=block_size,
+        generated_tokens=seen.get(_GENERATED, math.nan),
+        prefix_queried=seen.get(_QUERIED, math.nan),
+        prefix_hit=seen.get(_HIT, math.nan),
+    )
+
+
+def _whole(line: prometheus.Line, label: str) -> int:
+    text = line.labels.get(label, "")
+    return int(text) if text.isdigit() else 0
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """``0.19.1+cpu`` as (0, 19, 1); an empty one is newer than any."""
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else (1 << 30,)
+
+
+#: The object that the name of this file stands for.
+adapter = VLLM

@@ -1,0 +1,107 @@
+"""Builds the body sent to an engine: a few members are added or removed; every other byte stays as the client sent it."""
+
+from __future__ import annotations
+
+from evenstep.engines.requests.parsing import ROUTING_FIELDS, GenerationRequest
+from evenstep.engines.streams import splice
+from evenstep.engines.view import Asked, Dialect
+from evenstep.errors import EngineError
+
+#: `stream_options` of a request that has none, by whether usage is, and whether it is for every chunk.
+_OPTIONS = {
+    (False, False): b"{}",
+    (True, False): b'{"include_usage":true}',
+    (False, True): b'{"continuous_usage_stats":true}',
+    (True, True): b'{"include_usage":true,"continuous_usage_stats":true}',
+}
+_PREFILL = b'{"do_remote_decode":true,"do_remote_prefill":false%s}'
+
+
+def upstream(request: GenerationRequest, dialect: Dialect, *, token_ids: bool = False) -> tuple[bytes, Asked]:
+    """A client's body with the accounting options we need.
+
+    Args:
+        request: the client's.
+        dialect: of the engine it goes to.
+        token_ids: ask for ids too, so that the answer can be continued exactly.
+
+    Returns:
+        The body and the options it asks for. The same bytes if nothing has to change.
+    """
+    if request.frame.goes_unchanged:
+        return request.body, request.frame.asked
+    changes: dict[str, bytes | None] = {name: None for name in ROUTING_FIELDS if name in request.frame.fields}
+    asked = request.asked
+    if request.stream and dialect.counts:
+        asked = Asked(asked.usage or dialect.usage_needs_final, True, asked.token_ids or token_ids)
+        if asked.usage != request.asked.usage or not request.asked.continuous:
+            changes["stream_options"] = _stream_options(request, asked)
+        if asked.token_ids and not request.asked.token_ids:
+            changes["return_token_ids"] = b"true"
+    if not changes:
+        return request.body, asked
+    return splice.replaced(request.body, changes, spans=request.fields), asked
+
+
+def prefill_leg(body: bytes) -> bytes:
+    """The body for a prefill engine: one token, no stream, KV kept for a decode engine.
+
+    Args:
+        body: of `upstream` or of a continuation.
+    """
+    fields = splice.members(body)
+    changes: dict[str, bytes | None] = {
+        "stream": b"false",
+        "max_tokens": b"1",
+        "min_tokens": b"1",
+        "kv_transfer_params": _PREFILL % _prompt_ids(body, fields),
+    }
+    if "max_completion_tokens" in fields:
+        changes["max_completion_tokens"] = b"1"
+    for name in ("n", "best_of"):
+        if name in fields:
+            changes[name] = b"1"
+    for name in ("stream_options", "return_token_ids"):
+        if name in fields:
+            changes[name] = None
+    return splice.replaced(body, changes, spans=fields)
+
+
+def decode_leg(body: bytes, handover: bytes) -> bytes:
+    """The body for a decode engine: the original and the object the prefill engine answered with, unread.
+
+    Args:
+        body: the same that `prefill_leg` got.
+        handover: ``kv_transfer_params`` of the prefill leg's answer, a JSON object.
+
+    Raises:
+        EngineError: the prefill engine handed over something else.
+    """
+    fields = splice.members(body)
+    more = _prompt_ids(body, fields)
+    end = handover.rstrip()
+    if not end.startswith(b"{") or not end.endswith(b"}"):
+        raise EngineError("engine: its prefill answer has no kv_transfer_params; expected an object.")
+    if more:
+        more = more if end[1:-1].strip() else more[1:]
+        handover = end[:-1] + more + b"}"
+    return splice.replaced(body, {"kv_transfer_params": handover}, spans=fields)
+
+
+def _stream_options(request: GenerationRequest, asked: Asked) -> bytes:
+    given = request.value("stream_options")
+    if not given:
+        return _OPTIONS[asked.usage, asked.continuous]
+    wanted = {"include_usage": asked.usage, "continuous_usage_stats": asked.continuous}
+    changes = {name: b"true" for name, value in wanted.items() if value}
+    return splice.replaced(given if given and given != b"null" else b"{}", changes)
+
+
+def _prompt_ids(body: bytes, fields: dict[str, splice.Span]) -> bytes:
+    """``,"prompt_token_ids":[...]`` where the body continues a chat from ids, else nothing."""
+    span = fields.get("kv_transfer_params")
+    if span is None:
+        return b""
+    value = body[span[1] : span[2]]
+    ids = splice.members(value).get("prompt_token_ids")
+    return b"" if ids is None else b',"prompt_token_ids":' + value[ids[1] : ids[2]]

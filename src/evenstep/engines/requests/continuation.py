@@ -1,0 +1,195 @@
+"""Continues a broken answer on another engine: the body that asks for the rest, or the reason why that is impossible.
+
+The text the client has becomes part of the prompt, and the token limits shrink by it. With ids that is exact: the next
+token is drawn from the same distribution, and with temperature 0 it is the same token. Some requests cannot be joined:
+state that an engine keeps over the output alone (penalties, a seeded draw, a grammar, an open tool call) starts again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from evenstep.engines.requests.parsing import GenerationRequest
+from evenstep.engines.streams import splice
+from evenstep.engines.streams.usage import SoFar
+from evenstep.engines.view import Dialect
+
+#: Members that hold the output to a form, which would begin anew.
+_FORMS = (
+    "response_format",
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "regex",
+    "ebnf",
+    "json_schema",
+)
+#: All members that may stand in the way.
+_HINDERING = frozenset(
+    (
+        *_FORMS, "logprobs", "top_logprobs", "prompt_logprobs", "echo", "suffix", "use_beam_search", "frequency_penalty",
+        "presence_penalty", "seed", "tools",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """How to continue an answer.
+
+    Args:
+        body: for the next engine; empty if the answer cannot continue or is complete.
+        exact: the result equals an unbroken answer; False if only the text is joined.
+        why_not: the reason why it cannot continue, as a clause; empty if it can.
+        ids: token ids from which the next engine continues, as a JSON list; empty if it gets text.
+        is_engines: the reason lies with this engine: another one may be able to continue.
+    """
+
+    body: bytes
+    exact: bool
+    why_not: str
+    ids: bytes = b""
+    is_engines: bool = False
+
+    @property
+    def spent(self) -> bool:
+        """Every token asked for has been produced: only the end is missing."""
+        return not self.body and not self.why_not
+
+
+def continuation(request: GenerationRequest, body: bytes, before: SoFar, dialect: Dialect) -> Continuation:
+    """How to continue the answer to a request after the part that the client has.
+
+    Args:
+        request: the client's.
+        body: the body sent to the failed engine, of `bodies.upstream` (before any prefill or decode leg).
+        before: of `ReplyStream.so_far`.
+        dialect: of the engine that continues.
+    """
+    if before.produced == 0:
+        return Continuation(body, True, "")
+    if why_not := _hindrance(request, before):
+        return Continuation(b"", False, why_not)
+    if before.bundled and request.max_tokens >= 0:
+        why_not = "the engine sent several tokens at a time without counting them, so what is left of the limit is unknown"
+        return Continuation(b"", False, why_not)
+    changes = _limits(request, before.produced)
+    if changes is None:
+        return Continuation(b"", True, "")
+    stop, ids = _set(request, "stop"), b""
+    if before.prompt_ids and before.ids and not stop:
+        ids = _all_ids(before)
+    if ids and request.chat and dialect.chat_from_ids:
+        changes["kv_transfer_params"] = b'{"prompt_token_ids":' + ids + b"}"
+    elif ids and not request.chat:
+        changes["prompt"] = ids
+    elif not request.chat and (text := _text(request.prompt)) is not None and before.text:
+        changes["prompt"] = msgspec.json.encode(text + before.text)
+        return Continuation(splice.replaced(body, changes), False, "")
+    elif request.chat:
+        return Continuation(b"", False, _chat_hindrance(bool(stop), dialect), is_engines=bool(ids))
+    else:
+        return Continuation(
+            b"", False, "its prompt came as token ids, and the engine told no ids of the answer"
+        )
+    return Continuation(splice.replaced(body, changes), True, "", ids)
+
+
+def goes_on(given: bytes, told: bytes, prompt_tokens: int) -> bool | None:
+    """Whether an engine continues from the token ids it was given; None if it does not report that.
+
+    Args:
+        given: the ids, as a JSON list.
+        told: the prompt's ids that the engine reports, a JSON list; empty = not reported.
+        prompt_tokens: their number, as reported; -1 = not reported.
+    """
+    if told:
+        return _packed(told) == _packed(given)
+    return None if prompt_tokens < 0 else prompt_tokens == given.count(b",") + 1
+
+
+def _packed(ids: bytes) -> bytes:
+    return bytes(ids).translate(None, b" \t\r\n")
+
+
+def _text(prompt: bytes) -> str | None:
+    """A prompt that is text, alone or the only one of a list; None where it is ids."""
+    try:
+        found = msgspec.json.decode(prompt, type=str | list[str])
+    except msgspec.ValidationError:
+        return None
+    return found if isinstance(found, str) else found[0]
+
+
+def can_break(request: GenerationRequest) -> bool:
+    """Whether the request allows a broken answer to continue at all; only then are ids worth asking for."""
+    if request.slots == 1 and request.frame.fields.keys().isdisjoint(_HINDERING):
+        return True
+    nothing = SoFar(b"", b"", -1, 0, b"", (), "", True)
+    return not _hindrance(request, nothing)
+
+
+def _hindrance(request: GenerationRequest, before: SoFar) -> str:
+    if request.slots > 1:
+        return "it has several choices"
+    if not before.plain:
+        return "it has more than text (a tool call or reasoning)"
+    for name in ("logprobs", "top_logprobs", "prompt_logprobs"):
+        value = _given(request, name)
+        if value is not None and value is not False:  # 0 asks for the chosen token's alone
+            return "log probabilities were asked for"
+    for name in ("echo", "suffix", "use_beam_search"):
+        if _set(request, name):
+            return f"the request has {name}"
+    for name in ("frequency_penalty", "presence_penalty"):
+        if _set(request, name):
+            return f"the request has a {name}, which counts the answer's tokens alone"
+    if _given(request, "seed") is not None and _given(request, "temperature") != 0:
+        return "the request draws with a seed, which would start again"
+    for name in _FORMS:
+        if _set(request, name) and _given(request, name) != {"type": "text"}:
+            return f"the request has {name}, which would start again"
+    if _set(request, "tools") and _given(request, "tool_choice") != "none":
+        return "the request has tools"
+    return ""
+
+
+def _chat_hindrance(stop: bool, dialect: Dialect) -> str:
+    if stop:
+        return "a chat with stop strings cannot be joined, since the engine holds text back"
+    if not dialect.chat_from_ids:
+        return "the engine cannot continue a chat from token ids"
+    return "the engine told no token ids"
+
+
+def _limits(request: GenerationRequest, produced: int) -> dict[str, bytes | None] | None:
+    """The token limits that are left; None where nothing is left to produce."""
+    changes: dict[str, bytes | None] = {}
+    if request.max_tokens >= 0:
+        left = request.max_tokens - produced
+        if left <= 0:
+            return None
+        names = [n for n in ("max_completion_tokens", "max_tokens") if _given(request, n) is not None]
+        changes |= dict.fromkeys(names or ["max_tokens"], b"%d" % left)
+    if request.min_tokens:
+        changes["min_tokens"] = b"%d" % max(0, request.min_tokens - produced)
+    return changes
+
+
+def _all_ids(before: SoFar) -> bytes:
+    """The ids of prompt and answer as one JSON list; neither is empty."""
+    return before.prompt_ids.rstrip()[:-1] + b"," + msgspec.json.encode(before.ids)[1:]
+
+
+def _given(request: GenerationRequest, name: str) -> Any:
+    raw = request.value(name)
+    return msgspec.json.decode(raw) if raw else None
+
+
+def _set(request: GenerationRequest, name: str) -> bool:
+    return bool(_given(request, name))

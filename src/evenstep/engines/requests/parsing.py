@@ -1,0 +1,322 @@
+"""Parses from a client's request the fields a router needs: model, size, options, and the start of the prompt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from evenstep.engines.streams import splice
+from evenstep.engines.view import Asked
+from evenstep.errors import InputError
+
+#: Completions that take no ``max_tokens`` produce this many, as OpenAI's and vLLM's do.
+DEFAULT_COMPLETION_TOKENS = 16
+#: Members of a body by which a client could pick an engine's rank or memory; they never go on.
+ROUTING_FIELDS = (
+    "kv_transfer_params",
+    "data_parallel_rank",
+    "routed_dp_rank",
+    "disagg_prefill_dp_rank",
+    "bootstrap_host",
+    "bootstrap_port",
+    "bootstrap_room",
+)
+#: Headers that name a session, the first that is there.
+SESSION_HEADERS = ("x-evenstep-session", "x-session-id")
+
+Kind = Literal["chat", "completions", "other"]
+_PATHS: dict[str, Kind] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
+_WHERE = "request"
+_MOST = 2**31
+_ROUTING = frozenset(ROUTING_FIELDS)
+_FIRST = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
+
+
+class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """The members of a body other than its prompt.
+
+    Args:
+        kind: ``chat`` or ``completions``.
+        fields: the position of each member of the body.
+        model: the model asked for.
+        model_value: its JSON, as in the body.
+        stream: whether the answer is a stream.
+        n: answers the client gets for each prompt.
+        best_of: sequences the engine runs for each prompt.
+        max_tokens: output tokens of one sequence at most; -1 where only the context limits it.
+        min_tokens: output tokens of one sequence at least.
+        user: a key that may pin a request to the worker of similar ones; empty if not given.
+        asked: accounting the client asked for.
+        goes_unchanged: engines get it as it is: it does not stream, and no member would choose an engine's rank or memory.
+    """
+
+    kind: Literal["chat", "completions"]
+    fields: Mapping[str, splice.Span]
+    model: str
+    model_value: bytes
+    stream: bool
+    n: int
+    best_of: int
+    max_tokens: int
+    min_tokens: int
+    user: str
+    asked: Asked
+    stops_at_recomputed: bool
+    goes_unchanged: bool
+
+
+class GenerationRequest(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A request for tokens.
+
+    Args:
+        frame: the other members of its body.
+        body: as the client sent it.
+        prompt: bytes of the prompt: the value of ``prompt`` or ``messages``.
+        prompts: prompts of the body; more than one only in completions.
+        prompt_tokens: the number of ids if the prompt came as ids; else -1.
+        session: a key that may pin it to the worker of similar requests; empty if not given.
+    """
+
+    frame: Frame
+    body: bytes
+    prompt: bytes
+    prompts: int = 1
+    prompt_tokens: int = -1
+    session: str = ""
+
+    @property
+    def kind(self) -> Literal["chat", "completions"]:
+        """``chat`` or ``completions``."""
+        return self.frame.kind
+
+    @property
+    def chat(self) -> bool:
+        """Whether it is a chat."""
+        return self.frame.kind == "chat"
+
+    @property
+    def fields(self) -> Mapping[str, splice.Span]:
+        """Where each member of the body lies."""
+        return self.frame.fields
+
+    @property
+    def model(self) -> str:
+        """The model asked for."""
+        return self.frame.model
+
+    @property
+    def stream(self) -> bool:
+        """Whether the answer is a stream."""
+        return self.frame.stream
+
+    @property
+    def n(self) -> int:
+        """Answers the client gets for each prompt."""
+        return self.frame.n
+
+    @property
+    def slots(self) -> int:
+        """Sequences the engine runs at once: the larger of n and best_of, for each prompt."""
+        return self.frame.best_of * self.prompts
+
+    @property
+    def max_tokens(self) -> int:
+        """Output tokens of one sequence at most; -1 where only the context limits it."""
+        return self.frame.max_tokens
+
+    @property
+    def min_tokens(self) -> int:
+        """Output tokens of one sequence at least."""
+        return self.frame.min_tokens
+
+    @property
+    def user(self) -> str:
+        """A key that may pin it to where its like went; empty where not given."""
+        return self.frame.user
+
+    @property
+    def asked(self) -> Asked:
+        """The accounting the client asked for."""
+        return self.frame.asked
+
+    def value(self, name: str) -> bytes:
+        """The bytes of one member; empty where it is not there."""
+        span = self.fields.get(name)
+        return b"" if span is None else self.body[span[1] : span[2]]
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = False
+    continuous_usage_stats: bool | None = False
+
+
+_NO_OPTIONS = _StreamOptions()
+
+
+def kind_of(method: str, target: str) -> Kind:
+    """Whether a request generates tokens, and how; everything else is passed on and not counted."""
+    if method != "POST":
+        return "other"
+    return _PATHS.get(target) or _PATHS.get(target.partition("?")[0], "other")
+
+
+def read_request(
+    kind: Kind,
+    body: bytes,
+    headers: Mapping[str, str] | None = None,
+    *,
+    max_slots: int = 128,
+    session_headers: Sequence[str] = SESSION_HEADERS,
+    session: str = "",
+) -> GenerationRequest:
+    """Read a request for tokens.
+
+    Args:
+        kind: of `kind_of`, not ``other``.
+        body: a JSON object.
+        headers: the client's, names in lower case.
+        max_slots: slots one request may take.
+        session_headers: see `SESSION_HEADERS`.
+        session: what names its session, where that is known already.
+
+    Raises:
+        InputError: not UTF-8, not a JSON object, a key twice, or a field that is missing or of no use.
+    """
+    if kind == "other":
+        raise ValueError("only requests for tokens are read")
+    if not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(_WHERE, "body", f"byte {error.start}", "UTF-8") from None
+    if headers:
+        session = next((headers[name] for name in session_headers if headers.get(name)), session)
+    frame, prompt = _frame(body, kind == "chat")
+    prompts, prompt_tokens = _messages(prompt) if kind == "chat" else _prompts(prompt)
+    slots = frame.best_of * prompts
+    if slots > max_slots:
+        raise InputError(_WHERE, "n", slots, f"at most {max_slots} sequences in one request")
+    return GenerationRequest(frame, body, prompt, prompts, prompt_tokens, session)
+
+
+def _frame(body: bytes, chat: bool) -> tuple[Frame, bytes]:
+    """Parse a body into its frame and its prompt."""
+    fields = splice.members(body, _WHERE)
+    given = _given(body, fields)
+    if not given.model:
+        raise InputError(_WHERE, "model", "missing", "the name of a model")
+    span = fields.get("messages" if chat else "prompt", (0, 0, 0))
+    n = _count("n", given.n, 1, least=1)
+    best_of = n if chat else _count("best_of", given.best_of, n, least=1)
+    if best_of < n:
+        raise InputError(_WHERE, "best_of", best_of, f"an integer >= n, {n}")
+    if chat:
+        max_tokens = _count("max_tokens", given.max_tokens, -1, least=1)
+        max_tokens = _count("max_completion_tokens", given.max_completion_tokens, max_tokens, least=1)
+    else:  # a completion may ask for the echo of its prompt alone
+        max_tokens = _count("max_tokens", given.max_tokens, DEFAULT_COMPLETION_TOKENS, least=0)
+    options = given.stream_options or _NO_OPTIONS
+    usage = bool(options.include_usage)
+    _, value, stop = fields["model"]
+    frame = Frame(
+        kind="chat" if chat else "completions",
+        fields=fields,
+        model=given.model,
+        model_value=body[value:stop],
+        stream=bool(given.stream),
+        n=n,
+        best_of=best_of,
+        max_tokens=max_tokens,
+        min_tokens=_count("min_tokens", given.min_tokens, 0, least=0),
+        user=given.user or "",
+        asked=Asked(usage, usage and bool(options.continuous_usage_stats), bool(given.return_token_ids)),
+        stops_at_recomputed="stop" in fields and b'"recomputed"' in body[slice(*fields["stop"][1:])],
+        goes_unchanged=not given.stream and _ROUTING.isdisjoint(fields),
+    )
+    return frame, body[span[1] : span[2]]
+
+
+class _Given(msgspec.Struct, gc=False):
+    """The fields that are read; null is as good as absent."""
+
+    model: str | None = None
+    stream: bool | None = None
+    n: int | None = None
+    best_of: int | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    min_tokens: int | None = None
+    user: str | None = None
+    stream_options: _StreamOptions | None = None
+    return_token_ids: bool | None = None
+
+
+_GIVEN = msgspec.json.Decoder(_Given)
+_EXPECTED = {
+    "model": "text",
+    "stream": "true or false",
+    "n": "an integer",
+    "best_of": "an integer",
+    "max_tokens": "an integer",
+    "max_completion_tokens": "an integer",
+    "min_tokens": "an integer",
+    "user": "text",
+    "stream_options": "an object of true and false",
+    "return_token_ids": "true or false",
+}
+_FIELD = re.compile(r"`\$\.(\w+)")
+
+
+def _given(body: bytes, fields: Mapping[str, splice.Span]) -> _Given:
+    """The small members of a body, without a second look at its prompt."""
+    wanted = [body[key:stop] for name, (key, _, stop) in fields.items() if name in _EXPECTED]
+    try:
+        return _GIVEN.decode(b"{%b}" % b",".join(wanted))
+    except (msgspec.MsgspecError, RecursionError) as error:
+        found = _FIELD.search(str(error))
+        name = found[1] if found else "body"
+        _, start, stop = fields.get(name, (0, 0, len(body)))
+        value = body[start : min(stop, start + 40)].decode("utf-8", "replace")
+        raise InputError(_WHERE, name, value, _EXPECTED.get(name, "JSON as the protocol has it")) from None
+
+
+def _count(name: str, found: int | None, default: int, least: int) -> int:
+    if found is None:
+        return default
+    if not least <= found < _MOST:
+        raise InputError(_WHERE, name, found, f"an integer from {least} to {_MOST - 1}")
+    return found
+
+
+def _messages(raw: bytes) -> tuple[int, int]:
+    if not raw.startswith(b"[{") and _first_inside(raw) != b"{":
+        raise InputError(
+            _WHERE, "messages", raw[:40].decode("utf-8", "replace") or "missing", "a list of messages"
+        )
+    return 1, -1
+
+
+def _prompts(raw: bytes) -> tuple[int, int]:
+    """How many prompts there are, and their tokens where they are ids."""
+    if raw.startswith(b'"'):
+        return 1, -1
+    first = _first_inside(raw)
+    if first.isdigit():
+        return 1, raw.count(b",") + 1
+    if first == b'"':
+        return len(splice.items(raw)), -1
+    if first == b"[":
+        rows = splice.items(raw)
+        if all(_first_inside(row).isdigit() for row in rows):
+            return len(rows), raw.count(b",") + 1
+    shown = raw[:40].decode("utf-8", "replace") or "missing"
+    raise InputError(_WHERE, "prompt", shown, "text, a list of token ids, or a list of prompts")
+
+
+def _first_inside(raw: bytes) -> bytes:
+    """The first byte inside an array; nothing where it is no array."""
+    found = _FIRST.match(raw)
+    return found[1] if found else b""

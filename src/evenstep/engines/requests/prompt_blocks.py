@@ -1,0 +1,85 @@
+"""The beginning of a prompt as a list of block ids, so that prompts which begin alike can be sent where they are cached.
+
+Ids are keyed hashes: with another key they say nothing, and no text can be read out of them. Equal ids mean that
+everything up to the end of the block is equal, byte for byte, model included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+
+from evenstep.engines.requests.parsing import GenerationRequest
+
+#: Members next to the prompt that change its KV cache, in a fixed order.
+_SEED = ("model", "tools", "documents", "chat_template", "chat_template_kwargs", "cache_salt")
+
+_PERSON = b"prompt"
+BLOCK_BYTES = 256  #: of a block; a prompt up to this size has no blocks
+_LONG_END = 512  # bytes at each end of a long prompt that form its key
+_HASHED = 512 * 1024  #: most bytes of a prompt that are hashed
+
+
+def prompt_blocks(
+    request: GenerationRequest, key: bytes, *, block_bytes: int = BLOCK_BYTES, max_blocks: int = 0
+) -> list[int]:
+    """Ids of the whole blocks at the front of a prompt, in order; a rest is left out.
+
+    Args:
+        request: its prompt is read as it stands in the body; a longer chat with the same beginning shares its blocks.
+        key: secret of this install, 1 to 64 bytes.
+        block_bytes: bytes of a block.
+        max_blocks: at most so many are hashed; 0 = those of the first 512 KiB.
+
+    Returns:
+        Ids in 0..2**63-1, as `routing.prefix_index.PrefixIndex` takes them.
+    """
+    prompt = request.prompt
+    if len(prompt) <= block_bytes:  # the common case
+        return []
+    digest = hashlib.blake2b(digest_size=8, key=key)
+    for name in _SEED:
+        value = request.value(name)
+        digest.update(b"%d:" % len(value) + value)
+    most = max_blocks or max(1, _HASHED // block_bytes)
+    found: list[int] = []
+    for block in range(
+        min(most, (len(prompt) - 1) // block_bytes)
+    ):  # a chat's closing bracket is not content
+        digest.update(prompt[block * block_bytes : (block + 1) * block_bytes])
+        found.append(_id(digest.digest()))
+    return found
+
+
+def prompt_key(request: GenerationRequest, key: bytes) -> int:
+    """One id of the whole prompt, for `request.Request.prompt_key`; never 0.
+
+    A prompt of more than 1 KiB is identified by its length and its first and last 512 bytes: hashing all of it would
+    cost as much as the rest of the request's handling.
+    """
+    prompt, model = request.prompt, request.frame.model_value
+    digest, size = _keyed(key).copy(), len(prompt)
+    if size > 2 * _LONG_END:
+        digest.update(prompt[:_LONG_END])
+        digest.update(prompt[-_LONG_END:])
+        digest.update(b"%d:%b" % (size, model))
+    else:
+        digest.update(prompt)
+        digest.update(model)
+    return _id(digest.digest()) or 1
+
+
+@lru_cache(maxsize=8)
+def _keyed(key: bytes) -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=8, key=key, person=_PERSON)
+
+
+def name_key(name: str, key: bytes) -> int:
+    """One id of a user, session or tenant; 0 for an empty name, never 0 otherwise."""
+    if not name:
+        return 0
+    return _id(hashlib.blake2b(name.encode(), digest_size=8, key=key, person=b"name").digest()) or 1
+
+
+def _id(digest: bytes) -> int:
+    return int.from_bytes(digest, "little") >> 1

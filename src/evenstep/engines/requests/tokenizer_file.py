@@ -1,0 +1,60 @@
+"""Exact prompt token counts from a tokenizer file, in place of estimates (``evenstep[tokenizers]``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from evenstep.engines.requests.parsing import GenerationRequest
+from evenstep.errors import InputError
+
+
+class TokenizerFile:
+    """Counts by a model's ``tokenizer.json``.
+
+    Args:
+        path: the file.
+
+    Raises:
+        InputError: no such file, no tokenizer in it, or the package ``tokenizers`` is not installed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            from tokenizers import Tokenizer  # pyright: ignore  # an extra, not there in every installation
+        except ImportError:
+            hint = "pip install 'evenstep[tokenizers]'."
+            raise InputError("tokenizer", "package", "tokenizers", "an installed package", hint) from None
+        if not path.is_file():
+            raise InputError("tokenizer", "file", str(path), "an existing tokenizer.json")
+        try:
+            self._tokenizer: Any = Tokenizer.from_file(str(path))
+        except Exception as error:  # the package raises a bare Exception
+            raise InputError("tokenizer", "file", str(path), "a tokenizer.json", f"{error}.") from None
+
+    def count(self, request: GenerationRequest) -> int:
+        """Tokens of all prompts of a request: exact for completions; for a chat only its texts, without the template.
+
+        `prompt_size.PromptSizes` with ``prior=1`` learns the template's share.
+        """
+        if request.prompt_tokens >= 0:
+            return request.prompt_tokens
+        prompt = msgspec.json.decode(request.prompt)
+        if request.chat:
+            return sum(
+                len(self._tokenizer.encode(text, add_special_tokens=False).ids) for text in _texts(prompt)
+            )
+        texts = [prompt] if isinstance(prompt, str) else prompt
+        return sum(len(self._tokenizer.encode(text).ids) for text in texts)
+
+
+def _texts(messages: Any) -> list[str]:
+    """Every text of a chat's messages; pictures and sounds have none."""
+    found: list[Any] = []
+    for message in messages:
+        content: Any = message.get("content") if isinstance(message, dict) else None
+        parts: list[Any] = content if isinstance(content, list) else [{"text": content}]
+        found += [part.get("text") for part in parts if isinstance(part, dict)]
+    return [text for text in found if isinstance(text, str)]

@@ -1,0 +1,117 @@
+"""Parses answers that do not stream, and the hand-over of a prefill engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from evenstep.engines.streams.chunks import Usage
+from evenstep.errors import EngineError
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """An answer that did not stream.
+
+    Args:
+        prompt_tokens, produced: tokens, over all choices; -1 where the engine does not say.
+        cached_tokens: prompt tokens from the engine's cache; -1 where it does not say.
+        recomputed: the engine hands the request back.
+    """
+
+    prompt_tokens: int
+    produced: int
+    cached_tokens: int
+    recomputed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """The result of the prefill leg.
+
+    Args:
+        prompt_tokens: of the prompt; -1 if the engine does not report it.
+        cached_tokens: of them from its cache; -1 if not reported.
+        handover: ``kv_transfer_params``, passed on without parsing.
+    """
+
+    prompt_tokens: int
+    cached_tokens: int
+    handover: bytes
+
+
+class _Choice(msgspec.Struct, gc=False):
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+
+
+class _Body(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: Usage | None = None
+    kv_transfer_params: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
+
+
+_BODY = msgspec.json.Decoder(_Body)
+_GAVE_UP = {"abort", "error"}
+
+
+def read_answer(body: bytes, finish_reasons: bool = True, hands_back: bool = True) -> Answer:
+    """An answer with status 200, judged and counted.
+
+    Args:
+        body: all of it.
+        finish_reasons: the engine gives every choice one (`Dialect.finish_reasons`).
+        hands_back: ``recomputed`` says so, and is no stop string of the request.
+
+    Raises:
+        EngineError: not JSON, cut off, an error object, no choices, or one without its end.
+    """
+    read = _read(body)
+    if not read.choices:
+        raise EngineError("engine: its answer has no choices.")
+    again, bad = False, None
+    for choice in read.choices:
+        reason = choice.finish_reason
+        if hands_back and "recomputed" in (reason, choice.stop_reason):
+            again = True
+        elif reason in _GAVE_UP or (finish_reasons and not reason):
+            bad = choice
+    if bad is not None and not again:
+        raise EngineError(f"engine: a choice has finish_reason {bad.finish_reason!r}; expected its end.")
+    prompt, produced, cached = _counts(read.usage)
+    return Answer(prompt, produced, cached, again)
+
+
+def read_prefilled(body: bytes) -> Prefilled:
+    """The prefill leg's answer.
+
+    Raises:
+        EngineError: not JSON, an error object, or nothing is handed over.
+    """
+    read = _read(body)
+    handover = bytes(read.kv_transfer_params)
+    if not handover.startswith(b"{"):
+        raise EngineError("engine: its prefill answer has no kv_transfer_params; expected an object.")
+    prompt, _, cached = _counts(read.usage)
+    return Prefilled(prompt, cached, handover)
+
+
+def _read(body: bytes) -> _Body:
+    try:
+        if not body.isascii():  # skipped texts are not validated either
+            body.decode()
+        read = _BODY.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise EngineError(f"engine: its answer cannot be read; expected JSON. {error}.") from None
+    if read.error and bytes(read.error) != b"null":
+        raise EngineError("engine: its answer is an error object.")
+    return read
+
+
+def _counts(usage: Usage | None) -> tuple[int, int, int]:
+    if usage is None:
+        return -1, -1, -1
+    details = usage.prompt_tokens_details
+    cached = details.cached_tokens if details is not None else None
+    return usage.prompt_tokens, usage.completion_tokens or 0, -1 if cached is None else cached

@@ -1,0 +1,104 @@
+"""Taking out of a chunk what we asked for and the client did not; every other byte stays."""
+
+from __future__ import annotations
+
+import re
+
+from evenstep.engines.streams import splice
+from evenstep.engines.view import Off
+
+_IDS = re.compile(
+    rb',[ \t\r\n]*+"((?:prompt_)?token_ids)"[ \t]*+:[ \t]*+\[[\d, \t\r\n]*+\]'
+    rb'|(?<=\{)"((?:prompt_)?token_ids)"[ \t]*+:[ \t]*+\[[\d, \t\r\n]*+\](,?)'
+)
+_PROMPT_IDS_KEY = b'"prompt_token_ids":['
+_PROMPT_IDS = re.compile(rb'("prompt_token_ids":)\[[\d, ]*+\]')
+
+
+def without_usage(data: bytes, off: Off) -> bytes:
+    """A chunk without its ``usage`` member, which must be present.
+
+    A flat usage object at the end is cut off without parsing: with no brace between it and the end it is a member of the
+    chunk itself, and inside a string its quotes would be escaped. Otherwise the members are parsed one by one.
+    """
+    at = data.rfind(b',"usage":{')
+    if at > 0 and data.find(b"}", at) == len(data) - 2 and data[-1] == 125:
+        return data[:at] + (b"}" if off == "absent" else b',"usage":null}')
+    return splice.replaced(data, {"usage": None if off == "absent" else b"null"}, "engine")
+
+
+def without_ids(data: bytes, off: Off) -> bytes:
+    """A chunk without ``token_ids`` and ``prompt_token_ids``, wherever they lie.
+
+    In a string their quotes would be escaped, so what matches is a key with a list of numbers.
+    """
+    at = data.find(b'token_ids":[')
+    if at < 0 and b'token_ids"' not in data:
+        return data
+    if off == "null":
+        if (
+            at > 0 and data[at - 1] == 34 and data.find(b'token_ids":[', at + 12) < 0
+        ):  # one list, written tightly
+            return data[: at + 11] + b"null" + data[data.index(b"]", at) + 1 :]
+        return _IDS.sub(_nulled, data)
+    return _IDS.sub(b"", data)
+
+
+def without_prompt_ids(data: bytes) -> bytes:
+    """A chunk whose ``prompt_token_ids`` are null: the client has had them."""
+    return _PROMPT_IDS.sub(rb"\1null", data)
+
+
+def cut_prompt_ids(data: bytes) -> tuple[bytes, list[bytes]]:
+    """A chunk with emptied ``prompt_token_ids`` lists, and the lists that were removed.
+
+    A long prompt's list takes megabytes. It is located by its end, without parsing: in a string its quotes would be
+    escaped, so this prefix marks a key with a list. A list that contains a quote is left in place.
+    """
+    at, pieces, lists = 0, list[bytes](), list[bytes]()
+    while (begin := data.find(_PROMPT_IDS_KEY, at)) >= 0:
+        begin += len(_PROMPT_IDS_KEY)
+        end = data.find(b"]", begin)
+        if end < 0 or data.find(b'"', begin, end) >= 0 or data.find(b"[", begin, end) >= 0:
+            break
+        pieces += data[at:begin], b"]"
+        lists.append(data[begin - 1 : end + 1])
+        at = end + 1
+    return (b"".join([*pieces, data[at:]]), lists) if lists else (data, lists)
+
+
+def with_prompt_ids(event: bytes, lists: list[bytes]) -> bytes:
+    """An event with the lists that `cut_prompt_ids` took out of it, in their order."""
+    empty, (first, *pieces) = _PROMPT_IDS_KEY + b"]", event.split(_PROMPT_IDS_KEY + b"]")
+    if len(pieces) != len(lists):  # the client gets none, or the engine sent empty ones, too
+        return event
+    told = [empty[:-2] + ids + piece for ids, piece in zip(lists, pieces, strict=True)]
+    return b"".join([first, *told])
+
+
+def is_list_of_ids(ids: bytes) -> bool:
+    """Whether a list that was cut out holds nothing but numbers."""
+    return ids.translate(None, b"0123456789, ") == b"[]"
+
+
+def framed(raw: bytes, old: bytes, new: bytes) -> bytes:
+    """An event with other data, in the frame it came in where that is possible."""
+    if len(raw) == len(old) + 8 and raw.startswith(b"data: ") and raw.endswith(b"\n\n"):
+        return b"data: " + new + b"\n\n"
+    if raw.count(old) == 1:
+        return raw.replace(old, new)
+    return b"data: " + new + b"\n\n"
+
+
+def _nulled(found: re.Match[bytes]) -> bytes:
+    if found[1]:
+        return b',"' + found[1] + b'":null'
+    return b'"' + found[2] + b'":null' + found[3]
+
+
+def with_fingerprint(event: bytes, fingerprint: bytes) -> bytes:
+    """The event with the engine's ``system_fingerprint``, where it has none."""
+    at = event.rfind(b"}")
+    if not fingerprint or fingerprint == b"null" or b'"system_fingerprint"' in event:
+        return event
+    return event[:at] + b',"system_fingerprint":' + fingerprint + event[at:]

@@ -1,0 +1,451 @@
+"""A streamed answer with every event parsed in full: counted, stripped of fields that only we asked for, and judged.
+
+Tokens are counted by ``usage.completion_tokens``, a running count per choice, else by ``token_ids``; one event can carry
+several. If an engine reports neither, events with text are counted and `FullReply.estimated` is set. A stream is
+complete when every choice has its finish_reason. An earlier end is a failure; so are an error object in the stream, a
+chunk that is not JSON, and a finish_reason that reports an abort.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from evenstep.engines.requests.continuation import goes_on
+from evenstep.engines.streams import cleaning
+from evenstep.engines.streams.chunks import (
+    DONE,
+    Choice,
+    Chunk,
+    Usage,
+    is_given,
+    is_role,
+    is_silent,
+    read_chunk,
+    read_head,
+)
+from evenstep.engines.streams.sse import Event, EventReader
+from evenstep.engines.streams.template import Quick
+from evenstep.engines.streams.template_cache import Habits
+from evenstep.engines.streams.usage import SoFar, rewritten
+from evenstep.engines.view import Asked, Dialect, Off
+from evenstep.errors import EngineError, InputError
+
+_GAVE_UP = {"abort", "error"}
+#: Text that is never one token's: tokenizers cut in front of a word, so none has a blank with words on both sides.
+_SEVERAL = re.compile(r"\S\s+\S")
+DONE_EVENT = b"data: [DONE]\n\n"
+LONG = 16 * 1024  # larger chunks: the prompt's ids are not parsed
+LESSONS = 4  # templates learned per stream; one that changes more often is parsed in full
+
+
+class FullReply:
+    """One stream from one engine. `reply.ReplyStream` adds faster paths for events that resemble earlier ones.
+
+    Args:
+        dialect: of the engine.
+        chat: chat completions, else completions.
+        client: options the client asked for.
+        engine: options the engine was asked for.
+        choices, prompts: of the request; every choice of every prompt has its own index.
+        before: the part of this answer from other engines (`so_far`), even if only its first chunk; None for a new answer.
+        given: token ids from which the engine continues, as a JSON list; empty = none were given.
+        keep: keep id, ids and text, so that another engine can continue, before or after the first token (`so_far`).
+        fingerprint: the engine's ``system_fingerprint`` as JSON, if an earlier stream reported it (`fingerprint`).
+        bytes_per_token: for estimates; 0 counts one token an event.
+        limit: bytes of the largest event.
+        hands_back: ``recomputed`` means that the engine hands the request back, and is not a stop string of the request.
+        habits: the form of this engine's earlier streams.
+    """
+
+    __slots__ = (
+        "_before", "_bundled", "_bytes", "_bytes_per_token", "_changes", "_chat", "_counted", "_created", "_cut",
+        "_dialect", "_drop_final", "_drop_ids", "_drop_usage", "_events", "_final", "_given", "_habit", "_hands_back",
+        "_has_guessed", "_held", "_ids", "_ids_seen", "_is_between", "_is_new", "_is_told", "_is_whole", "_keep",
+        "_kept", "_later", "_lessons", "_limit", "_open", "_over", "_plain", "_prompt_ids", "_prompts", "_quick",
+        "_reader", "_repeats", "_request_id", "_settled", "_settled_tokens", "_surplus", "_texts", "_usage_off",
+        "_wants_usage", "cached_tokens", "done", "error_body", "estimated", "failure", "fingerprint", "finished",
+        "produced", "prompt_tokens", "recomputed", "starts_anew",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        *,
+        chat: bool,
+        client: Asked,
+        engine: Asked,
+        choices: int = 1,
+        prompts: int = 1,
+        before: SoFar | None = None,
+        given: bytes = b"",
+        keep: bool = False,
+        fingerprint: bytes = b"",
+        bytes_per_token: float = 0.0,
+        limit: int = 1 << 20,
+        habits: Habits | None = None,
+        hands_back: bool = True,
+    ) -> None:
+        self.produced = before.produced if before else 0  #: output tokens, of all choices and engines
+        self.prompt_tokens = (
+            before.prompt_tokens if before else -1
+        )  #: of the client's prompt; -1 until reported
+        self.cached_tokens = -1  #: prompt tokens that were in the engine's cache; -1 if not reported
+        self.finished = False  #: every choice has its finish_reason
+        self.done = False  #: the stream has ended correctly
+        self.recomputed = False  #: the engine hands the request back: continue it elsewhere
+        self.estimated = False  #: tokens were counted by events
+        self.starts_anew = (
+            False  #: it failed: the engine answers from the start, or does not say that it goes on
+        )
+        self.failure: EngineError | None = None  #: why it cannot go on
+        self.error_body = b""  #: the error object the engine sent inside the stream
+        self.fingerprint = fingerprint
+        self._reader = EventReader(limit)
+        self._chat, self._dialect, self._before = chat, dialect, before
+        self._drop_final = engine.usage and not client.usage
+        self._drop_usage = engine.continuous and not client.continuous
+        self._drop_ids = engine.token_ids and not client.token_ids
+        self._changes = self._drop_usage or self._drop_ids or before is not None or keep
+        self._ids_seen = client.token_ids
+        self._usage_off: Off = dialect.chat_usage_off if chat else dialect.completion_usage_off
+        self._counted = [0] * (choices * prompts)
+        self._open = set(range(choices * prompts))
+        self._prompts, self._keep = prompts, keep
+        self._plain = before.plain if before else True
+        self._ids = list(before.ids) if before else []
+        self._prompt_ids = before.prompt_ids if before else b""
+        self._texts = [before.text] if before else []
+        self._settled = len(self._ids)
+        self._settled_tokens = self.produced
+        self._request_id, self._created = (before.request_id, before.created) if before else (b"", b"")
+        self._wants_usage, self._is_told = client.usage, False
+        self._final = b""  # the last chunk sent to the client
+        self._is_whole = False  # every choice has ended, and the client gets the event that ended it
+        self._held = b""  # the last chunk of the only choice, until the fingerprint is known
+        self._bytes_per_token = bytes_per_token
+        self._events = self._bytes = self._surplus = 0
+        self._given, self._bundled = given, before.bundled if before else False
+        self._over = self._is_between = False  # between two events, where the next one may be a usual one
+        self._is_new = True  # nothing was read
+        self._limit, self._hands_back = limit, hands_back
+        self._quick: Quick | None = None
+        self._cut = list[bytes]()  # lists of the prompt's ids removed from the current chunk
+        self._kept = bytearray() if keep else None  # text and id of events not parsed in full
+        #: what waits to be read: such texts and ids, or ids and text of an event; tokens of the answer behind each
+        self._later: list[tuple[bytes | list[int], str, int]] = []
+        self._lessons = LESSONS if before is None and choices * prompts == 1 else 0
+        self._habit = habits.of((dialect, chat, client, engine)) if habits is not None else None
+        self._has_guessed, self._repeats = False, habits is not None and self._lessons > 0
+
+    def feed(self, data: bytes) -> bytes:
+        """Takes bytes from the engine; returns the bytes for the client, whole events only."""
+        return b"" if self._over else self._read(data)
+
+    def _read(self, data: bytes) -> bytes:
+        """As `feed`, every event in full."""
+        events = self._reader.feed(data)
+        out = self._next(*events[0]) if len(events) == 1 else self._each(events)
+        if self._reader.fault is not None and not self._over:
+            out += self._fail(self._reader.fault)
+        self._is_between = self._reader.is_between and not self._over
+        return out
+
+    def _each(self, events: list[Event]) -> bytes:
+        """The bytes for the client of events that arrived together."""
+        return b"".join([self._next(raw, payload) for raw, payload in events])
+
+    def _next(self, raw: bytes, data: bytes | None) -> bytes:
+        """The bytes for the client of one event."""
+        return self._take(raw, data)
+
+    def _learn(self, raw: bytes, out: bytes, choice: Choice) -> None:
+        """An event was read whose like may follow."""
+
+    def _keep_last(self, raw: bytes, out: bytes, choice: Choice) -> None:
+        """A last chunk was read."""
+
+    def _keep_usage(self, raw: bytes, data: bytes, usage: Usage) -> None:
+        """An event with the usage was read."""
+
+    def end(self) -> bytes:
+        """The engine's body has ended; returns the last bytes for the client. Afterwards `done` or `failure` is set."""
+        out = b""
+        if not self._over:
+            out = b"".join([self._take(raw, payload) for raw, payload in self._reader.end()])
+        if self._over:
+            return out
+        return out + self._fail(EngineError("engine: its stream ended before the answer was complete."))
+
+    def so_far(self) -> SoFar:
+        """The part of the answer that the client has. Only with `keep`, and for one choice."""
+        self._settle()
+        by_text = not self._ids_seen
+        ids = self._ids[: self._settled] if by_text else self._ids
+        produced = self._settled_tokens if by_text else self.produced
+        if self.estimated:  # a guess by bytes is good enough for a load, and not for a limit
+            produced = self.produced - self._surplus
+        return SoFar(
+            request_id=self._request_id,
+            created=self._created,
+            prompt_tokens=self.prompt_tokens,
+            produced=produced,
+            prompt_ids=self._prompt_ids if cleaning.is_list_of_ids(self._prompt_ids) else b"",
+            ids=tuple(ids),
+            text="".join(self._texts),
+            plain=self._plain,
+            bundled=self._bundled,
+        )
+
+    def _take(self, raw: bytes, data: bytes | None) -> bytes:
+        if (
+            self._over or data is None
+        ):  # a comment keeps a connection alive; data that is not an event is dropped
+            return raw if raw[:1] == b":" and not self._over else b""
+        if data == DONE:
+            return self._ended(raw)
+        try:
+            return self._take_long(raw, data) if len(data) > LONG else self._take_chunk(raw, data)
+        except (EngineError, InputError) as error:
+            return self._fail(EngineError(str(error)))
+
+    def _take_long(self, raw: bytes, data: bytes) -> bytes:
+        """A long chunk: the ids of its prompt are put aside unread."""
+        short, self._cut = cleaning.cut_prompt_ids(data)
+        out = self._take_chunk(cleaning.framed(raw, data, short) if self._cut else raw, short)
+        if self._ids_seen and self._before is None:
+            out = cleaning.with_prompt_ids(out, self._cut)
+        self._cut = []
+        return out
+
+    def _take_chunk(self, raw: bytes, data: bytes) -> bytes:
+        self._put_off()
+        chunk = read_chunk(data)
+        if chunk.error is not None or chunk.object == "error":
+            self.error_body = data
+            return self._fail(EngineError("engine: it reported an error inside its stream."))
+        choices = chunk.choices
+        if not choices:
+            return self._without_choices(raw, data, chunk)
+        if self._given:
+            self._see_that_it_goes_on(chunk, choices[0])
+        out, new = raw, data
+        if self._changes:  # first: a chunk that cannot be cleaned brought nothing
+            new = self._cleaned(data, chunk, choices)
+            if new is not data:
+                out = cleaning.framed(raw, data, new) if new else b""
+        if not self._count(chunk, choices):
+            return b""
+        if choices[0].finish_reason is not None:
+            self._final, self._is_whole = new, self.finished
+            if self._repeats:
+                self._keep_last(raw, out, choices[0])
+            return self._stamped(out) if self._drop_final else out
+        if self._lessons and out:
+            self._learn(raw, out, choices[0])
+        return out
+
+    def _see_that_it_goes_on(self, chunk: Chunk, choice: Choice) -> None:
+        """A chat need not be continued because it was asked to be: the first chunk that brings something has to show it."""
+        told = -1 if chunk.usage is None else chunk.usage.prompt_tokens
+        found = goes_on(self._given, self._ids_told(chunk, choice), told)
+        brings = choice.content or choice.token_ids or choice.finish_reason or choice.stop_reason
+        brings = brings or (choice.delta is not None and choice.delta.others)
+        if found is None and not brings:
+            return
+        if found is False or (found is None and self._chat):
+            self.starts_anew = True
+            said = "answers another prompt" if found is False else "does not say which prompt it answers"
+            raise EngineError(f"engine: it {said}; expected the rest of an answer.")
+        self._given = b""
+
+    def _ids_told(self, chunk: Chunk, choice: Choice) -> bytes:
+        """The prompt's ids as the engine tells them, a JSON list; empty = it does not."""
+        told = chunk.prompt_token_ids if self._chat else choice.prompt_token_ids
+        return bytes(told) if is_given(told) else b"".join(self._cut[:1])
+
+    def _settle(self) -> None:
+        """Parse the deferred events; a stream that ends correctly never needs it."""
+        self._put_off()
+        for kept, content, produced in self._later:
+            if isinstance(kept, list):
+                self._note(kept, content, produced)
+                continue
+            texts = kept.split(b'"')
+            produced -= len(texts) // 2
+            for text, number in zip(texts[:-1:2], texts[1::2], strict=True):
+                produced += 1
+                self._note([int(number)] if number else [], text.decode(), produced)
+        self._later.clear()
+
+    def _put_off(self) -> None:
+        """Put the kept texts before those that follow."""
+        if self._kept:
+            self._later.append((bytes(self._kept), "", self.produced))
+            self._kept.clear()
+
+    def _note(self, ids: list[int], content: str, produced: int) -> None:
+        self._ids += ids
+        if content:
+            self._texts.append(content)
+            self._settled, self._settled_tokens = len(self._ids), produced
+
+    def _count(self, chunk: Chunk, choices: list[Choice]) -> bool:
+        """Counts a chunk; False where it must not go on."""
+        usage, counted = chunk.usage, self._counted
+        if self.prompt_tokens < 0 and usage is not None and self._prompts == 1:
+            self.prompt_tokens = usage.prompt_tokens - (self._before.produced if self._before else 0)
+        for choice in choices:
+            index = choice.index
+            if not 0 <= index < len(counted):
+                raise EngineError(f"engine: a chunk is of choice {index}; expected one that was asked for.")
+            if index not in self._open and choice.content:
+                raise EngineError("engine: a choice goes on behind its finish_reason.")
+            ends = choice.finish_reason is not None or choice.stop_reason is not None
+            if ends and not self._judge(choice):
+                return False
+            if usage is not None and len(choices) == 1:
+                news = (usage.completion_tokens or 0) - counted[index]
+            elif choice.token_ids is not None:
+                news = len(choice.token_ids)
+            else:
+                news = self._estimate(choice)
+            if news > 0:
+                counted[index] += news
+                self.produced += news
+            if self._keep and index == 0:
+                self._remember(chunk, choice)
+        return True
+
+    def _judge(self, choice: Choice) -> bool:
+        """A choice has ended: whether as it should."""
+        reason = choice.finish_reason
+        is_open = choice.index in self._open  # what has ended as it should is not handed back
+        if self._hands_back and is_open and "recomputed" in (choice.stop_reason, reason):
+            self.recomputed = self._over = True
+            return False
+        if reason in _GAVE_UP:
+            raise EngineError(f"engine: a choice ended with finish_reason {reason!r}.")
+        if reason is not None:
+            self._open.discard(choice.index)
+            self.finished = not self._open
+        return True
+
+    def _estimate(self, choice: Choice) -> int:
+        content = choice.content
+        if not content and not (choice.delta and choice.delta.others):
+            return 0
+        self.estimated = True
+        self._events += 1
+        self._bundled |= _SEVERAL.search(content) is not None
+        self._bytes += len(content.encode("utf-8", "surrogatepass"))
+        known = int(self._bytes / self._bytes_per_token) if self._bytes_per_token else 0
+        news = max(0, max(self._events, known) - sum(self._counted))
+        self._surplus += news - 1
+        return news
+
+    def _remember(self, chunk: Chunk, choice: Choice) -> None:
+        if not self._prompt_ids:
+            self._prompt_ids = self._ids_told(chunk, choice)
+        if choice.delta is not None and choice.delta.others:
+            self._plain = False
+        if self._later:
+            self._later.append((choice.token_ids or [], choice.content, self.produced))
+        else:
+            self._note(choice.token_ids or [], choice.content, self.produced)
+
+    def _cleaned(self, data: bytes, chunk: Chunk, choices: list[Choice]) -> bytes:
+        """The chunk as the client would have got it; empty where it would have got none."""
+        if self._keep and not self._request_id:
+            head = read_head(data)
+            self._request_id, self._created = bytes(head.id), bytes(head.created)
+        new = data
+        if self._drop_usage and chunk.usage is not None:
+            new = cleaning.without_usage(new, self._usage_off)
+        if self._drop_ids:
+            if self._chat and b'"delta":{}' in data and is_silent(choices):
+                return b""
+            new = cleaning.without_ids(new, self._dialect.token_ids_off)
+        if self._before is not None and self._before.request_id:
+            if self._chat and all(is_role(choice) for choice in choices):
+                return b""
+            new = rewritten(new, self._before)
+            if not self._drop_ids:
+                new = cleaning.without_prompt_ids(new)
+        return new
+
+    def _without_choices(self, raw: bytes, data: bytes, chunk: Chunk) -> bytes:
+        usage = chunk.usage
+        if chunk.choices is None and usage is None:
+            return self._fail(EngineError("engine: an event of its stream is no chunk; it has no choices."))
+        if usage is None:
+            return raw
+        self._told(usage)
+        if self._repeats:
+            self._keep_usage(raw, data, usage)
+        if self._drop_final:
+            self.fingerprint = bytes(read_head(data).system_fingerprint) or self.fingerprint
+            return self._release()
+        if self._before is not None:
+            return self._release() + cleaning.framed(raw, data, rewritten(data, self._before))
+        return self._release() + raw
+
+    def _missing_usage(self) -> bytes:
+        """The usage event that the client asked for, where the stream broke off between the last token and it."""
+        if not self._wants_usage or self._is_told or self.estimated or self.prompt_tokens < 0:
+            return b""
+        head, counts = read_head(self._final), (self.prompt_tokens, self.produced)
+        usage = {"prompt_tokens": counts[0], "total_tokens": sum(counts), "completion_tokens": counts[1]}
+        kind = "chat.completion.chunk" if self._chat else "text_completion"
+        told = {
+            name: msgspec.Raw(bytes(getattr(head, name)) or b"null") for name in ("id", "created", "model")
+        }
+        event = {"id": told["id"], "object": kind, "created": told["created"], "model": told["model"]}
+        return b"data: " + msgspec.json.encode(event | {"choices": [], "usage": usage}) + b"\n\n"
+
+    def _told(self, usage: Usage) -> None:
+        """The usage at the end is of all choices and prompts."""
+        self._is_told = True
+        before = self._before
+        if before is None:
+            self.prompt_tokens = usage.prompt_tokens
+        elif self.prompt_tokens < 0:
+            self.prompt_tokens = usage.prompt_tokens - before.produced
+        produced = (before.produced if before else 0) + (usage.completion_tokens or 0)
+        if self.estimated or produced > self.produced:
+            self.produced = produced
+        if usage.prompt_tokens_details is not None and usage.prompt_tokens_details.cached_tokens is not None:
+            self.cached_tokens = usage.prompt_tokens_details.cached_tokens
+
+    def _stamped(self, out: bytes) -> bytes:
+        """The last chunk carries the fingerprint where no usage follows it; where we made one follow, it is put back."""
+        if len(self._counted) > 1 or self.fingerprint:
+            return cleaning.with_fingerprint(out, self.fingerprint)
+        held, self._held = self._held, out  # an engine may say twice that it has ended
+        return held
+
+    def _release(self) -> bytes:
+        held, self._held = self._held, b""
+        return cleaning.with_fingerprint(held, self.fingerprint) if held else b""
+
+    def _ended(self, raw: bytes) -> bytes:
+        if self.finished or not self._dialect.finish_reasons:
+            return self._finish(raw)
+        return self._fail(EngineError("engine: its stream ended without a finish_reason."))
+
+    def _finish(self, raw: bytes) -> bytes:
+        self.done = self._over = self.finished = True
+        return self._release() + raw
+
+    def _fail(self, error: EngineError) -> bytes:
+        """It cannot go on. Where every choice has ended only usage and ``[DONE]`` were missing, and the client gets them."""
+        if self._is_whole and not self._over:
+            out = self._release()
+            try:
+                return out + self._missing_usage() + self._finish(DONE_EVENT)
+            except EngineError as fault:
+                self.failure, self._over = fault, True
+                return out
+        self.failure, self._over = error, True
+        return b""

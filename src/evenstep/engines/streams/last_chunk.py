@@ -1,0 +1,99 @@
+"""How streams of one kind ended before: the last chunk, and the event with the usage, each known again where it repeats.
+
+Both say what earlier ones said but for id, time, text, token and counts, and all of these but text and token are known when
+they come. So how they look is known beforehand, and they are compared, not parsed; reading them in full would find the same
+values, since all else is the same bytes. One that does not fit is read in full.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from evenstep.engines.streams.template import Quick
+
+_MOST = 8  # ways in which streams of one kind end that are known at once
+
+
+class Ends:
+    """How streams of an engine end that are of one kind."""
+
+    def __init__(self) -> None:
+        self._lasts: dict[bytes, Quick] = {}
+        self._usage, self._order, self._fingerprint = b"", list[int](), b""  # with what differs left open
+
+    def keep_last(self, usual: Quick | None, last: Quick | None) -> None:
+        """Learn from the last chunk of a stream.
+
+        Args:
+            usual: the events before it; the bytes before their texts must precede its text as well.
+            last: the chunk; None = unknown.
+        """
+        if usual is not None and last is not None and usual.prefix == last.prefix:
+            if len(self._lasts) >= _MOST:
+                self._lasts.clear()
+            self._lasts[last.lead or last.rest] = msgspec.structs.replace(last, prefix=b"")
+
+    def last(self, usual: Quick, data: bytes, count: int, kept: bytearray | None) -> tuple[int, bytes]:
+        """The last chunk of a stream, if these bytes begin with one that matches an earlier one.
+
+        Args:
+            usual: the events before it.
+            count: tokens of the answer so far.
+            kept: gets its text and its token id, as from `Quick.read`.
+
+        Returns:
+            Its length in bytes, 0 = no match; and the bytes for the client.
+        """
+        prefix = usual.prefix
+        if data.startswith(prefix):
+            stop = data.find(b"\n\n", len(prefix)) + 2
+            event = data[len(prefix) : stop]
+            for last in self._lasts.values():
+                at, _, out = _of(last, usual).read(event, count, kept)
+                if at:
+                    return stop, prefix + out
+        return 0, b""
+
+    def keep_usage(self, raw: bytes, told: tuple[bytes, ...], fingerprint: bytes) -> None:
+        """Learn the form in which a stream reports usage.
+
+        Args:
+            told: see `told`; each must occur once.
+            fingerprint: its ``system_fingerprint``, as JSON.
+        """
+        if raw.startswith(b"data: {") and raw.endswith(b"}\n\n") and all(raw.count(one) == 1 for one in told):
+            usage, self._order = (
+                raw.replace(b"%", b"%%"),
+                sorted(range(len(told)), key=lambda i: raw.index(told[i])),
+            )
+            for one in told:
+                usage = usage.replace(one.replace(b"%", b"%%"), b"%b")
+            self._usage, self._fingerprint = usage, fingerprint
+
+    def usage(self, told: tuple[bytes, ...]) -> tuple[bytes, bytes]:
+        """The probable form of a stream's usage, and the fingerprint in it; empty = unknown."""
+        if not self._usage:
+            return b"", b""
+        return self._usage % tuple([told[i] for i in self._order]), self._fingerprint
+
+
+def _of(last: Quick, usual: Quick) -> Quick:
+    """A last chunk as a stream would have it whose other events look so."""
+    if not last.counts or last.prompt_tokens == usual.prompt_tokens:
+        return last
+    before, now = (b'"prompt_tokens":%d,' % tokens for tokens in (last.prompt_tokens, usual.prompt_tokens))
+    return msgspec.structs.replace(
+        last, rest=last.rest.replace(before, now), prompt_tokens=usual.prompt_tokens
+    )
+
+
+def told(request_id: bytes, created: bytes, prompt_tokens: int, produced: int) -> tuple[bytes, ...]:
+    """What differs from stream to stream, as an event with the usage says it.
+
+    Args:
+        request_id, created: as JSON.
+    """
+    return (
+        b'"id":%b,' % request_id, b'"created":%b,' % created, b'"prompt_tokens":%d,' % prompt_tokens,
+        b'"total_tokens":%d' % (prompt_tokens + produced), b'"completion_tokens":%d' % produced,
+    )  # fmt: skip

@@ -1,0 +1,215 @@
+"""A streamed answer on its way from an engine to a client, read the shortest way that finds what reading in full would find.
+
+Usual events are compared with those before them (`quick`), the first and the last ones with those of earlier streams
+(`starts`, `ends`); all others are read in full (`full_reply`).
+"""
+
+from __future__ import annotations
+
+from evenstep.engines.streams.chunks import Choice, Usage, is_role, read_head
+from evenstep.engines.streams.first_chunk import Start
+from evenstep.engines.streams.full_reply import DONE_EVENT, LESSONS, LONG, FullReply
+from evenstep.engines.streams.last_chunk import told
+from evenstep.engines.streams.sse import Event
+from evenstep.engines.streams.template import Quick, learned
+
+
+class ReplyStream(FullReply):
+    """One stream from one engine; see `FullReply`."""
+
+    __slots__ = ()
+
+    def feed(self, data: bytes) -> bytes:
+        """Takes bytes from the engine; returns the bytes for the client, whole events only."""
+        if self._over:
+            return b""
+        begun = b""
+        if self._is_new:
+            self._is_new = False
+            begun, data = self._read_start(data)
+            if not data:
+                return begun
+        quick = self._quick
+        if quick is None or not self._is_between or len(data) > self._limit:
+            return begun + self._read(data)
+        is_end = self._repeats and data.endswith(DONE_EVENT)
+        at, out = self._read_end(quick, data, 0) if is_end else (0, b"")
+        if not at:
+            if not self.finished:
+                at, count, out = quick.read(data, self._counted[0], self._kept)
+                self.passed(count, b"")
+            if at < len(data) and self._repeats:
+                at, more = self._read_end(quick, data, at)
+                out += more
+        out = begun + out
+        return out if at == len(data) else out + self._read(data[at:])
+
+    def feed_chunks(self, data: bytes, is_framed: bool) -> tuple[int, bytes]:
+        """Takes HTTP chunks of the engine while their events are usual; the rest goes to `feed`, without chunk framing.
+
+        Args:
+            is_framed: the client gets an HTTP chunk, too.
+
+        Returns:
+            Bytes that were consumed, and the bytes for the client.
+        """
+        quick = self._quick
+        if quick is None or not self._is_between or self.finished:
+            return 0, b""
+        counted = self._counted
+        at, count, out = quick.read_chunks(data, counted[0], self._kept, is_framed)
+        self.produced += count - counted[0]
+        counted[0] = count
+        return at, out
+
+    @property
+    def usual(self) -> Quick | None:
+        """The probable form of the next event; None if unknown."""
+        return self._quick if self._is_between and not self.finished else None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether earlier streams have shown how the next event looks."""
+        return self.usual is not None and self._lessons == LESSONS
+
+    @property
+    def counted(self) -> int:
+        """Output tokens of its first choice."""
+        return self._counted[0]
+
+    @property
+    def keeps(self) -> bool:
+        """Whether text and ids of usual events are kept."""
+        return self._kept is not None
+
+    def passed(self, count: int, kept: bytes) -> None:
+        """Usual events were read elsewhere, by `template_kernel.read_chunks`.
+
+        Args:
+            count: output tokens of its first choice by now.
+            kept: their texts and ids.
+        """
+        self.produced += count - self._counted[0]
+        self._counted[0] = count
+        if self._kept is not None:
+            self._kept += kept
+
+    def _read_start(self, data: bytes) -> tuple[bytes, bytes]:
+        """The first event of the stream, if it matches that of an earlier one.
+
+        Returns:
+            The bytes for the client, and the bytes that were not consumed.
+        """
+        if not (self._repeats and self._keep) or len(data) > min(LONG, self._limit):
+            return b"", data
+        assert self._habit is not None
+        start = self._habit.starts.read(data)
+        if start is None:
+            return b"", data
+        self._request_id, self._created, self._prompt_ids = start.request_id, start.created, start.prompt_ids
+        self.prompt_tokens = start.prompt_tokens
+        self._reader.passed()
+        self._is_between = self._has_guessed = True
+        self._quick = self._habit.guess(start.request_id, start.created, start.prompt_tokens)
+        return start.out, data[start.size :]
+
+    def _read_end(self, quick: Quick, data: bytes, at: int) -> tuple[int, bytes]:
+        """The last events of the stream, from `at` on, while they match those of earlier streams.
+
+        Returns:
+            Their end, and the bytes for the client.
+        """
+        assert self._habit is not None
+        ends, out = self._habit.ends, b""
+        if not self.finished:
+            size, out = ends.last(quick, data[at:], self._counted[0], self._kept)
+            if not size:
+                return at, b""
+            at += size
+            self.passed(self._counted[0] + 1, b"")
+            self._open.clear()
+            self.finished = self._is_whole = True
+            self._final = out[6:-2]
+            if self._drop_final:
+                out = self._stamped(out)
+        if not self._is_told and at < len(data):
+            raw, fingerprint = ends.usage(self._what_differs())
+            if raw and data.startswith(raw, at):
+                at += len(raw)
+                self._is_told = True
+                if self._drop_final:
+                    self.fingerprint = fingerprint or self.fingerprint
+                out += self._release() if self._drop_final else self._release() + raw
+        if data[at:] == DONE_EVENT:
+            at, out = len(data), out + self._ended(DONE_EVENT)
+        return at, out
+
+    def _what_differs(self) -> tuple[bytes, ...]:
+        return told(self._request_id, self._created, self.prompt_tokens, self.produced)
+
+    def _each(self, events: list[Event]) -> bytes:
+        """The bytes for the client of these events: those after one that was parsed in full may all be usual."""
+        out: list[bytes] = []
+        known, last = self._quick, len(events) - 1
+        for place, (raw, payload) in enumerate(events):
+            out.append(self._next(raw, payload))
+            quick = self._quick
+            if (
+                quick is not None
+                and quick is not known
+                and place < last
+                and not (self._over or self.finished)
+            ):
+                known = quick
+                rest = b"".join([raw for raw, _ in events[place + 1 :]])
+                read, count, more = quick.read_all(rest, self._counted[0], self._kept)
+                if read:
+                    self.passed(count, b"")
+                    out.append(more)
+                    break
+        return b"".join(out)
+
+    def _next(self, raw: bytes, data: bytes | None) -> bytes:
+        """An event: a usual one needs not be read in full."""
+        quick = self._quick
+        if quick is None or self._over or self.finished:
+            return self._take(raw, data)
+        at, count, out = quick.read(raw, self._counted[0], self._kept)
+        if not at:
+            return self._take(raw, data)
+        self.passed(count, b"")
+        return out
+
+    def _learn(self, raw: bytes, out: bytes, choice: Choice) -> None:
+        """From an event that was read in full, how the next ones probably look."""
+        request_id, created = self._request_id, self._created
+        if self._habit is not None and not self._has_guessed:
+            self._has_guessed = True
+            is_role_alone = is_role(choice) and choice.stop_reason is None and self._plain
+            if is_role_alone and self._keep and not self.produced:
+                start = Start(len(raw), request_id, created, self.prompt_tokens, self._prompt_ids, out)
+                self._habit.starts.keep(raw, start)
+            self._quick = self._habit.guess(request_id, created, self.prompt_tokens)
+            if self._quick is not None:
+                return
+        content = choice.content
+        if content and choice.stop_reason is None and not (choice.delta and choice.delta.others):
+            self._lessons -= 1
+            self._quick = learned(raw, out, content, self._chat)
+            if self._quick is not None and self._habit is not None:
+                self._habit.keep(request_id, created, self._quick)
+
+    def _keep_last(self, raw: bytes, out: bytes, choice: Choice) -> None:
+        """From a last chunk that was read in full, how those of later streams probably look."""
+        if choice.stop_reason is None and not (choice.delta and choice.delta.others):
+            assert self._habit is not None
+            last = learned(raw, out, choice.content, self._chat)
+            self._habit.ends.keep_last(self._quick, last)
+
+    def _keep_usage(self, raw: bytes, data: bytes, usage: Usage) -> None:
+        """From an event with the usage that was read in full, how those of later streams probably look."""
+        counts = usage.prompt_tokens, usage.completion_tokens
+        if usage.prompt_tokens_details is None and counts == (self.prompt_tokens, self.produced):
+            assert self._habit is not None
+            fingerprint = bytes(read_head(data).system_fingerprint)
+            self._habit.ends.keep_usage(raw, self._what_differs(), fingerprint)

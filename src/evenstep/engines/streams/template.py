@@ -1,0 +1,188 @@
+"""A fast path for the usual event of a stream: it equals the previous one except for its text, token and counts.
+
+Nearly all events of a stream repeat one another. A `Quick` is learned from an event that was parsed in full: the bytes
+before its text, those after it with the counts left open, and the bytes for the client. One token later the counts are
+known in advance, so a matching event is compared, not parsed. A full parse would find the same values, since all other
+bytes are equal. An event that does not match is parsed in full.
+
+`Quick.read` is written to be read; `Quick.read_chunks` is its compiled twin, which takes HTTP chunks as they come from
+an engine and writes them for the client, in one pass.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstep import compiled
+from evenstep.engines.streams import template_kernel as kernel
+from evenstep.request import I8
+
+_IDS = re.compile(rb'"token_ids":\[(\d+)\]')
+_COUNTS = re.compile(rb'"(total|completion)_tokens":(\d+)')
+#: What one read of a connection may hold at most for the compiled way.
+_LONGEST = 32 * 1024
+_SPACE: NDArray[np.uint8] = np.zeros(8 * _LONGEST, np.uint8)
+_HALF = _SPACE.size // 2
+_BYTES = _SPACE.data
+_IS_COMPILED = compiled.numba is not None
+
+
+class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """The form of one stream's usual event.
+
+    Args:
+        prefix: its bytes up to its text.
+        lead: from the end of the text to its one token id; empty if no ids are reported.
+        rest: from there to its end, as a format with places for both counts.
+        counts: how many counts `rest` takes: 2 or 0.
+        total_first: ``total_tokens`` comes before ``completion_tokens``.
+        prompt_tokens: ``total_tokens`` beyond ``completion_tokens``.
+        tail: the bytes for the client after the text; empty = as the engine sent them.
+        shape: uint8, all of these bytes concatenated, `rest` in its three pieces.
+        parts: int64, the length of each piece, and the numbers above, as in `template_kernel`.
+    """
+
+    prefix: bytes
+    lead: bytes
+    rest: bytes
+    counts: int
+    total_first: bool
+    prompt_tokens: int
+    tail: bytes
+    shape: NDArray[np.uint8]
+    parts: I8
+
+    def read_chunks(
+        self, data: bytes, count: int, kept: bytearray | None, is_framed: bool
+    ) -> tuple[int, int, bytes]:
+        """As `read`, for a body that is still in HTTP chunks; only whole chunks are taken.
+
+        Args:
+            is_framed: the client gets an HTTP chunk, too.
+        """
+        if not _IS_COMPILED or len(data) > _LONGEST:
+            return 0, count, b""
+        at, count, begin, end, stop = kernel.read_chunks(
+            data, self.shape, self.parts, count, is_framed, _SPACE
+        )
+        if kept is not None:
+            kept += _BYTES[_HALF:stop]
+        return at, count, bytes(_BYTES[begin:end])
+
+    def read_all(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
+        """As `read`, of events that are read only if all of them fit."""
+        return self.read_chunks(b"%x\r\n%b\r\n" % (len(data), data), count, kept, is_framed=False)
+
+    def read(self, data: bytes, count: int, kept: bytearray | None) -> tuple[int, int, bytes]:
+        """The events at the start of these bytes, up to the first that does not match.
+
+        Args:
+            count: tokens of the answer so far.
+            kept: gets the text and the token id of each, as they are written, each followed by a quote.
+
+        Returns:
+            Their length in bytes, the tokens of the answer after them, and the bytes for the client.
+        """
+        prefix, lead, rest, tail = self.prefix, self.lead, self.rest, self.tail
+        find, starts, size = data.find, data.startswith, len(prefix)
+        at, number, out = 0, b"", b""
+        while starts(prefix, at):
+            text_end = find(b'"', at + size)
+            text = data[at + size : text_end]
+            try:
+                if 92 in text or text_end < 0 or not text.decode().isprintable():
+                    break
+            except UnicodeDecodeError:
+                break
+            stop = text_end
+            if lead:
+                if not starts(lead, stop):
+                    break
+                start = stop + len(lead)
+                stop = find(b"]", start)
+                number = data[start:stop]
+                if not number.isdigit() or (number[0] == 48 and len(number) > 1):
+                    break
+            end_of_it = rest
+            if self.counts:
+                total = self.prompt_tokens + count + 1
+                end_of_it = rest % ((total, count + 1) if self.total_first else (count + 1, total))
+            if not starts(end_of_it, stop):
+                break
+            count += 1
+            if kept is not None:
+                kept += b'%b"%b"' % (text, number)
+            stop += len(end_of_it)
+            out += data[at:text_end] + tail if tail else data[at:stop]
+            at = stop
+        return at, count, out
+
+
+def learned(raw: bytes, out: bytes, content: str, chat: bool) -> Quick | None:
+    """The probable form of the events after this one; None if it cannot be derived.
+
+    Args:
+        raw: an event of one choice, as it came.
+        out: the bytes the client gets for it.
+        content: its parsed text.
+        chat: whether it belongs to a chat.
+    """
+    key = b'"content":"' if chat else b'"text":"'
+    if not raw.startswith(b'data: {"') or not raw.endswith(b"}\n\n") or raw.count(key) != 1:
+        return None
+    start = raw.index(key) + len(key)
+    end = raw.find(b'"', start)
+    if spoken(raw[start:end]) != content:
+        return None
+    lead, rest = b"", raw[end:]
+    if ids := _IDS.search(rest):
+        lead, rest = rest[: ids.start(1)], rest[ids.end(1) :]
+    found = _COUNTS.findall(rest)
+    if _COUNTS.search(lead) or len(found) not in (0, 2) or not (lead or found):
+        return None
+    counts = {name: int(value) for name, value in found}
+    if found and len(counts) != 2:
+        return None
+    if out != raw and (not out.startswith(raw[:end]) or _COUNTS.search(out, end) or _IDS.search(out, end)):
+        return None
+    total_first = bool(found) and found[0][0] == b"total"
+    prompt_tokens = counts[b"total"] - counts[b"completion"] if found else 0
+    pieces = _COUNTS.split(rest)  # with name and number of each count between them
+    names = [b'"%b_tokens":' % name for name, _ in found] or [b"", b""]
+    ends = [pieces[0] + names[0], pieces[3] + names[1], pieces[6]] if found else [rest, b"", b""]
+    tail = b"" if out == raw else out[end:]
+    shape = (raw[:start], lead, *ends, tail)
+    return Quick(
+        prefix=raw[:start],
+        lead=lead,
+        rest=_COUNTS.sub(rb'"\1_tokens":%d', rest.replace(b"%", b"%%")) if found else rest,
+        counts=len(found),
+        total_first=total_first,
+        prompt_tokens=prompt_tokens,
+        tail=tail,
+        shape=np.frombuffer(b"".join(shape), np.uint8),
+        parts=np.array([*map(len, shape), len(found), total_first, prompt_tokens, out != raw], np.int64),
+    )
+
+
+def spoken(text: bytes) -> str | None:
+    """The inside of a JSON string; None where that takes more than reading it as UTF-8 (escapes, faults)."""
+    if 92 in text:
+        return None
+    try:
+        found = text.decode()
+    except UnicodeDecodeError:
+        return None
+    return found if found.isprintable() else None
+
+
+def warm() -> None:
+    """Have the compiled way ready, compiled where it was not yet."""
+    event = b'data: {"choices":[{"index":0,"text":" a","token_ids":[5]}]}\n\n'
+    quick = learned(event, event, " a", chat=False)
+    assert quick is not None
+    quick.read_chunks(b"%x\r\n%b\r\n" % (len(event), event), 0, None, is_framed=True)

@@ -1,0 +1,78 @@
+"""Token counts of a request that ran on several engines, reported as those of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from evenstep.engines.streams import splice
+
+
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """The part of a broken stream that reached the client, as needed to continue it.
+
+    Args:
+        request_id, created: the JSON values the client has seen; empty before the first chunk.
+        prompt_tokens: of the client's prompt; -1 if the engine has not reported it.
+        produced: output tokens the client has; for a client that gets only text, those whose text it has.
+        prompt_ids: token ids of the prompt, as the engine's JSON list; empty if not reported.
+        ids: token ids of the output; empty if not reported.
+        text: text of the output.
+        plain: nothing but text has come (no tool call, no reasoning).
+        bundled: tokens were counted by events, and some event carried more than one.
+    """
+
+    request_id: bytes
+    created: bytes
+    prompt_tokens: int
+    produced: int
+    prompt_ids: bytes
+    ids: tuple[int, ...]
+    text: str
+    plain: bool
+    bundled: bool = False
+
+
+def joined(usage: bytes, before: SoFar) -> bytes:
+    """A usage object of a continued stream, as if there had been one stream; other members of it stay.
+
+    Args:
+        usage: the JSON object of the last engine; it counts earlier output as prompt.
+        before: the part produced before this engine.
+    """
+    spans = splice.members(usage, "engine")
+    counts = {name: _number(usage, spans, name) for name in ("prompt_tokens", "completion_tokens")}
+    prompt = before.prompt_tokens if before.prompt_tokens >= 0 else counts["prompt_tokens"] - before.produced
+    completion = before.produced + counts["completion_tokens"]
+    return splice.replaced(
+        usage,
+        {
+            "prompt_tokens": b"%d" % prompt,
+            "completion_tokens": b"%d" % completion,
+            "total_tokens": b"%d" % (prompt + completion),
+        },
+        "engine",
+    )
+
+
+def rewritten(data: bytes, before: SoFar) -> bytes:
+    """A chunk of a continued stream with the id, the time and the counts of the stream the client knows."""
+    spans = splice.members(data, "engine")
+    changes: dict[str, bytes | None] = {}
+    if "id" in spans and before.request_id:
+        changes["id"] = before.request_id
+    if "created" in spans and before.created:
+        changes["created"] = before.created
+    if "usage" in spans:
+        value = data[spans["usage"][1] : spans["usage"][2]]
+        if value != b"null":
+            changes["usage"] = joined(value, before)
+    return splice.replaced(data, changes, "engine")
+
+
+def _number(text: bytes, spans: dict[str, splice.Span], name: str) -> int:
+    if name not in spans:
+        return 0
+    return msgspec.json.decode(text[spans[name][1] : spans[name][2]], type=int | None) or 0

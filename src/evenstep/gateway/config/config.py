@@ -1,0 +1,228 @@
+"""The gateway's configuration: one frozen value, from one YAML file, the environment and flags.
+
+`evenstep.gateway.config.layers` layers these sources; `checked` verifies that every value is in range.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import math
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evenstep import names
+from evenstep.dispatch.settings import Settings, TenantLimits
+from evenstep.engines.requests.tokenizer_file import TokenizerFile
+from evenstep.errors import InputError, nearest
+from evenstep.gateway.config.sections import (
+    Admin,
+    ApiKey,
+    Decisions,
+    Dispatch,
+    Engines,
+    Limits,
+    Listen,
+    Log,
+    RequestClass,
+    Tenant,
+    Traces,
+)
+from evenstep.gateway.config.worker import DEFAULT_SLOTS, Discovery, Worker
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """All of it.
+
+    Args:
+        listen: where clients come in.
+        admin: where operators come in.
+        workers: engines.
+        discovery: engines that come and go.
+        slots: requests a worker runs at a time that does not say.
+        policy: routing policy, NAME[:key=value,...].
+        predictor: predictor for a policy that looks ahead; empty = what it usually asks.
+        dispatch: how requests wait, are decided on, and are tried again.
+        engines: how engines are spoken to.
+        limits: what a client may do.
+        keys: API keys; none = anybody may ask, as the tenant `anonymous`.
+        tenants: limits by tenant; `*` stands for those not listed.
+        classes: classes of requests.
+        aliases: further names of models and the model whose pool serves each, e.g. of a LoRA adapter and its base.
+        tokenizers: model -> its tokenizer.json, to count prompts exactly before an engine has.
+        session_headers: headers of a client whose value pins its requests together, for policies that look at sessions.
+        decisions: the decision log.
+        log: what is said on stderr.
+        traces: OpenTelemetry.
+    """
+
+    listen: Listen = field(default_factory=Listen)
+    admin: Admin = field(default_factory=Admin)
+    workers: list[Worker] = field(default_factory=list[Worker])
+    discovery: Discovery = field(default_factory=Discovery)
+    slots: int = DEFAULT_SLOTS
+    policy: str = "best"
+    predictor: str = ""
+    dispatch: Dispatch = field(default_factory=Dispatch)
+    engines: Engines = field(default_factory=Engines)
+    limits: Limits = field(default_factory=Limits)
+    keys: list[ApiKey] = field(default_factory=list[ApiKey])
+    tenants: dict[str, Tenant] = field(default_factory=dict[str, Tenant])
+    classes: dict[str, RequestClass] = field(default_factory=dict[str, RequestClass])
+    aliases: dict[str, str] = field(default_factory=dict[str, str])
+    tokenizers: dict[str, str] = field(default_factory=dict[str, str])
+    session_headers: list[str] = field(default_factory=lambda: ["x-session-id"])
+    decisions: Decisions = field(default_factory=Decisions)
+    log: Log = field(default_factory=Log)
+    traces: Traces = field(default_factory=Traces)
+
+    def fleet(self) -> list[Worker]:
+        """Every worker of `workers`, rank by rank, each with its name and slots.
+
+        Raises:
+            InputError: an invalid URL, or two workers with the same name.
+        """
+        found: dict[str, Worker] = {}
+        for entry in self.workers:
+            for worker in entry.each():
+                if worker.name in found:
+                    hint = "Give one of them a name."
+                    raise InputError("workers", "name", worker.name, "each worker once", hint)
+                slots = self.slots if worker.slots is None else worker.slots
+                found[worker.name] = dataclasses.replace(worker, slots=slots)
+        return list(found.values())
+
+    def weighed_policy(self) -> str:
+        """The policy; if it shares by weight and names no weights, the weights of the configured classes are added."""
+        spec = names.parse(self.policy)
+        shares = hasattr(names.find("routing", spec["name"]), "class_weights")
+        if not (shares and self.classes) or "class_weights" in spec:
+            return self.policy
+        weights = "/".join(
+            f"{weight:g}" for weight in (1.0, *(kind.weight for kind in self.classes.values()))
+        )
+        return f"{self.policy}{',' if ':' in self.policy else ':'}class_weights={weights}"
+
+    def settings(self) -> Settings:
+        """The settings of the dispatchers.
+
+        Raises:
+            InputError: a value out of range.
+        """
+        tenants = {name: TenantLimits(**dataclasses.asdict(t)) for name, t in self.tenants.items()}
+        told = dataclasses.asdict(self.dispatch)
+        if told["stale_s"] is None:
+            told["stale_s"] = _PAGES_MISSED * self.engines.scrape_s + self.engines.scrape_timeout_s
+        return Settings(**told, tenants=tenants)
+
+
+_PAGES_MISSED = 3  # readings of an engine's metrics in a row that may fail before its page counts as stale
+_AT_LEAST: dict[str, float] = {
+    "listen.port": 0, "admin.port": 0, "slots": 1, "engines.connections": 0, "limits.head_bytes": 512,
+    "limits.body_bytes": 1, "limits.body_bytes_per_s": 0, "limits.connections": 1, "limits.buffer_bytes": 4096,
+    "limits.drain_s": 0, "decisions.part_bytes": 0, "decisions.keep": 0, "log.status_s": 0, "traces.share": 0,
+}  # fmt: skip
+_AT_MOST: dict[str, float] = {"listen.port": 65535, "admin.port": 65535, "traces.share": 1}
+_ABOVE_ZERO = (
+    "engines.connect_s", "engines.first_byte_s", "engines.silence_s", "engines.answer_s", "engines.idle_s",
+    "engines.scrape_s", "engines.scrape_timeout_s", "limits.head_s", "limits.body_s", "limits.idle_s", "limits.stalled_s",
+    "decisions.retry_s",
+)  # fmt: skip
+
+
+def checked(config: GatewayConfig) -> GatewayConfig:
+    """The config, seen to be in range and to fit together; errors have the dotted field, for `settling` to place.
+
+    Raises:
+        InputError: where it is not.
+    """
+    for name, low in _AT_LEAST.items():
+        value, high = _at(config, name), _AT_MOST.get(name, math.inf)
+        if not (math.isfinite(value) and low <= value <= high):
+            text = f"a number >= {low:g}" if high == math.inf else f"a number from {low:g} to {high:g}"
+            raise InputError("config", name, value, text)
+    for name in _ABOVE_ZERO:
+        if not 0 < _at(config, name) < math.inf:
+            raise InputError("config", name, _at(config, name), "a number above 0")
+    for worker in config.fleet():
+        worker.spec(config.slots)
+    config.settings()
+    with refused_as("policy", config.policy):
+        names.build("routing", names.parse(config.policy))
+    if config.predictor:
+        with refused_as("predictor", config.predictor):
+            names.build("predict", names.parse(config.predictor))
+    _check_callers(config)
+    if config.admin.enabled and not config.admin.key and not is_loopback(config.admin.host):
+        hint = "Or listen at a loopback address."
+        raise InputError("config", "admin.key", "missing", f"a key, since {config.admin.host} is open", hint)
+    return config
+
+
+@contextmanager
+def refused_as(setting: str, text: str) -> Generator[None]:
+    """The error in a policy or predictor, reported for the setting that names it.
+
+    Args:
+        setting: its dotted name.
+        text: its value.
+    """
+    try:
+        yield
+    except InputError as error:
+        instead = "" if error.value in ("missing", text) else f" in place of {error.value!r}"
+        raise InputError("config", setting, text, f"{error.expected}{instead}", error.hint) from None
+
+
+def check_files(config: GatewayConfig) -> None:
+    """See that the files which a gateway will need once it serves can be used: tokenizers, the decision log.
+
+    Raises:
+        InputError: one of them cannot.
+    """
+    for model, path in config.tokenizers.items():
+        try:
+            TokenizerFile(Path(path))
+        except InputError as error:
+            raise InputError(
+                f"tokenizers.{model}", error.field, error.value, error.expected, error.hint
+            ) from None
+    if config.decisions.path:
+        path = Path(config.decisions.path)
+        if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise InputError("decisions", "path", str(path), "a file that can be written", "See its folder.")
+
+
+def _check_callers(config: GatewayConfig) -> None:
+    for place, key in enumerate(config.keys):
+        if not key.tenant:
+            raise InputError("config", f"keys[{place}].tenant", key.tenant, "a name")
+        for name in key.classes:
+            if name != "*" and name not in config.classes:
+                hint = nearest(name, config.classes)
+                raise InputError("config", f"keys[{place}].classes", name, "a class of `classes`", hint)
+    for name, kind in config.classes.items():
+        if not 0 < kind.weight < math.inf:
+            raise InputError("config", f"classes.{name}.weight", kind.weight, "a number above 0")
+        for target in ("ttft_s", "tpot_s"):
+            if not 0 <= getattr(kind, target) < math.inf:
+                raise InputError("config", f"classes.{name}.{target}", getattr(kind, target), "a number >= 0")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _at(config: Any, dotted: str) -> Any:
+    for part in dotted.split("."):
+        config = getattr(config, part)
+    return config

@@ -1,0 +1,207 @@
+"""One config from defaults, a YAML file, the environment and flags, each value with the place it came from.
+
+Later sources win, leaf by leaf: ``limits.body_bytes`` of the environment leaves ``limits.head_s`` of the file in force.
+Lists and mappings (``workers``, ``keys``, ``tenants``, ``classes``) are replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from evenstep.config import Document, Settled, convert, expectation, numeral, read_yaml, renamed
+from evenstep.errors import InputError, nearest
+from evenstep.gateway.config.config import GatewayConfig, checked
+from evenstep.gateway.config.worker import Worker, worker_of
+
+#: Prefix of the gateway's environment variables.
+PREFIX = "EVENSTEP_"
+#: What Kubernetes puts into the environment of pods for a service called ``evenstep-admin``.
+_OF_KUBERNETES = re.compile(r"\w*?(_SERVICE_(HOST|PORT)(=|_)|_PORT_\d+_(TCP|UDP)(=|_)|_PORT=(tcp|udp)://)")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One value of a flag.
+
+    Args:
+        origin: as a person would say it: ``command line --port``.
+        value: text to be converted, or the value itself.
+    """
+
+    origin: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The sources of a gateway's config, read again at every reload.
+
+    Args:
+        file: YAML file; empty = none.
+        environment: variables; those with `PREFIX` and a section's name count.
+        flags: dotted setting -> its value on the command line.
+    """
+
+    file: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    flags: Mapping[str, Given] = field(default_factory=dict[str, Given])
+
+    def settled(self) -> Settled[GatewayConfig]:
+        """The config, checked; origins are by dotted leaf.
+
+        Raises:
+            InputError: an unreadable file, an unknown setting, a value that does not fit; it names its origin.
+        """
+        known = dict(leaves(GatewayConfig))
+        origin = dict.fromkeys(known, "default")
+        found: dict[str, Any] = {}
+        for name, value, place in (*self._of_file(), *self._of_environment(known), *self._of_flags(known)):
+            for other in [o for o in (*found, *origin) if o.startswith(f"{name}.")]:
+                found.pop(other, None)  # the whole of a section is replaced: listen.tls: null
+                origin.pop(other, None)
+            found[name], origin[name] = value, place
+        values: dict[str, Any] = {}
+        for name, value in found.items():
+            _put(values, name, value)
+        config = convert(values, GatewayConfig, "config")
+        try:
+            return Settled(checked(config), origin)
+        except InputError as error:
+            raise placed(error, origin) from None
+
+    def _of_file(self) -> Iterator[tuple[str, Any, str]]:
+        if not self.file:
+            return
+        document = read_yaml(self.file)
+        convert(document.values, GatewayConfig, document)
+        yield from _flat(document.values, GatewayConfig, "", document)
+
+    def _of_environment(self, known: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+        by_variable = {variable_of(name): name for name in known}
+        sections = {variable.split("_")[1] for variable in by_variable}
+        for variable, text in sorted(self.environment.items()):
+            if _OF_KUBERNETES.match(f"{variable}={text}"):
+                continue
+            if variable in by_variable:
+                name, place = by_variable[variable], f"environment {variable}"
+                yield name, _read(text, known[name], place, name), place
+            elif variable.startswith(PREFIX) and variable.split("_")[1] in sections:
+                name = variable.removeprefix(PREFIX).lower().replace("_", ".", 1)
+                hint = _renamed(name) or nearest(variable, by_variable)
+                raise InputError("environment", "variable", variable, "a known variable", hint)
+
+    def _of_flags(self, known: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+        for name, given in self.flags.items():
+            if name not in known:
+                hint = _renamed(name) or nearest(name, known)
+                raise InputError(given.origin, "setting", name, "a known setting", hint)
+            value = given.value
+            text = isinstance(value, str)
+            yield (
+                name,
+                _read(value, known[name], given.origin, name) if text else _plain(value),
+                given.origin,
+            )
+
+
+def leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted name and type of every setting that is no section itself."""
+    hints = get_type_hints(kind)
+    for one in dataclasses.fields(kind):
+        name, hint = f"{path}.{one.name}".lstrip("."), hints[one.name]
+        section = _section(hint)
+        if section is None:
+            yield name, hint
+        else:
+            yield from leaves(section, name)
+
+
+def _renamed(name: str) -> str:
+    """A hint for a dotted setting that has another name now."""
+    kind: Any = GatewayConfig
+    *parents, last = name.split(".")
+    for part in parents:
+        kind = _section(get_type_hints(kind).get(part)) if kind is not None else None
+    return renamed(kind, last)
+
+
+def variable_of(name: str) -> str:
+    """``EVENSTEP_LIMITS_BODY_BYTES`` of ``limits.body_bytes``."""
+    return PREFIX + name.replace(".", "_").upper()
+
+
+def value_at(config: Any, name: str) -> Any:
+    """The value of a dotted setting; None inside a section that is not there."""
+    for part in name.split("."):
+        config = None if config is None else getattr(config, part)
+    return config
+
+
+def _section(hint: Any) -> Any:
+    """The dataclass a setting is, or may be instead of None."""
+    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    return next((o for o in options if dataclasses.is_dataclass(o)), None)
+
+
+def _flat(values: Any, kind: Any, path: str, document: Document) -> Iterator[tuple[str, Any, str]]:
+    hints = get_type_hints(kind)
+    for key, value in values.items():
+        name, section = f"{path}.{key}".lstrip("."), _section(hints[key])
+        if section is not None and isinstance(value, Mapping):
+            yield from _flat(value, section, name, document)
+        else:
+            yield name, value, document.where(name)
+
+
+def _put(values: dict[str, Any], name: str, value: Any) -> None:
+    *parents, last = name.split(".")
+    for part in parents:
+        values = values.setdefault(part, {})
+    values[last] = value
+
+
+def _read(text: str, hint: Any, place: str, name: str) -> Any:
+    """A plain value from text: lists are separated by commas, workers by blanks, mappings and other lists are JSON."""
+    import msgspec
+
+    if hint == list[Worker]:
+        return [_plain(worker_of(part, place)) for part in text.split()]
+    if hint == list[str] and not text.startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if get_origin(hint) in (list, dict):
+        try:
+            return msgspec.to_builtins(msgspec.json.decode(text, type=hint))
+        except msgspec.MsgspecError as error:
+            raise InputError(place, name, text, "JSON that fits", f"{error}.") from None
+    if type(None) in get_args(hint) and text in ("", "none", "null"):
+        return None
+    try:
+        return msgspec.convert(numeral(text, hint), hint, strict=False)
+    except msgspec.ValidationError as error:
+        raise InputError(place, name, text, expectation(str(error), hint)) from None
+
+
+def _plain(value: Any) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(value)
+
+
+def placed(error: InputError, origin: Mapping[str, str]) -> InputError:
+    """The error with the place its value came from, where it names a setting.
+
+    Args:
+        error: as `config.checked` raises it.
+        origin: place of each dotted setting.
+    """
+    whole = error.field if error.where == "config" else f"{error.where}.{error.field}"
+    top = whole.partition("[")[0].split(".")[0]
+    for name in (whole, top):
+        if error.where in ("config", "dispatch") and name in origin:
+            return InputError(origin[name], whole, error.value, error.expected, error.hint)
+    return error

@@ -1,0 +1,65 @@
+"""The secret of this installation, under which prompts and names are hashed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from pathlib import Path
+
+from evenstep.gateway.config.secrets import read_secret
+from evenstep.gateway.config.sections import Decisions
+from evenstep.gateway.operate.logs import fields
+
+_log = logging.getLogger("evenstep.gateway")
+_BYTES = 32
+
+
+def salt_of(decisions: Decisions) -> bytes:
+    """The salt: as configured, else drawn once and kept in the user's state folder, else of this process.
+
+    Returns:
+        At most 64 bytes; empty where hashes are to be the same everywhere.
+
+    Raises:
+        InputError: a secret that cannot be read.
+    """
+    if decisions.plain_keys:
+        return b""
+    if decisions.salt:
+        return read_secret(decisions.salt, "decisions", "salt").encode()[:64]
+    try:
+        return _kept(_state_folder() / "evenstep" / "salt")
+    except (OSError, RuntimeError) as error:  # no home, one that cannot be written, a full disk
+        why = getattr(error, "strerror", None) or str(error)
+        _log.info(
+            "the salt of hashes cannot be kept; it lasts as long as this process", extra=fields(why=why)
+        )
+        return secrets.token_bytes(_BYTES)
+
+
+def _state_folder() -> Path:
+    """Where programs of this user keep what lasts.
+
+    Raises:
+        RuntimeError: the user has no home.
+    """
+    named = os.environ.get("XDG_STATE_HOME")
+    return Path(named) if named else Path.home() / ".local" / "state"
+
+
+def _kept(place: Path) -> bytes:
+    """Read the salt from this file, or draw one if the file has none, as after a write cut short by a full disk."""
+    found = place.read_bytes()[:64] if place.exists() else b""
+    if len(found) >= _BYTES:
+        return found
+    place.parent.mkdir(parents=True, exist_ok=True)
+    drawn = secrets.token_bytes(_BYTES)
+    fresh = place.with_name(f"salt.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(drawn)
+        fresh.replace(place)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return place.read_bytes()[:64]  # another process may have been later

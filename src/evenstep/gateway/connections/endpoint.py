@@ -1,0 +1,132 @@
+"""An engine's address, and the connections to it: one that has nothing to do is used again before another is opened."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from urllib.parse import urlsplit
+
+from evenstep.gateway.config.config import Engines
+from evenstep.gateway.connections.engine import EngineConnection, Leg
+from evenstep.gateway.connections.head import ResponseHead, read_response_head
+from evenstep.gateway.connections.heads import Heads
+
+
+def _read_head(head: bytes) -> tuple[ResponseHead, int, bool]:
+    found = read_response_head(head)
+    return found, found.length, found.status == 200
+
+
+#: Bytes the system may buffer of an engine's output and of a client's unread answer. Its own default is megabytes for
+#: each stream that is read slowly.
+KEPT_BY_THE_SYSTEM = 256 * 1024
+
+
+class Endpoint:
+    """One engine's address, and the connections to it.
+
+    Args:
+        url: http://host:port or https://host:port, with a path where the engine has one.
+        settings: how engines are spoken to.
+        loop: the loop.
+        tls: for https.
+
+    Attributes:
+        authority: what Host says.
+        base: path in front of every target.
+        heads: what heads of its answers say.
+        continues_chats: no engine here has answered from the start so far where a chat was to go on.
+    """
+
+    def __init__(
+        self, url: str, settings: Engines, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
+    ) -> None:
+        parts = urlsplit(url)
+        is_tls = parts.scheme == "https"
+        self.settings, self.loop = settings, loop
+        self._host, self._port = parts.hostname or "", parts.port or (443 if is_tls else 80)
+        self._tls = (tls or ssl.create_default_context()) if is_tls else None
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self.authority = f"{host}:{self._port}"
+        self.is_tls = is_tls
+        self.base = parts.path.rstrip("/")
+        self.heads = Heads(_read_head)
+        self.connections: set[EngineConnection] = set()
+        self._idle: list[EngineConnection] = []
+        self.continues_chats = True
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
+        """Send a request on a kept connection, or on a new one.
+
+        Args:
+            leg: takes the answer, after this call has returned.
+            data: head and body.
+            patience_s: longest wait for a sign of life, as the leg defines it.
+        """
+        leg.is_off = False
+        if self._idle:
+            self._idle.pop().send(leg, data, patience_s)
+        else:
+            self.send_fresh(leg, data, patience_s)
+
+    def send_fresh(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float = 0.0) -> None:
+        """As `send`, on a fresh connection."""
+        patience_s = patience_s or self.settings.first_byte_s
+        task = self.loop.create_task(self._open(leg, data, patience_s))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _open(self, leg: Leg, data: tuple[bytes, bytes], patience_s: float) -> None:
+        try:
+            async with asyncio.timeout(None) as patience:
+                timer = self._half_way(patience)
+                try:
+                    transport, made = await self.loop.create_connection(
+                        lambda: EngineConnection(self), self._host, self._port, ssl=self._tls,
+                        server_hostname=self._host if self._tls else None,
+                    )  # fmt: skip
+                finally:
+                    timer.cancel()
+        except (OSError, TimeoutError) as error:
+            if not leg.is_off:
+                leg.broke("connect", f"it cannot be reached: {type(error).__name__}")
+            return
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KEPT_BY_THE_SYSTEM)
+        if leg.is_off:
+            self.keep(made, time.monotonic())
+        else:
+            made.send(leg, data, patience_s)
+
+    def _half_way(self, patience: asyncio.Timeout) -> asyncio.TimerHandle:
+        """Limit the wait for a connection, in two halves. If the loop itself was held up in the first half, the second half
+        handles what arrived meanwhile, before the engine is blamed.
+        """
+        half_s = self.settings.connect_s / 2
+        return self.loop.call_later(half_s, lambda: patience.reschedule(self.loop.time() + half_s))
+
+    def keep(self, connection: EngineConnection, now_s: float) -> None:
+        """A connection has nothing to do."""
+        if len(self._idle) >= self.settings.connections:
+            connection.close()
+            return
+        self._idle.append(connection)
+        connection.deadline.set(now_s + self.settings.idle_s)
+
+    def forget(self, connection: EngineConnection) -> None:
+        """A connection is closed."""
+        self.connections.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def close(self) -> None:
+        """Close every connection."""
+        for task in list(self._tasks):
+            task.cancel()
+        for connection in list(self.connections):
+            connection.close()

@@ -1,0 +1,87 @@
+"""TLS contexts: certificates for clients and operators, and trust for connections to engines.
+
+A reload refreshes the certificates of running listeners; later connections see the new ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import ssl
+
+from evenstep.errors import InputError
+from evenstep.gateway.config.sections import Engines, Tls
+
+
+def server_context(tls: Tls, where: str) -> ssl.SSLContext:
+    """The context of a listener.
+
+    Args:
+        where: section of the config, for errors.
+
+    Raises:
+        InputError: a file that is unreadable or does not match.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    load_certificate(context, tls, where)
+    if tls.client_ca:
+        context.verify_mode = ssl.CERT_REQUIRED
+        _load(lambda: context.load_verify_locations(tls.client_ca), where, "client_ca", tls.client_ca)
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, tls: Tls, where: str) -> None:
+    """Load the certificate files into a context again.
+
+    Raises:
+        InputError: a file that is unreadable or does not match; the context is unchanged.
+    """
+    fresh = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for one in (fresh, context):  # into the running one only what another took
+        _load(
+            lambda one=one: one.load_cert_chain(tls.certificate, tls.key or None),
+            where,
+            "certificate",
+            tls.certificate,
+        )
+
+
+def client_context(engines: Engines) -> ssl.SSLContext:
+    """The context for engines with https.
+
+    Raises:
+        InputError: an authority's file that is unreadable or empty.
+    """
+    if engines.verify and not engines.ca:
+        return _trusting_the_system()
+    context = _asking()
+    if engines.ca:
+        _load(lambda: context.load_verify_locations(engines.ca), "engines", "ca", engines.ca)
+    if not engines.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+@functools.cache
+def _trusting_the_system() -> ssl.SSLContext:
+    """One shared context, never changed: loading the system's authorities takes 50 ms."""
+    return _asking()
+
+
+def _asking() -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _load(call: object, where: str, field: str, path: str) -> None:
+    assert callable(call)
+    try:
+        call()
+    except FileNotFoundError:
+        raise InputError(where, field, path, "readable PEM files", "One of them is not there.") from None
+    except (OSError, ssl.SSLError) as error:
+        said = getattr(error, "reason", None) or error.strerror or str(error)
+        raise InputError(where, field, path, "PEM files that fit", f"{said}.") from None

@@ -1,0 +1,283 @@
+"""The admin API: what operators and their tools ask of a running gateway, on a port of its own.
+
+Its handlers run on the loop of operation, never on the data path. Answers are JSON; errors are ``{"error": {"message": ...,
+"field": ..., "value": ...}}``. ``GET /openapi.json`` describes all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hmac
+import json
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiohttp import web
+
+from evenstep.config import convert
+from evenstep.engines.metrics.page import CONTENT_TYPE
+from evenstep.errors import EvenstepError, InputError
+from evenstep.gateway.config.config import is_loopback
+from evenstep.gateway.config.secrets import covered, digest_of
+from evenstep.gateway.config.sections import Admin
+from evenstep.gateway.config.show import rows
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.operate.metrics_page import metrics_page
+from evenstep.gateway.operate.openapi import document
+from evenstep.gateway.operate.scraping import adapter_of
+
+if TYPE_CHECKING:
+    from evenstep.gateway.operate.control import Doorway
+    from evenstep.gateway.operate.membership import Membership
+    from evenstep.gateway.operate.reloading import Reloader
+    from evenstep.gateway.operate.snapshots import Snapshots
+
+T = TypeVar("T")
+_log = logging.getLogger("evenstep.gateway.operate.admin")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_LARGEST_BODY = 1 << 20
+_ASK_S = 5.0
+#: Paths that need no key: what load balancers and Kubernetes ask.
+OPEN = ("/healthz", "/readyz")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewPolicy:
+    """The body of ``PUT /policy``.
+
+    Args:
+        policy: NAME[:key=value,...].
+        predictor: predictor for a policy that looks ahead; empty = what it usually asks.
+    """
+
+    policy: str
+    predictor: str = ""
+
+
+class AdminApi:
+    """The endpoints.
+
+    Args:
+        settings: its key and address.
+        door: the way to the gateway.
+        snapshots: its numbers.
+        membership: its workers.
+        reloader: its config.
+
+    Raises:
+        InputError: a key that cannot be read.
+    """
+
+    def __init__(
+        self, settings: Admin, door: Doorway, snapshots: Snapshots, membership: Membership, reloader: Reloader
+    ) -> None:
+        self._door, self._snapshots, self._membership, self._reloader = door, snapshots, membership, reloader
+        self._digest = digest_of(settings.key, "admin", "key") if settings.key else b""
+
+    def app(self) -> web.Application:
+        """What is to be served."""
+        app = web.Application(middlewares=[_told, self._allowed], client_max_size=_LARGEST_BODY)
+        app.add_routes(
+            [
+                web.get("/healthz", self._healthz), web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics), web.get("/snapshot", self._snapshot),
+                web.get("/workers", self._workers), web.post("/workers", self._add),
+                web.delete("/workers/{name}", self._remove), web.get("/policy", self._policy),
+                web.put("/policy", self._set_policy), web.get("/config", self._config),
+                web.post("/reload", self._reload), web.post("/drain", self._drain),
+                web.get("/openapi.json", self._openapi),
+            ]
+        )  # fmt: skip
+        return app
+
+    @web.middleware
+    async def _allowed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The holder of the admin key; if no key is set, any client except a page in a browser."""
+        origin = request.headers.get("Origin")
+        if origin is not None or request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            return _error(403, "Pages of a browser may not ask this API.", "Origin", origin or "")
+        if request.path in OPEN:
+            return await handler(request)
+        if not self._digest:
+            host = request.host.rpartition(":")[0] if not request.host.endswith("]") else request.host
+            if not is_loopback(host or request.host):
+                message = "Without an admin key this API answers to loopback names only."
+                return _error(403, message, "Host", request.host)
+        elif not hmac.compare_digest(_shown_digest(request), self._digest):
+            answer = _error(401, "The admin key is missing or wrong.", "Authorization", "")
+            answer.headers["WWW-Authenticate"] = "Bearer"
+            return answer
+        return await handler(request)
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        """Whether the data path answers at all."""
+        await self._ask(self._door.control.not_ready)
+        return web.json_response({"ok": True})
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        why = await self._ask(self._door.control.not_ready)
+        notes = await self._ask(self._door.control.notes)
+        found = {"ready": not why, "why": why, "notes": notes}
+        return web.json_response(found, status=503 if why else 200)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        found, age_s = await self._snapshots.latest()
+        return web.Response(body=metrics_page(found, age_s), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _snapshot(self, request: web.Request) -> web.Response:
+        found, age_s = await self._snapshots.latest()
+        return web.json_response({"age_s": age_s, **found}, dumps=_dumps)
+
+    async def _workers(self, request: web.Request) -> web.Response:
+        known = await self._ask(self._door.control.workers)
+        found, _ = await self._snapshots.latest()
+        states = {
+            one["worker"]: {"model": model, **one}
+            for model, snapshot in found["models"].items()
+            for one in (*snapshot["workers"], *snapshot["prefillers"])
+        }
+        return web.json_response(
+            {"workers": [self._shown(w, states.get(w.name)) for w in known]}, dumps=_dumps
+        )
+
+    async def _add(self, request: web.Request) -> web.Response:
+        worker = await _body(request, Worker)
+        adapter_of(worker)
+        fleet = dataclasses.replace(self._reloader.settled.value, workers=[worker]).fleet()
+        for one in fleet:
+            one.spec()
+        await self._membership.add(fleet)
+        return web.json_response({"workers": [one.name for one in fleet]}, status=201)
+
+    async def _remove(self, request: web.Request) -> web.Response:
+        drain = request.query.get("drain", "true")
+        if drain not in ("true", "false"):
+            raise InputError("query", "drain", drain, "true or false")
+        name = request.match_info["name"]
+        rank = request.query.get("rank")
+        if rank is not None:
+            name = f"{name}#{rank}"
+        if not self._membership.source_of(name):
+            return _error(404, self._no_worker(name), "name", name)
+        await self._membership.remove(name, drain == "true")
+        return web.json_response({"worker": name}, status=202)
+
+    def _no_worker(self, name: str) -> str:
+        """No worker has this name. If its ranks are workers, say how to write them: clients cut a URL at its ``#``."""
+        ranks = [one.name for one in self._membership.workers() if one.name.startswith(f"{name}#")]
+        said = f"There is no worker {name}."
+        if not ranks:
+            return said
+        return (
+            f"{said} Its ranks are workers of their own: {', '.join(ranks)}. A # in a URL is written %23: "
+            f"DELETE /workers/{ranks[0].replace('#', '%23')}, or DELETE /workers/{name}?rank=0."
+        )
+
+    async def _policy(self, request: web.Request) -> web.Response:
+        """What is in force, and how often and why least load decided in its place, by model."""
+        found, _ = await self._snapshots.latest()
+        shown = ("policy_is_off", "fallback_total", "fallback_last")
+        models = {model: {name: one[name] for name in shown} for model, one in found["models"].items()}
+        return web.json_response({**self._in_force(), "models": models}, dumps=_dumps)
+
+    async def _set_policy(self, request: web.Request) -> web.Response:
+        wanted = await _body(request, NewPolicy)
+        await self._reloader.set_policy(wanted.policy, wanted.predictor)
+        return web.json_response(self._in_force())
+
+    def _in_force(self) -> dict[str, Any]:
+        config = self._reloader.settled.value
+        return {"policy": config.policy, "predictor": config.predictor}
+
+    async def _config(self, request: web.Request) -> web.Response:
+        return web.json_response({"settings": rows(self._reloader.settled)}, dumps=_dumps)
+
+    async def _reload(self, request: web.Request) -> web.Response:
+        done = await self._reloader.reload()
+        return web.json_response(dataclasses.asdict(done))
+
+    async def _drain(self, request: web.Request) -> web.Response:
+        await self._ask(self._door.control.drain)
+        return web.json_response({"draining": True}, status=202)
+
+    async def _openapi(self, request: web.Request) -> web.Response:
+        return web.json_response(document())
+
+    async def _ask(self, call: Callable[[], T]) -> T:
+        async with asyncio.timeout(_ASK_S):
+            return await asyncio.wrap_future(self._door.ask(call))
+
+    def _shown(self, worker: Worker, state: dict[str, Any] | None) -> dict[str, Any]:
+        said = dataclasses.asdict(worker)
+        said["api_key"] = covered(worker.api_key)
+        return {**said, "source": self._membership.source_of(worker.name), "state": state}
+
+
+@web.middleware
+async def _told(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What goes wrong, as JSON; nothing of ours leaks."""
+    try:
+        return await handler(request)
+    except InputError as error:
+        return _error(400, str(error), error.field, error.value)
+    except EvenstepError as error:
+        return _error(400, str(error))
+    except TimeoutError:
+        return _error(503, "The data path does not answer.")
+    except web.HTTPException as error:
+        headers = {k: v for k, v in error.headers.items() if k == "Allow"}
+        answer = _error(error.status, error.reason)
+        answer.headers.update(headers)
+        return answer
+    except Exception:
+        _log.exception("the admin API failed; this is a bug of evenstep")
+        return _error(500, "This is a bug of evenstep; its log says more.")
+
+
+def _error(status: int, message: str, field: str = "", value: object = "") -> web.Response:
+    return web.json_response(
+        {"error": {"message": message, "field": field, "value": str(value)}}, status=status
+    )
+
+
+def _shown_digest(request: web.Request) -> bytes:
+    import hashlib
+
+    scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+    return hashlib.sha256(key.strip().encode() if scheme.lower() == "bearer" else b"").digest()
+
+
+async def _body(request: web.Request, kind: type[T]) -> T:
+    """The JSON object of a request.
+
+    Raises:
+        InputError: no JSON, another content type, an unknown key, a value that does not fit.
+    """
+    if request.content_type != "application/json":
+        raise InputError("request", "Content-Type", request.content_type, "application/json")
+    raw = await request.read()
+    try:
+        values = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise InputError("request", "body", raw[:80].decode("utf-8", "replace"), "JSON") from None
+    if not isinstance(values, dict):
+        raise InputError("request", "body", type(values).__name__, "a JSON object")
+    return convert(values, kind, "request")
+
+
+def _dumps(value: Any) -> str:
+    """JSON without numbers that JSON has not."""
+    return json.dumps(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}  # type: ignore[misc]
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]  # type: ignore[misc]
+    return value.item() if hasattr(value, "item") else value

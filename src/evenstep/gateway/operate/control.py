@@ -1,0 +1,126 @@
+"""The operations of a running gateway: the one interface between the data path and all other code.
+
+The data path implements `Control` and owns the loop that its methods run on. Admin API, scraping, discovery and signals
+live elsewhere and come in through `Doorway`, which carries each call over to that loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from evenstep.engines.view import EngineSample
+from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.serve.ended import Sink
+
+T = TypeVar("T")
+
+
+class Control(Protocol):
+    """A running gateway. Every method runs on its loop, returns at once and never waits."""
+
+    def config(self) -> GatewayConfig:
+        """The config in force."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything measured, as plain numbers.
+
+        Returns:
+            ``models``: model -> `Dispatcher.snapshot()`; ``gateway``: numbers of the data path itself.
+        """
+        ...
+
+    def workers(self) -> list[Worker]:
+        """Every worker it knows, those that leave included."""
+        ...
+
+    def not_ready(self) -> str:
+        """Why it should get no requests yet, or no more; empty when it is ready."""
+        ...
+
+    def notes(self) -> list[str]:
+        """What an operator should mend though requests are served."""
+        ...
+
+    def add_worker(self, worker: Worker) -> None:
+        """A worker joins, or is described anew: one of the name that is there already, also one that was to leave.
+
+        Raises:
+            InputError: it cannot; nothing has changed then.
+        """
+        ...
+
+    def remove_worker(self, name: str, drain: bool) -> None:
+        """Remove a worker: its requests finish there (drain), or continue elsewhere at once.
+
+        Raises:
+            InputError: no worker has this name.
+        """
+        ...
+
+    def sampling(self, names: tuple[str, ...]) -> None:
+        """The metrics of these workers, which are on one page, are about to be read."""
+        ...
+
+    def sampled(self, name: str, sample: EngineSample) -> None:
+        """Take a reading of a worker's metrics; a reading of a worker that has left is ignored."""
+        ...
+
+    def counts_alone(self, name: str) -> None:
+        """A worker has no metrics page of its engine: what this gateway sends there is all that is known of its load."""
+        ...
+
+    def scrape_failed(self, name: str) -> None:
+        """They could not be."""
+        ...
+
+    def reload(self, config: GatewayConfig) -> None:
+        """Go by another config from now on, all of it but its workers, which come and go by the two methods above.
+
+        What cannot change while it runs (addresses, TLS files, decision log) stays as it was.
+
+        Raises:
+            InputError: it cannot; nothing has changed then.
+        """
+        ...
+
+    def listen_to(self, sinks: tuple[Sink, ...], of_classes: tuple[Sink, ...] = ()) -> None:
+        """Tell these of each request that is over, from the next one on; `of_classes` of those that have a class."""
+        ...
+
+    def drain(self) -> None:
+        """Accept no new requests; let accepted ones finish."""
+        ...
+
+
+class Doorway:
+    """Calls a gateway from another thread.
+
+    Args:
+        control: the gateway.
+        loop: the loop it runs on.
+    """
+
+    def __init__(self, control: Control, loop: asyncio.AbstractEventLoop) -> None:
+        self.control, self._loop = control, loop
+
+    def tell(self, call: Callable[..., Any], *args: Any) -> None:
+        """Run this on the gateway's loop later, without waiting for it."""
+        self._loop.call_soon_threadsafe(call, *args)
+
+    def ask(self, call: Callable[..., T], *args: Any) -> Future[T]:
+        """Do this on the gateway's loop and tell what came of it."""
+        answer: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(call(*args))
+            except Exception as error:
+                answer.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return answer

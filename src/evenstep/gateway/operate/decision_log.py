@@ -1,0 +1,111 @@
+"""The decision log of a gateway: a log that cannot be written ends itself, and nothing else.
+
+A full or broken disk closes the log, is said once, and costs no request. After a while a new part is tried; it begins with
+the dispatcher's state, so that it replays by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from evenstep.dispatch.log.file import LogFile, part_of
+from evenstep.dispatch.log.records import Record
+from evenstep.gateway.config.sections import Decisions
+from evenstep.gateway.operate.logs import fields
+
+_log = logging.getLogger("evenstep.gateway.decisions")
+
+
+class DecisionLog:
+    """Writes the records of one dispatcher and never raises on a disk error; an `InParts` log.
+
+    Args:
+        file: where records go.
+        retry_s: wait before a failed log is tried again.
+        clock: seconds.
+
+    Attributes:
+        why: the disk's error; empty while the log is written.
+        failures: number of times it began to fail.
+    """
+
+    def __init__(self, file: LogFile, retry_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.why, self.failures = "", 0
+        self._file, self._retry_s, self._clock = file, retry_s, clock
+        self._again_s = 0.0
+
+    def __call__(self, record: Record) -> None:
+        if self.why:
+            return
+        try:
+            self._file(record)
+        except OSError as error:
+            self._failed(error)
+        if self._file.replaced:
+            self._tell_replaced()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next event belongs into a new part: after a failure, once it is time to try again."""
+        if self.why:
+            return self._clock() >= self._again_s
+        return self._file.is_full
+
+    def begin_part(self, state: bytes) -> None:
+        """Begin the next part with the state of its dispatcher."""
+        try:
+            self._file.begin_part(state, after_gap=bool(self.why))
+        except OSError as error:
+            self._failed(error)
+            return
+        if self.why:
+            self.why = ""
+            _log.info("the decision log is written again", extra=fields(path=self.path))
+        if self._file.replaced:
+            self._tell_replaced()
+
+    def close(self) -> None:
+        """Write the remaining records; the dispatcher has ended."""
+        try:
+            self._file.close()
+        except OSError as error:
+            self._failed(error)
+
+    @property
+    def path(self) -> str:
+        """Its current part."""
+        return str(part_of(self._file.path, self._file.part))
+
+    def _tell_replaced(self) -> None:
+        """Say once that an older log was at this path."""
+        parts, self._file.replaced = self._file.replaced, 0
+        _log.info(
+            "later parts of an older decision log at this path were deleted",
+            extra=fields(path=str(self._file.path), parts=parts),
+        )
+
+    def _failed(self, error: OSError) -> None:
+        path, said = self.path, error.strerror or str(error)
+        self._file.give_up()
+        self._again_s = self._clock() + self._retry_s
+        if not self.why:
+            self.failures += 1
+            _log.error(
+                "the decision log failed and is closed; requests are served as before",
+                extra=fields(path=path, why=said, again_in_s=self._retry_s),
+            )
+        self.why = said
+
+
+def log_of(settings: Decisions, model: str, several: bool) -> DecisionLog | None:
+    """The decision log of one model; with several models each has its own, named after it. None where none is asked for."""
+    if not settings.path:
+        return None
+    place = Path(settings.path)
+    if several:
+        word = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in model)
+        place = place.with_name(f"{place.stem}-{word}{place.suffix}")
+    return DecisionLog(LogFile(place, settings.part_bytes, settings.keep), settings.retry_s)

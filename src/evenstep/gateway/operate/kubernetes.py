@@ -1,0 +1,121 @@
+"""Workers in a Kubernetes cluster: the ready pods that a label selector finds, watched.
+
+Built from the API's published behaviour and tested against a fake API server; not tried against a real cluster.
+The gateway's service account needs ``get``, ``list`` and ``watch`` on pods of the namespace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from evenstep.errors import InputError
+from evenstep.gateway.config.secrets import read_secret
+from evenstep.gateway.config.worker import Kubernetes, Worker
+from evenstep.gateway.operate.discovery import Tell, at_address
+
+_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_LEAVE_S = 5.0
+
+
+class Pods:
+    """The pods of one selector.
+
+    Args:
+        settings: which, and how to ask.
+        where: the settings' place, for errors.
+
+    Raises:
+        InputError: the package is missing, no selector, or no namespace.
+    """
+
+    def __init__(self, settings: Kubernetes, where: str) -> None:
+        if find_spec("kubernetes_asyncio") is None:
+            hint = "Install it with: pip install 'evenstep[k8s]'."
+            raise InputError(where, "kubernetes_asyncio", "missing", "the package kubernetes-asyncio", hint)
+        if not settings.selector:
+            raise InputError(where, "selector", settings.selector, "a label selector, e.g. app=vllm")
+        self._settings, self._where = settings, where
+        self._namespace = settings.namespace or _own_namespace(where)
+        self._pods: dict[str, Mapping[str, Any]] = {}
+
+    async def follow(self, tell: Tell) -> None:
+        """List the pods, watch them for a while, and repeat; report every change of the workers.
+
+        Raises:
+            Exception: any error of the API server or of the connection to it.
+        """
+        from kubernetes_asyncio import client, watch
+
+        async with client.ApiClient(self._configuration()) as api:
+            pods: Any = client.CoreV1Api(api)
+            asked = {"namespace": self._namespace, "label_selector": self._settings.selector}
+            while True:
+                listed = await pods.list_namespaced_pod(**asked)
+                plain = api.sanitize_for_serialization(listed)
+                self._pods = {one["metadata"]["name"]: one for one in plain.get("items") or []}
+                told = self.workers()
+                await tell(told)
+                seconds = max(1, round(self._settings.every_s))
+                version = plain["metadata"]["resourceVersion"]
+                async with asyncio.timeout(seconds + _LEAVE_S), watch.Watch() as changes:
+                    stream = changes.stream(
+                        pods.list_namespaced_pod, **asked, resource_version=version, timeout_seconds=seconds
+                    )
+                    async for change in stream:
+                        self._take(change["type"], change["raw_object"])
+                        if self.workers() != told:
+                            told = self.workers()
+                            await tell(told)
+
+    def workers(self) -> list[Worker]:
+        """A worker, or its ranks, for each pod that is ready and stays."""
+        settings, found = self._settings, list[Worker]()
+        for name, pod in sorted(self._pods.items()):
+            host = (pod.get("status") or {}).get("podIP")
+            if host and _is_ready(pod):
+                labels = pod["metadata"].get("labels") or {}
+                group = labels.get(settings.group_label, "") if settings.group_label else ""
+                found += at_address(settings.worker, host, settings.port, f"{name}@{host}", group)
+        return found
+
+    def _take(self, kind: str, pod: Mapping[str, Any]) -> None:
+        name = pod["metadata"].get("name", "")
+        if kind == "DELETED":
+            self._pods.pop(name, None)
+        elif kind in ("ADDED", "MODIFIED"):
+            self._pods[name] = pod
+
+    def _configuration(self) -> Any:
+        from kubernetes_asyncio import client, config
+
+        settings = self._settings
+        found = client.Configuration()
+        if not settings.api:
+            config.load_incluster_config(client_configuration=found)
+            return found
+        found.host = settings.api
+        if settings.ca:
+            found.ssl_ca_cert = settings.ca
+        if settings.token:
+            found.api_key["BearerToken"] = f"Bearer {read_secret(settings.token, self._where, 'token')}"
+        return found
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    if pod["metadata"].get("deletionTimestamp"):
+        return False
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _own_namespace(where: str) -> str:
+    try:
+        return _NAMESPACE.read_text(encoding="utf-8").strip()
+    except OSError:
+        raise InputError(
+            where, "namespace", "missing", "a namespace", "This is no pod that has one."
+        ) from None

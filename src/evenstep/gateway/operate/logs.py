@@ -1,0 +1,215 @@
+"""Structured logs: JSON lines or text on stderr, written by a thread of their own so that nothing waits for a terminal.
+
+A record is a message and fields: ``log.info("worker joined", extra=fields(worker="a"))``. Nothing here ever sees text of a
+prompt or an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import msgspec
+
+from evenstep.gateway.config.sections import Log
+from evenstep.gateway.serve.ended import Ended
+
+#: Everything evenstep says is said below this name.
+NAME = "evenstep"
+_access = logging.getLogger("evenstep.gateway.access")
+_OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "fields"}
+_WAITING = 10_000
+_LAST_LINES_S = 3.0
+_GATHER_S = 0.05  # the thread lets records gather for so long
+_AT_ONCE = 32  # records that are formatted before the event loop gets its turn
+
+
+def fields(**values: Any) -> dict[str, Any]:
+    """The ``extra`` of a record: fields a program can read without parsing sentences."""
+    return {"fields": values}
+
+
+def access(one: Ended) -> None:
+    """A line for a request that is over."""
+    if _access.isEnabledFor(logging.INFO):
+        _access.handle(_Line(one))
+
+
+def logged_of(one: Ended) -> dict[str, Any]:
+    """The fields of that line."""
+    return {
+        "request_id": one.request_id, "outcome": one.outcome, "status": one.status, "path": one.path,
+        "model": one.model, "tenant": one.tenant, "request_class": one.request_class, "worker": one.worker,
+        "prompt_tokens": one.prompt_tokens, "output_tokens": one.output_tokens, "tries": one.tries,
+        "continued": one.continued, "wait_s": one.sent_s - one.arrived_s, "ttft_s": one.ttft_s, "tpot_s": one.tpot_s,
+        "seconds": one.ended_s - one.arrived_s,
+    }  # fmt: skip
+
+
+@contextmanager
+def logging_to(settings: Log, stream: TextIO | None = None) -> Generator[Logs]:
+    """Log as the settings say until the block ends; records that are queued then are still written.
+
+    Args:
+        stream: output for the lines; stderr by default.
+    """
+    logs = Logs(stream or sys.stderr)
+    logs.reload(settings)
+    logs.start()
+    try:
+        yield logs
+    finally:
+        logs.stop()
+
+
+class Logs:
+    """Takes every record from the caller to a stream; see `logging_to`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._entry = _Entry(stream)
+        self._logger = logging.getLogger(NAME)
+
+    @property
+    def dropped(self) -> int:
+        """Records thrown away because the stream was too slow."""
+        return self._entry.dropped
+
+    def reload(self, settings: Log) -> None:
+        """Another format or level from now on."""
+        self._entry.setFormatter(JsonLine() if settings.format == "json" else TextLine())
+        self._logger.setLevel(settings.level.upper())
+
+    def start(self) -> None:
+        """Begin."""
+        self._logger.addHandler(self._entry)
+        self._logger.propagate = False
+        self._entry.thread.start()
+
+    def stop(self) -> None:
+        """Write what waits, for a few seconds at most, and end."""
+        self._entry.stop()
+        self._logger.removeHandler(self._entry)
+        self._logger.propagate = True
+        self._logger.setLevel(logging.NOTSET)
+
+
+class JsonLine(logging.Formatter):
+    """One JSON object a line: time (UTC), level, logger, message, then the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        found: dict[str, Any] = {
+            "time": _time(record), "level": record.levelname.lower(), "logger": record.name,
+            "message": record.getMessage(), **_shown(record),
+        }  # fmt: skip
+        if record.exc_info:
+            found["traceback"] = self.formatException(record.exc_info)
+        line = msgspec.json.encode(found, enc_hook=str)
+        return line.decode() if line.isascii() else json.dumps(found, default=str)
+
+
+class TextLine(logging.Formatter):
+    """Time, level, message, then ``field=value``; a record is always one line, but for a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        more = "".join(f" {key}={_word(value)}" for key, value in _shown(record).items())
+        message = " ".join(record.getMessage().split())
+        line = f"{_time(record)} {record.levelname.lower():<7} {message}{more}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class _Line(logging.LogRecord):
+    """The record of a request that is over, made without a look at the caller's stack."""
+
+    def __init__(self, one: Ended) -> None:
+        self.name, self.levelname, self.levelno, self.msg = _access.name, "INFO", logging.INFO, "request"
+        self.args, self.exc_info, self.created, self.one = (), None, time.time(), one
+
+
+class _Entry(logging.Handler):
+    """Keeps records for a thread that formats and writes them; drops and counts those that come when too many wait.
+
+    The thread wakes at most once in `_GATHER_S`: to wake it for each record costs more than to write the record.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self.dropped = 0
+        self.thread = threading.Thread(target=self._run, name="evenstep-logs", daemon=True)
+        self._stream, self._waiting = stream, deque[logging.LogRecord]()
+        self._news, self._ends = threading.Event(), threading.Event()
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Keep a record."""
+        if len(self._waiting) >= _WAITING:
+            self.dropped += 1
+            return False
+        self._waiting.append(record)
+        if not self._news.is_set():
+            self._news.set()
+        return True
+
+    def stop(self) -> None:
+        """Write what waits; do not wait for ever for a stream that takes nothing."""
+        self._ends.set()
+        self._news.set()
+        self.thread.join(_LAST_LINES_S)
+
+    def _run(self) -> None:
+        while not self._ends.is_set():
+            self._news.wait()
+            self._ends.wait(_GATHER_S)
+            self._news.clear()
+            while self._waiting:
+                self._write(min(_AT_ONCE, len(self._waiting)))
+
+    def _write(self, count: int) -> None:
+        """Write the first records that wait; they count as waiting until they are written."""
+        lines: list[str] = []
+        for record in [self._waiting[place] for place in range(count)]:
+            try:
+                lines.append(self.format(record) + "\n")
+            except Exception:  # as every handler of the standard library does
+                self.handleError(record)
+        try:
+            self._stream.write("".join(lines))
+            self._stream.flush()
+        except (OSError, ValueError):  # the reader has left
+            self.dropped += len(lines)
+        for _ in range(count):
+            self._waiting.popleft()
+
+
+def _time(record: logging.LogRecord) -> str:
+    return (
+        datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+
+
+def _shown(record: logging.LogRecord) -> dict[str, Any]:
+    """The fields, rounded for readers; nan is omitted, since JSON has no nan."""
+    if isinstance(record, _Line):
+        found = logged_of(record.one)
+    else:
+        found = {key: value for key, value in vars(record).items() if key not in _OWN}
+        found |= getattr(record, "fields", {})
+    return {
+        key: round(value, 6) if isinstance(value, float) else value
+        for key, value in found.items()
+        if not (isinstance(value, float) and math.isnan(value))
+    }
+
+
+def _word(value: Any) -> str:
+    text = str(value)
+    return text if text and text.isprintable() and " " not in text and '"' not in text else json.dumps(text)

@@ -1,0 +1,180 @@
+"""The members of the fleet: the union of the workers from config, admin API and discovery.
+
+Each source owns its workers: an update of one source never changes the workers of another. A change is planned first and
+refused before it has any effect; then it is carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from evenstep.errors import InputError
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.logs import fields
+
+_log = logging.getLogger("evenstep.gateway.operate.membership")
+#: Sources that a gateway always has.
+CONFIG, ADMIN = "config", "admin"
+#: Fields of a worker that may change while it serves; a change of any other field makes it another worker.
+_MAY_CHANGE = {"group", "slots", "kv_tokens", "speed", "scraped"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The planned workers of a source, and the changes that follow.
+
+    Args:
+        source: name of the source.
+        workers: all that it will own.
+        joins: workers that are new or have changed.
+        leaves: names of those that leave.
+    """
+
+    source: str
+    workers: dict[str, Worker]
+    joins: list[Worker]
+    leaves: list[str]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing follows."""
+        return not (self.joins or self.leaves)
+
+
+class Membership:
+    """The fleet by source. Lives on the loop of operation.
+
+    Args:
+        door: the interface to the gateway.
+        workers: those of the config, which the gateway already has.
+        changed: takes the whole fleet after every change.
+    """
+
+    def __init__(
+        self, door: Doorway, workers: Iterable[Worker], changed: Callable[[list[Worker]], None]
+    ) -> None:
+        self._door, self._changed = door, changed
+        self._owned: dict[str, dict[str, Worker]] = {CONFIG: {w.name: w for w in workers}, ADMIN: {}}
+        self._turn = asyncio.Lock()
+
+    def workers(self) -> list[Worker]:
+        """Everybody."""
+        return [worker for owned in self._owned.values() for worker in owned.values()]
+
+    def source_of(self, name: str) -> str:
+        """The source that owns this worker; empty = none of them."""
+        return next((source for source, owned in self._owned.items() if name in owned), "")
+
+    def plan(self, source: str, workers: Iterable[Worker]) -> Plan:
+        """The changes if a source has exactly these workers.
+
+        Raises:
+            InputError: a name owned by another source, or a different worker under the same name.
+        """
+        wanted = {worker.name: worker for worker in workers}
+        owned = self._owned.get(source, {})
+        for worker in wanted.values():
+            self._check(source, worker, owned.get(worker.name))
+        joins = [worker for name, worker in wanted.items() if owned.get(name) != worker]
+        return Plan(source, wanted, joins, [name for name in owned if name not in wanted])
+
+    async def apply(self, plan: Plan) -> None:
+        """Carry a plan out.
+
+        Raises:
+            InputError: the gateway refuses a worker; what came before it in the plan has happened.
+        """
+        async with self._turn:
+            await self._apply(plan)
+
+    async def replace(self, source: str, workers: Iterable[Worker]) -> Plan:
+        """Set the workers of a source, and return the changes made.
+
+        Raises:
+            InputError: see `plan` and `apply`.
+        """
+        async with self._turn:
+            plan = self.plan(source, workers)
+            await self._apply(plan)
+            return plan
+
+    async def add(self, workers: Iterable[Worker]) -> None:
+        """Workers that an operator names, new ones or described anew; those named before stay.
+
+        Raises:
+            InputError: a name or an engine is taken, or the gateway refuses one.
+        """
+        workers = list(workers)
+        async with self._turn:
+            plan = self.plan(ADMIN, [*self._owned[ADMIN].values(), *workers])
+            for worker in workers:
+                self._check_url(worker)
+            await self._apply(plan)
+
+    async def remove(self, name: str, drain: bool) -> None:
+        """Remove a worker, from whichever source it came.
+
+        Raises:
+            InputError: no worker has this name.
+        """
+        async with self._turn:
+            owned = self._owned.get(self.source_of(name))
+            if owned is None:
+                raise InputError("workers", "name", name, "the name of a worker")
+            await self._remove(owned, name, drain)
+            self._changed(self.workers())
+
+    async def _apply(self, plan: Plan) -> None:
+        if plan.is_empty:
+            return
+        owned = self._owned.setdefault(plan.source, {})
+        try:
+            for worker in plan.joins:
+                await asyncio.wrap_future(self._door.ask(self._door.control.add_worker, worker))
+                said = "worker described anew" if worker.name in owned else "worker joined"
+                owned[worker.name] = worker
+                _log.info(said, extra=fields(worker=worker.name, source=plan.source))
+            for name in plan.leaves:
+                if name in owned:  # else an operator was quicker
+                    await self._remove(owned, name, True)
+        finally:
+            self._changed(self.workers())
+
+    async def _remove(self, owned: dict[str, Worker], name: str, drain: bool) -> None:
+        await asyncio.wrap_future(self._door.ask(self._door.control.remove_worker, name, drain))
+        source = self.source_of(name)
+        del owned[name]
+        _log.info("worker leaves", extra=fields(worker=name, source=source))
+
+    def _check_url(self, worker: Worker) -> None:
+        """Refuse an engine that is listed twice: its load and its slots would count twice.
+
+        Ranks with the same URL are separate workers; so are the two roles.
+        """
+        for other in self.workers():
+            if other.name == worker.name or (other.url.rstrip("/"), other.role) != (
+                worker.url.rstrip("/"), worker.role,
+            ):  # fmt: skip
+                continue
+            if worker.rank is None or other.rank is None or worker.rank == other.rank:
+                hint = f"{other.name} is there already; remove it first, or give each its rank."
+                raise InputError(f"worker {worker.name}", "url", worker.url, "a URL without a worker", hint)
+
+    def _check(self, source: str, worker: Worker, before: Worker | None) -> None:
+        other = self.source_of(worker.name)
+        if other and other != source:
+            hint = f"{other} has it already."
+            raise InputError("workers", "name", worker.name, "a name that is free", hint)
+        if before is None:
+            return
+        for field in dataclasses.fields(Worker):
+            if field.name not in _MAY_CHANGE and getattr(worker, field.name) != getattr(before, field.name):
+                hint = "Give the worker another name, or remove it first."
+                shown = "(changed)" if field.name == "api_key" else getattr(worker, field.name)
+                expected = "what it was" if field.name == "api_key" else str(getattr(before, field.name))
+                raise InputError(f"worker {worker.name}", field.name, shown, expected, hint)

@@ -1,0 +1,312 @@
+"""Operation: all work outside the data path, in a thread with its own loop.
+
+It runs the admin API, the metrics page, metric scraping, discovery, reloads and the status report. It reaches the gateway
+only through the `Doorway`; when it is busy or broken, requests still flow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from evenstep.config import Settled
+from evenstep.errors import InputError
+from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.layers import Sources
+from evenstep.gateway.config.sections import Tls
+from evenstep.gateway.connections.pages import Pages
+from evenstep.gateway.connections.tls import client_context, server_context
+from evenstep.gateway.operate.control import Control, Doorway
+from evenstep.gateway.operate.discovery import discover, sources
+from evenstep.gateway.operate.logs import Logs, access, fields
+from evenstep.gateway.operate.membership import Membership
+from evenstep.gateway.operate.reloading import Reloader
+from evenstep.gateway.operate.scraping import Scraper, preflight
+from evenstep.gateway.operate.snapshots import Snapshots
+from evenstep.gateway.operate.status import Status
+from evenstep.gateway.serve.classes import Attainment
+from evenstep.gateway.serve.ended import Ended, Sink
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from evenstep.gateway.operate.spans import Spans
+
+_log = logging.getLogger("evenstep.gateway.operate.operation")
+_MINUTE_S = 60.0
+_STOP_S = 5.0
+
+
+class Operation:
+    """The thread. `start` it before the gateway is announced, `stop` it when the gateway has ended.
+
+    Args:
+        sources: origin of the config, for reloads.
+        settled: the config.
+        control: the gateway.
+        loop: the gateway's loop; it need not run yet.
+        logs: follow reloads; None = owned by another part.
+        attainment: counts by the classes' targets.
+        contexts: TLS contexts of the gateway's own listeners, whose certificates follow reloads.
+
+    Attributes:
+        port: of the admin API, once started; 0 = no admin API.
+    """
+
+    def __init__(
+        self, sources: Sources, settled: Settled[GatewayConfig], control: Control, loop: asyncio.AbstractEventLoop, *,
+        logs: Logs | None = None, attainment: Attainment | None = None,
+        contexts: list[tuple[ssl.SSLContext, Tls, str]] | None = None,
+    ) -> None:  # fmt: skip
+        self.port = 0
+        self._sources, self._settled, self._logs = sources, settled, logs
+        self._attainment = attainment or Attainment(settled.value.classes)
+        self._contexts = list(contexts or [])
+        self._door = Doorway(control, loop)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._end: asyncio.Event | None = None
+        self._reloader: Reloader | None = None
+        self._reloading: asyncio.Task[None] | None = None
+        self._spans: Spans | None = None
+        self._fallbacks: Counter[tuple[str, str]] = Counter()
+
+    def start(self) -> None:
+        """Start, and return when the admin port listens and the engines have been checked.
+
+        Raises:
+            InputError: the port is taken, a file or key is unreadable, or an engine contradicts the config.
+        """
+        if find_spec("aiohttp") is None:
+            hint = "Install it with: pip install 'evenstep[gateway]'."
+            raise InputError("evenstep serve", "aiohttp", "missing", "the package aiohttp", hint)
+        started: list[BaseException | None] = []
+        ready = threading.Event()
+
+        def run() -> None:
+            asyncio.run(self._run(started, ready))
+
+        self._thread = threading.Thread(target=run, name="evenstep-operation", daemon=True)
+        self._thread.start()
+        ready.wait()
+        error = started[0]
+        if error is not None:
+            self._thread.join()
+            raise error
+
+    def introduction(self) -> list[str]:
+        """What listens where, in lines; once started."""
+        admin = self._settled.value.admin
+        if not self.port:
+            return []
+        scheme, host = (
+            "https" if admin.tls else "http",
+            f"[{admin.host}]" if ":" in admin.host else admin.host,
+        )
+        taken = f"; {admin.port} is taken" if admin.port and self.port != admin.port else ""
+        return [f"{scheme}://{host}:{self.port}/metrics and the admin API (--admin-port{taken})"]
+
+    def stop(self) -> None:
+        """End; the gateway may be gone already."""
+        if self._loop is not None and self._end is not None and self._thread is not None:
+            with suppress(RuntimeError):  # its loop is closed: it could not begin
+                self._loop.call_soon_threadsafe(self._end.set)
+            self._thread.join(_STOP_S)
+
+    def reload(self) -> None:
+        """Read the config again, from any thread or a signal handler; the log says what came of it."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._reload_soon)
+
+    def _reload_soon(self) -> None:
+        assert self._reloader is not None
+        self._reloading = asyncio.create_task(_quietly(self._reloader.reload()))
+
+    async def _run(self, started: list[BaseException | None], ready: threading.Event) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        config = self._settled.value
+        try:
+            parts = await self._begin(config)
+        except BaseException as error:
+            started.append(error)
+            ready.set()
+            return
+        started.append(None)
+        ready.set()
+        await self._end.wait()
+        await parts.close()
+        if self._spans is not None:
+            await asyncio.to_thread(self._spans.close)
+
+    async def _begin(self, config: GatewayConfig) -> _Parts:
+        pages = Pages(client_context(config.engines))
+        follow = sources(config.discovery)
+        if config.traces.endpoint:
+            from evenstep.gateway.operate.spans import Spans
+
+            self._spans = Spans(config.traces)
+        silent = await preflight(pages, config.fleet(), config.engines.scrape_timeout_s)
+        for name in silent:
+            _log.warning(
+                "metrics cannot be read; the worker counts as full until they can", extra=fields(worker=name)
+            )
+        scraper = Scraper(self._door, config.engines, pages)
+        membership = Membership(self._door, config.fleet(), scraper.follow)
+        heard: list[Callable[[GatewayConfig], None]] = [
+            lambda new: scraper.reload(new.engines), lambda new: self._attainment.reload(new.classes), self._listen_in,
+        ]  # fmt: skip
+        if self._logs is not None:
+            heard.append(lambda new: self._logs.reload(new.log) if self._logs else None)
+        reloader = Reloader(self._sources, self._settled, self._door, membership, heard, self._contexts)
+        snapshots = Snapshots(self._door, lambda: self._own(scraper, reloader))
+        runner = await self._listen(config, snapshots, membership, reloader)
+        self._reloader = reloader
+        self._listen_in(config)
+        scraper.follow(config.fleet())
+        tasks = [asyncio.create_task(discover(name, one, membership)) for name, one in follow.items()]
+        tasks += [
+            asyncio.create_task(self._report(snapshots)),
+            asyncio.create_task(self._tell_status(snapshots)),
+        ]
+        return _Parts(runner, scraper, tasks)
+
+    async def _listen(
+        self, config: GatewayConfig, snapshots: Snapshots, membership: Membership, reloader: Reloader
+    ) -> web.AppRunner | None:
+        from aiohttp import web
+
+        from evenstep.gateway.operate.admin import AdminApi
+
+        admin = config.admin
+        if not admin.enabled:
+            return None
+        app = AdminApi(admin, self._door, snapshots, membership, reloader).app()
+        context = server_context(admin.tls, "admin.tls") if admin.tls else None
+        if context is not None and admin.tls is not None:
+            self._contexts.append((context, admin.tls, "admin.tls"))
+        silent = logging.getLogger(
+            "evenstep.gateway.operate.admin.http"
+        )  # invalid HTTP is the client's fault
+        silent.setLevel(logging.CRITICAL)
+        runner = web.AppRunner(
+            app, access_log=None, logger=silent, handle_signals=False, shutdown_timeout=1.0
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, admin.host, admin.port, ssl_context=context).start()
+        except OSError as error:
+            is_elsewhere = error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror)
+            if not is_elsewhere and self._settled.origin["admin.port"] == "default":
+                return await self._listen_anywhere(runner, context)
+            await runner.cleanup()
+            if is_elsewhere:
+                raise InputError("admin", "host", admin.host, "an address of this machine") from None
+            hint = f"{error.strerror}. Give another --admin-port, or 0 for any free one."
+            raise InputError("admin", "port", f"{admin.host}:{admin.port}", "a free port", hint) from None
+        self.port = runner.addresses[0][1]
+        return runner
+
+    async def _listen_anywhere(self, runner: web.AppRunner, context: ssl.SSLContext | None) -> web.AppRunner:
+        """The default port is taken and was not configured: use any free one, as `introduction` reports."""
+        from aiohttp import web
+
+        await web.TCPSite(runner, self._settled.value.admin.host, 0, ssl_context=context).start()
+        self.port = runner.addresses[0][1]
+        return runner
+
+    def _listen_in(self, config: GatewayConfig) -> None:
+        """Have the gateway report finished requests to the sinks."""
+        of_classes: tuple[Sink, ...] = (self._attainment.ended,) if config.classes else ()
+        sinks: list[Sink] = []
+        if config.log.access:
+            sinks.append(access)
+        if self._spans is not None:
+            spans, loop = self._spans, asyncio.get_running_loop()
+            sinks.append(lambda one: _hand_over(loop, spans, one))
+        self._door.tell(self._door.control.listen_to, tuple(sinks), of_classes)
+
+    def _own(self, scraper: Scraper, reloader: Reloader) -> dict[str, Any]:
+        found = self._attainment
+        return {
+            "scrapes_total": dict(scraper.results), "reloads_total": dict(reloader.results),
+            "class_weight": found.weights(), "class_requests_total": found.counts(),
+            "log_lines_dropped_total": self._logs.dropped if self._logs else 0,
+        }  # fmt: skip
+
+    async def _report(self, snapshots: Snapshots) -> None:
+        """Once a minute: how many rounds fell back to least load, by reason."""
+        while True:
+            await asyncio.sleep(_MINUTE_S)
+            await _quietly(self.report(snapshots))
+
+    async def _tell_status(self, snapshots: Snapshots) -> None:
+        """Say how it goes, as often as the config says now."""
+        status, loop = Status(), asyncio.get_running_loop()
+        told_s = loop.time()
+        while True:
+            every_s = self._door.control.config().log.status_s
+            await asyncio.sleep(every_s or _MINUTE_S)
+            if not every_s:
+                continue
+            with suppress(TimeoutError):
+                found, _ = await snapshots.latest()
+                now_s = loop.time()
+                _log.info("status", extra=fields(**status.since(found, now_s - told_s)))
+                told_s = now_s
+
+    async def report(self, snapshots: Snapshots) -> None:
+        """Say how many rounds fell back since the last report, where some did."""
+        found, _ = await snapshots.latest()
+        for model, one in found["models"].items():
+            since: dict[str, int] = {}
+            for reason, count in one["fallback_total"].items():
+                more = count - self._fallbacks[model, reason]
+                self._fallbacks[model, reason] = count
+                if more:
+                    since[reason] = more
+            if since:
+                why = one["fallback_last"]["why"] if one["fallback_last"] else ""
+                _log.warning("rounds fell back to least load", extra=fields(model=model, **since, last=why))
+
+
+class _Parts:
+    """What runs until the end."""
+
+    def __init__(
+        self, runner: web.AppRunner | None, scraper: Scraper, tasks: list[asyncio.Task[None]]
+    ) -> None:
+        self._runner, self._scraper, self._tasks = runner, scraper, tasks
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._scraper.stop()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, spans: Spans, one: Ended) -> None:
+    """A span is made off the data path; what ends after operation has ended has none."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(spans.ended, one)
+
+
+async def _quietly(work: Coroutine[Any, Any, object]) -> None:
+    """Do it; an error of a user is logged where it arose, one of ours here."""
+    try:
+        await work
+    except (InputError, TimeoutError):
+        return
+    except Exception:
+        _log.exception("operation failed; this is a bug of evenstep")

@@ -1,0 +1,157 @@
+"""Applies a new config without a stop: completely or not at all.
+
+Everything that can fail (file, keys, certificates, policy, workers) is checked before anything changes. Settings that a
+running process cannot change stay as they are and are named in the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from evenstep.config import Settled
+from evenstep.dispatch.warming import warm
+from evenstep.errors import EvenstepError, InputError
+from evenstep.gateway.config.config import GatewayConfig, checked, refused_as
+from evenstep.gateway.config.layers import Sources, placed, value_at
+from evenstep.gateway.config.sections import Tls
+from evenstep.gateway.connections.tls import load_certificate, server_context
+from evenstep.gateway.operate.compiling import compile_beside
+from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.logs import fields
+from evenstep.gateway.operate.membership import CONFIG, Membership
+from evenstep.gateway.operate.scraping import adapter_of
+from evenstep.gateway.serve.callers import Callers
+
+_log = logging.getLogger("evenstep.gateway.operate.reloading")
+#: Sections that hold as long as the process.
+_FIXED = ("listen", "admin", "discovery", "decisions", "tokenizers", "traces")
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """The result of a reload.
+
+    Args:
+        changed: dotted settings whose values are new.
+        joined, left: names of workers.
+        needs_restart: dotted settings that differ in the file but need a restart.
+    """
+
+    changed: list[str]
+    joined: list[str]
+    left: list[str]
+    needs_restart: list[str]
+
+
+class Reloader:
+    """Holds the config in force and changes it. Lives on the loop of operation.
+
+    Args:
+        sources: read at every reload.
+        settled: the config at the start.
+        door: the interface to the gateway.
+        membership: its workers.
+        heard: called with the config in force after every change.
+        contexts: TLS contexts of listeners, with the source of their certificates.
+    """
+
+    def __init__(
+        self, sources: Sources, settled: Settled[GatewayConfig], door: Doorway, membership: Membership,
+        heard: list[Callable[[GatewayConfig], None]], contexts: list[tuple[ssl.SSLContext, Tls, str]],
+    ) -> None:  # fmt: skip
+        self.settled = settled
+        self.results: Counter[str] = Counter({"ok": 0, "refused": 0})
+        self._sources, self._door, self._membership = sources, door, membership
+        self._heard, self._contexts = heard, contexts
+        self._turn = asyncio.Lock()
+
+    async def reload(self) -> Reloaded:
+        """Read everything again and go by it.
+
+        Raises:
+            InputError: something is wrong; nothing has changed then.
+        """
+        async with self._turn:
+            try:
+                fresh = await asyncio.to_thread(self._sources.settled)
+                done = await self._go_by(fresh)
+            except EvenstepError as error:
+                self.results["refused"] += 1
+                _log.error("config refused, nothing has changed", extra=fields(why=str(error)))
+                raise
+            self.results["ok"] += 1
+            _log.info("config reloaded", extra=fields(**dataclasses.asdict(done)))
+            return done
+
+    async def set_policy(self, policy: str, predictor: str) -> None:
+        """Decide by another policy until the next reload.
+
+        Raises:
+            InputError: there is no such policy, predictor or option; nothing has changed then.
+        """
+        async with self._turn:
+            config = dataclasses.replace(self.settled.value, policy=policy, predictor=predictor)
+            origin = {**self.settled.origin, "policy": "admin API", "predictor": "admin API"}
+            try:
+                await compile_beside(policy, predictor)
+                await asyncio.to_thread(_try, config)
+            except InputError as error:
+                raise placed(error, origin) from None
+            await self._tell(Settled(config, origin))
+            _log.info("policy changed", extra=fields(policy=policy, predictor=predictor))
+
+    async def _go_by(self, fresh: Settled[GatewayConfig]) -> Reloaded:
+        before, after = self.settled.value, fresh.value
+        fixed = {name: getattr(before, name) for name in _FIXED}
+        wanted = dataclasses.replace(after, **fixed)
+        plan = self._membership.plan(CONFIG, wanted.fleet())
+        try:
+            await compile_beside(wanted.policy, wanted.predictor)
+            await asyncio.to_thread(self._try_all, wanted)
+        except InputError as error:
+            raise placed(error, fresh.origin) from None
+        for context, tls, where in self._contexts:
+            load_certificate(context, tls, where)
+        origin = {
+            name: self.settled.origin.get(name, place) if name.split(".")[0] in _FIXED else place
+            for name, place in fresh.origin.items()
+        }
+        await self._tell(Settled(wanted, origin))
+        await self._membership.apply(plan)
+        different = [n for n in fresh.origin if value_at(before, n) != value_at(after, n)]
+        return Reloaded(
+            changed=[n for n in different if n.split(".")[0] not in _FIXED],
+            joined=[worker.name for worker in plan.joins], left=plan.leaves,
+            needs_restart=[n for n in different if n.split(".")[0] in _FIXED],
+        )  # fmt: skip
+
+    def _try_all(self, config: GatewayConfig) -> None:
+        _try(config)
+        for _, tls, where in self._contexts:
+            server_context(tls, where)
+
+    async def _tell(self, settled: Settled[GatewayConfig]) -> None:
+        await asyncio.wrap_future(self._door.ask(self._door.control.reload, settled.value))
+        self.settled = settled
+        for heard in self._heard:
+            heard(settled.value)
+
+
+def _try(config: GatewayConfig) -> None:
+    """Build everything the data path will build from a config, and compile its kernels, so that a reload does not block.
+
+    Raises:
+        InputError: a part cannot be built.
+    """
+    checked(config)
+    Callers(config)
+    with refused_as("policy", config.policy):
+        warm(config.policy, config.predictor)
+    for worker in config.fleet():
+        adapter_of(worker)

@@ -1,0 +1,312 @@
+"""Scrapes the engines' metrics pages away from the data path, which gets values and never waits for a page.
+
+Ranks at one address share one page, which is fetched once. If a page cannot be fetched or parsed, the reading fails for
+each of its workers: unknown load never counts as zero.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from evenstep import names
+from evenstep.engines.view import EngineAdapter, EngineSample, NotItsPageError
+from evenstep.errors import EngineError, InputError
+from evenstep.gateway.config.secrets import read_secret
+from evenstep.gateway.config.sections import Engines
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.connections.pages import NoPageError, Pages
+from evenstep.gateway.operate.control import Doorway
+from evenstep.gateway.operate.logs import fields
+
+_log = logging.getLogger("evenstep.gateway.operate.scraping")
+_MOST_REQUESTS, _MOST_TOKENS = 1e9, 1e15  # most a page may report; more is an error of the page
+_FIRST_S = 0.1  # before the second reading, doubled up to the configured interval: a new worker is read soon
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One metrics page.
+
+    Args:
+        url: of the page.
+        engine: its dialect, as the config names it.
+        api_key: as the config has it.
+    """
+
+    url: str
+    engine: str
+    api_key: str
+
+
+def place_of(worker: Worker) -> Place | None:
+    """The page a worker is on; None where it has none."""
+    page = adapter_of(worker).metrics_path
+    if not (worker.scraped and page):
+        return None
+    parts = urlsplit(worker.url)
+    return Place(f"{parts.scheme}://{parts.netloc}{page}", worker.engine, worker.api_key)
+
+
+def adapter_of(worker: Worker) -> EngineAdapter:
+    """What speaks a worker's dialect.
+
+    Raises:
+        InputError: no such engine or option.
+    """
+    return _adapter(worker.engine)
+
+
+@cache
+def _adapter(engine: str) -> EngineAdapter:
+    """Finding one by its name takes longer than reading a page."""
+    return names.build("engines", names.parse(engine))
+
+
+class Scraper:
+    """Reads every page again and again, and tells the gateway.
+
+    Args:
+        door: the way to the gateway.
+        engines: how often, how long.
+        pages: fetches them.
+    """
+
+    def __init__(self, door: Doorway, engines: Engines, pages: Pages) -> None:
+        self._door, self._engines, self._pages = door, engines, pages
+        self._tasks: dict[Place, asyncio.Task[None]] = {}
+        self._on: dict[Place, list[Worker]] = {}
+        self._bad: dict[Place, str] = {}
+        self._good: set[Place] = set()  # were read at least once
+        self._asking: tuple[list[str], asyncio.Event] | None = (
+            None  # workers whose pages are about to be read
+        )
+        self._news = list[tuple[Callable[..., None], tuple[Any, ...]]]()  # reported to the gateway next
+        self.results: Counter[str] = Counter({"ok": 0, "failed": 0})
+
+    def follow(self, workers: Iterable[Worker]) -> None:
+        """Read the pages of exactly these workers from now on."""
+        self._on = {}
+        for worker in workers:
+            place = place_of(worker)
+            if place is not None:
+                self._on.setdefault(place, []).append(worker)
+        for place in [p for p in self._tasks if p not in self._on]:
+            self._tasks.pop(place).cancel()
+            self._bad.pop(place, None)
+            self._good.discard(place)
+            self._pages.forget(place.url)
+        for place in self._on:
+            if place not in self._tasks:
+                self._tasks[place] = asyncio.create_task(self._read_on(place))
+
+    def reload(self, engines: Engines) -> None:
+        """Other intervals from the next reading on."""
+        self._engines = engines
+
+    async def stop(self) -> None:
+        """Read nothing any more."""
+        tasks = list(self._tasks.values())
+        self.follow([])
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._pages.close()
+
+    async def _read_on(self, place: Place) -> None:
+        wait_s = _FIRST_S
+        while True:
+            await self._read(place)
+            await asyncio.sleep(min(wait_s, self._engines.scrape_s))
+            wait_s *= 2
+
+    async def _read(self, place: Place) -> None:
+        workers, control, is_its = self._on[place], self._door.control, True
+        await self._is_asking([worker.name for worker in workers])
+        try:
+            async with asyncio.timeout(self._engines.scrape_timeout_s):
+                found = await fetch(self._pages, place)
+        except Exception as error:
+            # one that was read before is only late, or broken
+            is_its = place in self._good or not isinstance(error, NoPageError | NotItsPageError)
+            self._failed(place, error, is_its)
+            found = {}
+        else:
+            self._good.add(place)
+            self._recovered(place)
+        for worker in workers:
+            sample = state_of(worker, found)
+            if not is_its:
+                self._tell(control.counts_alone, worker.name)
+            elif sample is None:
+                self._tell(control.scrape_failed, worker.name)
+            else:
+                self._tell(control.sampled, worker.name, sample)
+
+    async def _is_asking(self, names: list[str]) -> None:
+        """The gateway knows that these are about to be read; all pages that are read at one time are said at once."""
+        if self._asking is None:
+            self._asking = [], asyncio.Event()
+            asyncio.get_running_loop().call_soon(self._ask)
+        about, known = self._asking
+        about += names
+        await known.wait()
+
+    def _ask(self) -> None:
+        assert self._asking is not None
+        (about, known), self._asking = self._asking, None
+        loop = asyncio.get_running_loop()
+        asked = self._door.ask(self._door.control.sampling, tuple(about))
+
+        def tell(_: object) -> None:
+            with suppress(RuntimeError):  # reading has ended, and its loop is closed
+                loop.call_soon_threadsafe(known.set)
+
+        asked.add_done_callback(tell)
+
+    def _tell(self, call: Callable[..., None], *args: Any) -> None:
+        """Tell the gateway after the reads at hand, all of them at once: it wakes for it."""
+        if not self._news:
+            asyncio.get_running_loop().call_soon(self._tell_all)
+        self._news.append((call, args))
+
+    def _tell_all(self) -> None:
+        news, self._news = self._news, []
+        self._door.tell(_each, news)
+
+    def _failed(self, place: Place, error: Exception, is_its: bool = True) -> None:
+        self.results["failed"] += 1
+        said = str(error) or type(error).__name__
+        if self._bad.get(place) != said:
+            self._bad[place] = said
+            if is_its:
+                _log.warning("metrics cannot be read", extra=fields(url=place.url, why=said))
+            else:
+                _log.warning(
+                    "this is not the metrics page of the engine; only requests of this gateway are counted there",
+                    extra=fields(url=place.url, engine=place.engine, why=said),
+                )
+
+    def _recovered(self, place: Place) -> None:
+        self.results["ok"] += 1
+        if self._bad.pop(place, ""):
+            _log.info("metrics can be read again", extra=fields(url=place.url))
+
+
+def _each(news: list[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
+    for call, args in news:
+        call(*args)
+
+
+def state_of(worker: Worker, samples: dict[int, EngineSample]) -> EngineSample | None:
+    """The state of a worker: of its rank, or of all ranks on the page together if it has no rank.
+
+    None if its rank is not on the page, counted from `first_rank` on a further node of several. An instance of an
+    external load balancer has its own page, on which its rank keeps its number.
+    """
+    if worker.rank is not None or not samples:
+        return samples.get(worker.first_rank + (worker.rank or 0))
+    all_ = list(samples.values())
+    if len(all_) == 1:
+        return all_[0]
+    return EngineSample(
+        rank=0,
+        running=sum(one.running for one in all_),
+        waiting=sum(one.waiting for one in all_),
+        kv_tokens=sum(one.kv_tokens for one in all_),
+        kv_capacity=sum(one.kv_capacity for one in all_),
+        block_size=all_[0].block_size,
+        generated_tokens=sum(one.generated_tokens for one in all_),
+        prefix_queried=sum(one.prefix_queried for one in all_),
+        prefix_hit=sum(one.prefix_hit for one in all_),
+    )
+
+
+async def fetch(pages: Pages, place: Place) -> dict[int, EngineSample]:
+    """The state of each rank on a page.
+
+    Raises:
+        NotItsPageError: a page without the required metrics.
+        EngineError: another status than 200, a page that is too large, a value out of range.
+        OSError: the connection failed or broke.
+    """
+    page = await pages.read(place.url, read_secret(place.api_key, place.url, "api_key"))
+    return {sample.rank: _in_range(sample) for sample in _adapter(place.engine).samples(page)}
+
+
+def _in_range(sample: EngineSample) -> EngineSample:
+    """A sample whose values can be counted with.
+
+    Raises:
+        EngineError: one of them is below 0, or larger than any engine's.
+    """
+    counts = ("running", "waiting", "block_size")
+    tokens = ("kv_tokens", "kv_capacity", "generated_tokens", "prefix_queried", "prefix_hit")
+    for field, most in (
+        *((name, _MOST_REQUESTS) for name in counts),
+        *((name, _MOST_TOKENS) for name in tokens),
+    ):
+        value = getattr(sample, field)
+        is_unsaid = field in tokens and (math.isnan(value) or (field == "kv_capacity" and value == math.inf))
+        if not (is_unsaid or 0 <= value <= most):
+            where = f"metrics page: {field} of rank {sample.rank}"
+            raise EngineError(f"{where} is {float(value):g}; expected a number from 0 to {most:g}.")
+    return sample
+
+
+async def preflight(pages: Pages, workers: Iterable[Worker], timeout_s: float) -> list[str]:
+    """Check, before serving, that the config agrees with what engines report.
+
+    Returns:
+        Names of workers that gave no answer; they count as full until they do.
+
+    Raises:
+        InputError: a worker has less KV memory than its config says, or its rank is not on its page.
+    """
+    asked = [(worker, place) for worker in workers if (place := place_of(worker)) is not None]
+    places = {place: None for _, place in asked}
+    without: set[Place] = set()  # a metrics page of their engine; the first reading says so
+
+    async def one(place: Place) -> dict[int, EngineSample] | None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await fetch(pages, place)
+        except InputError:
+            raise
+        except (NoPageError, NotItsPageError):
+            without.add(place)
+            return None
+        except Exception:
+            return None
+
+    found = dict(zip(places, await asyncio.gather(*map(one, places)), strict=True))
+    silent: list[str] = []
+    for worker, place in asked:
+        samples = found[place]
+        if place in without:
+            continue
+        if samples is None:
+            silent.append(worker.name)
+        else:
+            _compare(worker, samples)
+    return silent
+
+
+def _compare(worker: Worker, samples: dict[int, EngineSample]) -> None:
+    where = f"worker {worker.name}"
+    sample = state_of(worker, samples)
+    if sample is None:
+        ranks = ", ".join(map(str, sorted(samples)))
+        rank, hint = worker.first_rank + (worker.rank or 0), ""
+        if samples and not worker.first_rank and min(samples) > 0:
+            hint = f"Say first_rank={min(samples)}: it is a further node of hybrid load balancing."
+        raise InputError(where, "rank", rank, f"a rank on its metrics page: {ranks}", hint)
+    if worker.kv_tokens and math.isfinite(sample.kv_capacity) and worker.kv_tokens > sample.kv_capacity:
+        hint = "Leave it out to take what the engine says."
+        raise InputError(where, "kv_tokens", worker.kv_tokens, f"at most {sample.kv_capacity:.0f}", hint)

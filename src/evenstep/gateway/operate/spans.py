@@ -1,0 +1,110 @@
+"""OpenTelemetry: one span for each finished request, built outside the data path and exported in batches.
+
+A span is a child of the client's span if there is a ``traceparent``; sampling follows the client's decision, or else
+the configured share. Spans hold numbers and names, never text of a prompt or an answer.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from evenstep.errors import InputError
+from evenstep.gateway.config.sections import Traces
+from evenstep.gateway.serve.ended import Ended
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+_NS = 1_000_000_000
+_STOP_MS = 3000
+
+
+class Spans:
+    """Makes spans of requests.
+
+    Args:
+        traces: where to, and which share.
+        exporter: takes the spans; the collector's when left out.
+
+    Raises:
+        InputError: the package is missing, or an endpoint that is no URL.
+    """
+
+    def __init__(self, traces: Traces, exporter: SpanExporter | None = None) -> None:
+        for name in ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"):
+            if not _is_there(name):
+                hint = "Install it with: pip install 'evenstep[otel]'."
+                raise InputError("traces", "endpoint", traces.endpoint, f"the package of {name}", hint)
+        if not traces.endpoint.startswith(("http://", "https://")):
+            raise InputError(
+                "traces", "endpoint", traces.endpoint, "a URL, e.g. http://127.0.0.1:4318/v1/traces"
+            )
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._provider = TracerProvider(
+            sampler=ParentBased(TraceIdRatioBased(traces.share)),
+            resource=Resource.create({"service.name": traces.service}), shutdown_on_exit=False,
+        )  # fmt: skip
+        sender = exporter or OTLPSpanExporter(endpoint=traces.endpoint)
+        self._provider.add_span_processor(BatchSpanProcessor(sender))
+        self._tracer = self._provider.get_tracer("evenstep")
+        self._propagator = TraceContextTextMapPropagator()
+
+    def ended(self, one: Ended) -> None:
+        """A request is over."""
+        from opentelemetry.trace import SpanKind, Status, StatusCode
+
+        ahead_ns = time.time_ns() - time.monotonic_ns()
+        parent = self._propagator.extract({"traceparent": one.traceparent}) if one.traceparent else None
+        span = self._tracer.start_span(
+            one.path or "request", context=parent, kind=SpanKind.SERVER,
+            start_time=_ns(one.arrived_s, ahead_ns), attributes=_attributes(one),
+        )  # fmt: skip
+        for name, at_s in (("sent", one.sent_s), ("first token", one.first_s)):
+            if not math.isnan(at_s):
+                span.add_event(name, timestamp=_ns(at_s, ahead_ns))
+        if one.outcome == "error":
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(_ns(one.ended_s, ahead_ns))
+
+    def close(self) -> None:
+        """Send what waits, for a few seconds at most."""
+        self._provider.force_flush(_STOP_MS)
+        self._provider.shutdown()
+
+
+def _attributes(one: Ended) -> dict[str, str | int | float | bool]:
+    """Attributes of the request and its decisions, under OpenTelemetry's names where they exist."""
+    found: dict[str, str | int | float | bool] = {
+        "http.request.method": "POST", "http.response.status_code": one.status, "url.path": one.path,
+        "gen_ai.request.model": one.model, "gen_ai.usage.input_tokens": one.prompt_tokens,
+        "gen_ai.usage.output_tokens": one.output_tokens, "evenstep.request_id": one.request_id,
+        "evenstep.tenant": one.tenant, "evenstep.class": one.request_class, "evenstep.worker": one.worker,
+        "evenstep.outcome": one.outcome, "evenstep.tries": one.tries, "evenstep.continued": one.continued,
+    }  # fmt: skip
+    for name, seconds in (
+        ("evenstep.wait_s", one.sent_s - one.arrived_s), ("evenstep.ttft_s", one.ttft_s), ("evenstep.tpot_s", one.tpot_s),
+    ):  # fmt: skip
+        if not math.isnan(seconds):
+            found[name] = seconds
+    return found
+
+
+def _ns(at_s: float, ahead_ns: int) -> int:
+    """Nanoseconds since 1970 of a time of the monotonic clock."""
+    return int(at_s * _NS) + ahead_ns
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,124 @@
+"""What a client's head says about a request, computed once for all requests with the same head."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from evenstep.engines.requests.parsing import Kind, kind_of
+from evenstep.engines.requests.refusals import Refusal
+from evenstep.gateway.connections.head import RequestHead
+from evenstep.gateway.connections.heads import Heads
+from evenstep.gateway.serve.attached import carried
+from evenstep.gateway.serve.callers import (
+    CLASS_HEADER,
+    EXPECTED_HEADER,
+    TASK_HEADER,
+    Caller,
+    Callers,
+    class_of,
+    expected_tokens,
+)
+
+_NAME = re.compile(r"[A-Za-z0-9._\-]{1,128}")
+
+
+class Asking(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A head and what follows from it under the current config.
+
+    Args:
+        head: as read; its `length` belongs to the first request with this head.
+        name: the request's id as the client gave it, where that is plain text; empty = it gets a new one.
+        kind: whether tokens are generated.
+        caller: who asks; None where `refusal` says why it is turned away.
+        refusal: of its key, its class or its guess; None = none.
+        number: of its class.
+        expected: output tokens it expects, 0 = unknown.
+        carried: lines that go on to engines.
+        carries_key: its credentials are among them.
+        session: what names its session; empty = nothing in the head.
+        task: what names its task.
+        traceparent: W3C trace context; empty = none.
+    """
+
+    head: RequestHead
+    name: str
+    kind: Kind
+    caller: Caller | None
+    refusal: Refusal | None
+    number: int
+    expected: int
+    carried: bytes
+    carries_key: bool
+    session: str
+    task: str
+    traceparent: str
+
+    def traced(self, traceparent: bytes) -> Asking:
+        """The same head, which had an empty ``traceparent``, with this one."""
+        carried = b"traceparent: %b\r\n%b" % (traceparent, self.carried)
+        return msgspec.structs.replace(self, traceparent=traceparent.decode("ascii"), carried=carried)
+
+
+_TRACEPARENT = re.compile(
+    rb"\r\n(?i:traceparent): ([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})(?=\r\n)"
+)
+
+
+class ClientHeads:
+    """What clients' heads ask for; heads that differ in the length or in the ``traceparent`` alone are read once.
+
+    Args:
+        read: as `Heads` takes it.
+    """
+
+    def __init__(self, read: Callable[[bytes], tuple[Asking, int, bool]]) -> None:
+        self._heads = Heads(read)
+
+    def read(self, head: bytes) -> tuple[Asking, int]:
+        """What a head asks for, and the length of its body."""
+        found = _TRACEPARENT.search(head)
+        if found is None:
+            return self._heads.read(head)
+        begin, end = found.span(1)
+        asking, length = self._heads.read(head[:begin] + head[end:])
+        if (
+            asking.kind == "other" or asking.traceparent
+        ):  # its lines go on in another way, or there are two of it
+            return self._heads.read(head)
+        return asking.traced(head[begin:end]), length
+
+
+def asking_of(head: RequestHead, callers: Callers, session_headers: tuple[str, ...]) -> Asking:
+    """What a head asks for.
+
+    Args:
+        callers: everybody who may ask.
+        session_headers: names of headers that name a session, the first that is there.
+    """
+    headers = head.headers
+    found = callers.find(headers.get("authorization", "").encode("latin-1"))
+    caller, refusal = (None, found) if isinstance(found, Refusal) else (found, None)
+    number = expected = 0
+    if caller is not None:
+        number = class_of(caller, headers.get(CLASS_HEADER, ""))
+        expected = expected_tokens(headers.get(EXPECTED_HEADER, ""))
+        refusal = next((one for one in (number, expected) if isinstance(one, Refusal)), None)
+    given = headers.get("x-request-id", "")
+    carries_key = not callers.has_keys and "authorization" in headers
+    return Asking(
+        head=head,
+        name=given if _NAME.fullmatch(given) else "",
+        kind=kind_of(head.method, head.target),
+        caller=caller,
+        refusal=refusal,
+        number=0 if isinstance(number, Refusal) else number,
+        expected=0 if isinstance(expected, Refusal) else expected,
+        carried=carried(headers, carries_key),
+        carries_key=carries_key,
+        session=next((headers[name] for name in session_headers if headers.get(name)), ""),
+        task=headers.get(TASK_HEADER, ""),
+        traceparent=headers.get("traceparent", ""),
+    )

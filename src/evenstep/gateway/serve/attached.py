@@ -1,0 +1,129 @@
+"""One worker as the data path sees it: its endpoint, its dialect, and the heads of requests to it.
+
+Each head is built from the worker's own description and a few of the client's fields. No other client header reaches
+an engine, so a client cannot choose a rank.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from evenstep import names
+from evenstep.engines.streams.template_cache import Habits
+from evenstep.engines.view import Dialect, EngineAdapter
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.connections.endpoint import Endpoint
+
+_log = logging.getLogger("evenstep.gateway")
+_TRACE = re.compile(r"[\x20-\x7e]{1,512}")
+_PATHS = {True: "/v1/chat/completions", False: "/v1/completions"}
+
+
+class Attached:
+    """A worker and its endpoint.
+
+    Args:
+        worker: as its operator describes it.
+        endpoint: at its URL; ranks with the same URL share it.
+        api_key: sent as the bearer token; empty = none sent.
+
+    Attributes:
+        fingerprint: ``system_fingerprint`` of its chunks, once known.
+        habits: the observed form of its streams.
+        passing: running requests that are not generations.
+        serves: names of the models it is configured to serve; denied: those of them that it has refused.
+        denied_s: time of its last refusal.
+
+    Raises:
+        InputError: an unknown engine.
+    """
+
+    def __init__(self, worker: Worker, endpoint: Endpoint, api_key: str = "") -> None:
+        self.worker, self.endpoint = worker, endpoint
+        self.name = worker.name
+        self.adapter: EngineAdapter = names.build("engines", names.parse(worker.engine))
+        self.dialect: Dialect = self.adapter.dialect
+        self.fingerprint, self.habits = b"", Habits()
+        self.passing, self.denied_s = 0, -math.inf
+        self.serves, self.denied = frozenset[str](), set[str]()
+        self.has_key = bool(api_key)
+        fields = f"Host: {endpoint.authority}\r\n"
+        if worker.rank is not None and self.adapter.rank_header:
+            fields += f"{self.adapter.rank_header}: {worker.rank}\r\n"
+        if api_key:
+            fields += f"Authorization: Bearer {api_key}\r\n"
+        self._fields = fields.encode("latin-1")
+        self._generation = {
+            chat: self._line("POST", path) + b"Content-Type: application/json\r\n"
+            for chat, path in _PATHS.items()
+        }
+
+    @property
+    def continuing(self) -> Dialect:
+        """Its dialect for an answer that continues elsewhere, without the features that it proved not to support."""
+        if self.endpoint.continues_chats:
+            return self.dialect
+        return replace(self.dialect, chat_from_ids=False)
+
+    def cannot_continue(self) -> None:
+        """It answered from the start where a chat was to go on: no more of them go on there, at any of its ranks."""
+        if self.endpoint.continues_chats:
+            self.endpoint.continues_chats = False
+            text = "%s answers from the start where a chat is to go on; broken chats go on elsewhere, or end with an error"
+            _log.warning(text, self.name, extra={"worker": self.name})
+
+    @property
+    def wants_version(self) -> bool:
+        """Whether how it speaks depends on a version that its operator did not give."""
+        return getattr(self.adapter, "version", None) == ""
+
+    def speaks(self, version: str) -> None:
+        """Its engine is of this version, as ``/version`` gives it."""
+        self.adapter = replace(self.adapter, version=version)  # type: ignore[type-var]  # adapters are dataclasses
+        self.dialect = self.adapter.dialect
+
+    def generation_head(self, chat: bool, name: str, length: int, more: bytes) -> bytes:
+        """Head of a request for tokens.
+
+        Args:
+            name: the request's id.
+            length: bytes of its body.
+            more: lines of `carried`.
+        """
+        return b"%bX-Request-Id: %b\r\n%bContent-Length: %d\r\n\r\n" % (
+            self._generation[chat], name.encode("ascii"), more, length,
+        )  # fmt: skip
+
+    def head(self, method: str, target: str, name: str, length: int, more: bytes = b"") -> bytes:
+        """Head of any other request."""
+        named = f"X-Request-Id: {name}\r\n".encode("ascii") if name else b""
+        framing = b"Content-Length: %d\r\n" % length if length or method not in ("GET", "HEAD") else b""
+        return self._line(method, target) + named + more + framing + b"\r\n"
+
+    def _line(self, method: str, target: str) -> bytes:
+        return f"{method} {self.endpoint.base}{target} HTTP/1.1\r\n".encode("latin-1") + self._fields
+
+
+def carried(headers: Mapping[str, str], with_authorization: bool, others: tuple[str, ...] = ()) -> bytes:
+    """Lines of a client's head that go on to the engine.
+
+    Args:
+        headers: the client's, names in lower case.
+        with_authorization: its credentials are meant for the engine.
+        others: further names that go on.
+    """
+    if not others and not with_authorization and "traceparent" not in headers:
+        return b""
+    wanted = ("traceparent", "tracestate", *others)
+    lines = [
+        f"{name}: {headers[name]}\r\n"
+        for name in wanted
+        if name in headers and _TRACE.fullmatch(headers[name])
+    ]
+    if with_authorization and "authorization" in headers:
+        lines.append(f"authorization: {headers['authorization']}\r\n")
+    return "".join(lines).encode("latin-1") if lines else b""

@@ -1,0 +1,111 @@
+"""Maps a client's key to its tenant and allowed classes, and reads the client's other headers."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evenstep.engines.requests.refusals import Refusal, unauthorized
+from evenstep.errors import InputError
+from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.secrets import digest_of
+
+#: The tenant if no keys are configured.
+ANONYMOUS = "anonymous"
+CLASS_HEADER = "x-evenstep-class"
+EXPECTED_HEADER = "x-evenstep-expected-tokens"
+#: Groups the calls of one agent's task, as a session does.
+TASK_HEADER = "x-evenstep-task"
+_MOST_EXPECTED = 1 << 31
+_FRONT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The sender of a request.
+
+    Args:
+        tenant: the tenant to charge.
+        classes: names of the classes it may ask for -> their numbers.
+        default_class: number of the class for a request that names no class.
+    """
+
+    tenant: str
+    classes: Mapping[str, int]
+    default_class: int = 0
+
+
+class Callers:
+    """All callers that may send requests. Rebuilt at every reload.
+
+    Args:
+        config: keys and classes.
+
+    Raises:
+        InputError: a key that is unreadable or appears twice.
+    """
+
+    def __init__(self, config: GatewayConfig) -> None:
+        numbers = {name: number for number, name in enumerate(config.classes, start=1)}
+        self.class_names = ("", *numbers)
+        self._anybody = Caller(ANONYMOUS, numbers)
+        self._keys: dict[bytes, tuple[bytes, Caller]] = {}  # by the front of the key's hash
+        for place, key in enumerate(config.keys):
+            digest = digest_of(key.key, f"keys[{place}]", "key")
+            if digest[:_FRONT] in self._keys:
+                raise InputError(f"keys[{place}]", "key", f"(of {key.tenant})", "each key once")
+            allowed = numbers if "*" in key.classes else {name: numbers[name] for name in key.classes}
+            first = next((numbers[name] for name in key.classes[:1] if name != "*"), 0)
+            self._keys[digest[:_FRONT]] = digest, Caller(key.tenant, allowed, first)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether one needs a key."""
+        return bool(self._keys)
+
+    def find(self, authorization: bytes) -> Caller | Refusal:
+        """The caller of a request, or the reason for its refusal.
+
+        The key is hashed before any lookup, and hashes are compared in constant time. The time taken therefore reveals
+        nothing about how close a wrong key is to a right one.
+
+        Args:
+            authorization: the header's value; empty if the header is missing.
+        """
+        if not self._keys:
+            return self._anybody
+        scheme, _, key = authorization.partition(b" ")
+        if scheme.lower() != b"bearer":
+            return unauthorized()
+        digest = hashlib.sha256(key.strip()).digest()
+        found = self._keys.get(digest[:_FRONT])
+        return found[1] if found and hmac.compare_digest(found[0], digest) else unauthorized()
+
+
+def class_of(caller: Caller, name: str) -> int | Refusal:
+    """Number of a request's class.
+
+    Args:
+        caller: the sender of the request.
+        name: the class its header asks for; empty = no header.
+    """
+    if not name:
+        return caller.default_class
+    number = caller.classes.get(name)
+    if number is None:
+        message = f"The header {CLASS_HEADER} asks for a class that this key may not ask for."
+        return Refusal(403, "invalid_request_error", message, "class_not_allowed", CLASS_HEADER)
+    return number
+
+
+def expected_tokens(value: str) -> int | Refusal:
+    """Output tokens a client expects; 0 where its header is empty."""
+    if not value:
+        return 0
+    number = int(value) if value.isascii() and value.isdecimal() and len(value) < 11 else 0
+    if not 0 < number < _MOST_EXPECTED:
+        message = f"The header {EXPECTED_HEADER} is not a whole number above 0."
+        return Refusal(400, "invalid_request_error", message, "bad_header", EXPECTED_HEADER)
+    return number

@@ -1,0 +1,53 @@
+"""Whether the requests of each class keep to its targets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from evenstep.gateway.config.sections import RequestClass
+from evenstep.gateway.serve.ended import Ended
+
+
+class Attainment:
+    """Counts requests that kept to the targets of their class, and requests that did not.
+
+    A request that ended with an error kept to nothing; one that its client left, or that has no class, is not counted.
+    A target on further tokens holds for requests that have some.
+
+    Args:
+        classes: name -> class, in the order of their numbers.
+    """
+
+    def __init__(self, classes: Mapping[str, RequestClass]) -> None:
+        self._classes = list(classes.items())
+        self.counted: Counter[tuple[str, bool]] = Counter()
+
+    def reload(self, classes: Mapping[str, RequestClass]) -> None:
+        """Other targets from now on."""
+        self._classes = list(classes.items())
+
+    def ended(self, one: Ended) -> None:
+        """A request is over."""
+        if not 0 < one.request_class <= len(self._classes) or one.outcome == "cancelled":
+            return
+        name, kind = self._classes[one.request_class - 1]
+        self.counted[name, one.outcome == "complete" and _met(kind, one)] += 1
+
+    def weights(self) -> dict[str, float]:
+        """Class -> its weight."""
+        return {name: kind.weight for name, kind in self._classes}
+
+    def counts(self) -> list[dict[str, object]]:
+        """How many requests of each class kept to its targets, and how many did not."""
+        return [
+            {"class": name, "met": "true" if met else "false", "value": self.counted[name, met]}
+            for name, _ in self._classes
+            for met in (True, False)
+        ]
+
+
+def _met(kind: RequestClass, one: Ended) -> bool:
+    late_to_start = kind.ttft_s > 0 and not one.ttft_s <= kind.ttft_s
+    slow_to_go_on = kind.tpot_s > 0 and one.tpot_s > kind.tpot_s
+    return not (late_to_start or slow_to_go_on)

@@ -1,0 +1,139 @@
+"""The summary of a finished request: one value for the access log, the classes' targets and the traces.
+
+It contains no text of prompts or answers.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from evenstep.gateway.serve.asking import Asking
+
+#: How a request ended. ``complete``: with all its tokens. ``error``: with an error, before or after its first token.
+#: ``cancelled``: its client left. ``refused``: turned away before any engine was asked.
+Outcome: TypeAlias = Literal["complete", "error", "cancelled", "refused"]
+
+
+class Ended(msgspec.Struct, frozen=True, gc=False):
+    """One request.
+
+    Args:
+        request_id: the id given by the client, or ours.
+        outcome: see `Outcome`.
+        status: HTTP status the client saw; 0 = none.
+        path: of the request, without query.
+        model: served model; empty if the request was refused before it was known.
+        tenant: the tenant to charge.
+        request_class: number of its class.
+        worker: the last worker it was sent to; empty if it was never sent.
+        prompt_tokens, output_tokens: as last counted.
+        tries: legs sent for it.
+        continued: whether it continued on another worker after its first token.
+        arrived_s, sent_s, first_s, ended_s: monotonic times of its head, its last dispatch to a worker, its first token
+            and its end; nan = never.
+        traceparent: W3C trace context as the client sent it; empty = none.
+    """
+
+    request_id: str
+    outcome: Outcome
+    status: int
+    path: str = ""
+    model: str = ""
+    tenant: str = ""
+    request_class: int = 0
+    worker: str = ""
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    tries: int = 0
+    continued: bool = False
+    arrived_s: float = math.nan
+    sent_s: float = math.nan
+    first_s: float = math.nan
+    ended_s: float = math.nan
+    traceparent: str = ""
+
+    @property
+    def ttft_s(self) -> float:
+        """Seconds from its arrival to its first token; nan = there was none."""
+        return self.first_s - self.arrived_s
+
+    @property
+    def tpot_s(self) -> float:
+        """Seconds a further token; nan = there was none."""
+        further = self.output_tokens - 1
+        return (self.ended_s - self.first_s) / further if further > 0 else math.nan
+
+
+#: Takes each request that is over; runs on the data path, so it is quick and never waits.
+Sink: TypeAlias = Callable[[Ended], None]
+
+
+class Story:
+    """Notes about a running request; kept only while a sink is present.
+
+    Args:
+        sinks: take the summary at the end.
+        name: its id.
+        asking: its head and what follows from it.
+        arrived_s: arrival time.
+        model: served model; empty if unknown.
+        prompt_tokens: as estimated, until an exact count replaces it.
+        request_class: number of its class, for a token generation.
+    """
+
+    __slots__ = (
+        "_arrived_s",
+        "_asking",
+        "_class",
+        "_continued",
+        "_first_s",
+        "_model",
+        "_name",
+        "_sent_s",
+        "_sinks",
+        "_tries",
+        "_worker",
+        "output_tokens",
+        "prompt_tokens",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        sinks: tuple[Sink, ...],
+        name: str,
+        asking: Asking,
+        arrived_s: float,
+        model: str = "",
+        prompt_tokens: int = 0,
+        request_class: int = 0,
+    ) -> None:
+        self._sinks, self._name, self._asking, self._model = sinks, name, asking, model
+        self.prompt_tokens, self.output_tokens, self._class = prompt_tokens, 0, request_class
+        self._arrived_s, self._sent_s, self._first_s = arrived_s, math.nan, math.nan
+        self._worker, self._tries, self._continued = "", 0, False
+
+    def sent(self, worker: str) -> None:
+        """A leg goes to a worker."""
+        self._continued |= self._first_s == self._first_s  # not nan: its first token was there
+        self._worker, self._tries, self._sent_s = worker, self._tries + 1, time.monotonic()
+
+    def started(self) -> None:
+        """The first token is there."""
+        if self._first_s != self._first_s:  # nan: it was not there before
+            self._first_s = time.monotonic()
+
+    def ended(self, outcome: Outcome, status: int) -> None:
+        """It is over."""
+        asking, caller = self._asking, self._asking.caller
+        one = Ended(
+            self._name, outcome, status, asking.head.path, self._model, caller.tenant if caller else "", self._class,
+            self._worker, self.prompt_tokens, self.output_tokens, self._tries, self._continued, self._arrived_s,
+            self._sent_s, self._first_s, time.monotonic(), asking.traceparent,
+        )  # fmt: skip
+        for sink in self._sinks:
+            sink(one)

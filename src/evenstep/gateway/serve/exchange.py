@@ -1,0 +1,367 @@
+"""One request for tokens, from its arrival to the last byte of its answer.
+
+Rules of this file. Until a token is there the client hears nothing: head, role chunk and comments are held back, so that
+another engine can still answer. From then on every byte goes out as it comes. The dispatcher decides; this carries out what
+it says about one request, and tells it what became of it, once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.commands import Continue, Fail, Reject, SendDecode, SendPrefill
+from evenstep.dispatch.events import Kind
+from evenstep.engines.requests import bodies, refusals
+from evenstep.engines.requests.continuation import can_break, continuation
+from evenstep.engines.requests.parsing import GenerationRequest
+from evenstep.engines.requests.refusals import Refusal
+from evenstep.engines.streams.answers import Answer, Prefilled
+from evenstep.engines.streams.closing import closing
+from evenstep.engines.streams.reply import ReplyStream
+from evenstep.engines.streams.usage import SoFar
+from evenstep.engines.view import Asked
+from evenstep.gateway.connections.client import Client
+from evenstep.gateway.serve.asking import Asking
+from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.serve.ended import Outcome, Story
+from evenstep.gateway.serve.legs import Collecting, Prefill, Stream, Whole
+from evenstep.gateway.serve.served import ServedModel
+
+_EVENTS = b"text/event-stream; charset=utf-8"
+_NO_CACHE = b"Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
+_OK, _TOO_MANY = 200, 429
+_FAULTS = {"client", "failed", "expired", "overdue", "no-worker"}
+_EVENT_BYTES = 1 << 20
+_BYTES_PER_ID = 8
+
+
+class Exchange:
+    """One request and its answer.
+
+    Args:
+        model: the model that serves it.
+        client: the client's connection.
+        request: the request.
+        name: its id, shown to client and engines.
+        asking: the parsed head.
+
+    Attributes:
+        number: the dispatcher's.
+        refusal: the last refusal or failure reported by an engine.
+        only_too_many: all engines that refused or failed it so far answered 429.
+        has_started: the client has the head of a stream.
+        held: the part of a stream without tokens that the client has not received.
+        size: of its prompt, in the unit of the estimates; 0 = its tokens are known.
+        is_counted: the dispatcher knows the prompt's true length.
+        story: notes for the sinks; None if there are no sinks.
+    """
+
+    number = size = 0
+    refusal: Refusal | None = None
+    only_too_many = True
+    has_started = is_counted = False
+    held = b""
+    why = ""
+    story: Story | None = None
+    _leg: Collecting | None = None
+    _before: SoFar | None = None
+    _handover = _body = b""
+    _asked = Asked()
+    _stalled = False
+    _are_denials: bool | None = (
+        None  # whether all legs that were lost were of engines that do not serve the model
+    )
+
+    def __init__(
+        self, model: ServedModel, client: Client, request: GenerationRequest, name: str, asking: Asking
+    ) -> None:
+        self.model, self.client, self.request, self.name, self.asking = model, client, request, name, asking
+        self._can_break = request.frame.stream and can_break(request)
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether the request allows its stream to continue elsewhere after the first token."""
+        return self._can_break
+
+    # --- called by the dispatcher --------------------------------------------------------------------------------
+
+    def prefill(self, command: SendPrefill, attached: Attached) -> None:
+        """Send the prefill leg."""
+        self._handover = b""
+        if self.story is not None:
+            self.story.sent(attached.name)
+        self._write_body(attached)
+        leg = self._leg = Prefill(self, command.leg, attached)
+        self._send(leg, attached, bodies.prefill_leg(self._body), attached.endpoint.settings.answer_s)
+
+    def decode(self, command: SendDecode, attached: Attached) -> None:
+        """Send the request itself."""
+        self._write_body(attached)
+        self._before, self.held = None, b""
+        if self.story is not None:
+            self.story.sent(attached.name)
+        body = bodies.decode_leg(self._body, self._handover) if self._handover else self._body
+        settings = attached.endpoint.settings
+        if self.request.frame.stream:
+            leg = self._leg = Stream(self, command.leg, attached, command.row, self._reply(attached, None))
+            self._send(leg, attached, body, settings.first_byte_s)
+        else:
+            leg = self._leg = Whole(self, command.leg, attached, command.row)
+            self._send(leg, attached, body, settings.answer_s)
+
+    def resume(self, command: Continue, attached: Attached) -> None:
+        """Continue after the text that the client has."""
+        before = self._before
+        assert before is not None
+        if self.story is not None:
+            self.story.sent(attached.name)
+        self._write_body(attached)
+        found = continuation(self.request, self._body, before, attached.continuing)
+        reply = self._reply(attached, before, found.ids)
+        leg = self._leg = Stream(self, command.leg, attached, command.row, reply)
+        leg.counted, self.why = max(leg.counted, command.produced), found.why_not
+        if not found.body:
+            self.lost(leg, "unable" if found.is_engines else "client", found.why_not, 0.0)
+            return
+        self._send(leg, attached, found.body, attached.endpoint.settings.first_byte_s)
+
+    def abort(self, number: int) -> None:
+        """Close a leg."""
+        leg = self._leg
+        if leg is not None and leg.number == number:
+            self._keep_what_is_there(leg)
+            self._leg = None
+            leg.abort()
+
+    def release(self) -> None:
+        """No decode leg will fetch the prefiller's KV cache; its lease expires by itself."""
+        self._handover = b""
+
+    def reject(self, command: Reject) -> None:
+        """Answer with an error: no token has reached the client."""
+        refusal = self._worded(command)
+        self.client.refuse(refusal)
+        self._over("error" if command.reason in _FAULTS else "refused", refusal.status)
+
+    def fail(self, command: Fail) -> None:
+        """End a stream that has begun with an error event."""
+        why = self.why or _WHY.get(command.reason, "no engine could go on with it")
+        refusal = refusals.stream_broken(why)
+        if self.has_started:
+            self.client.send(refusal.event(), last=True)
+        else:
+            self.client.refuse(refusal)
+        self._over("error", _OK if self.has_started else refusal.status)
+
+    # --- what legs say -------------------------------------------------------------------------------------------
+
+    def start(self, out: bytes) -> None:
+        """The first token is there."""
+        self.has_started = True
+        if self.story is not None:
+            self.story.started()
+        self.client.start(200, _EVENTS, _NO_CACHE)
+        out, self.held = self.held + out, b""
+        if out:
+            self.client.send(out)
+
+    def prefilled(self, leg: Prefill, found: Prefilled) -> None:
+        """The prefill leg answered."""
+        self._leg, self._handover = None, found.handover
+        self.model.learn_prompt(self, found.prompt_tokens)
+        self.is_counted = found.prompt_tokens > 0
+        self.model.tell(
+            ev.PrefillDone(
+                now_s=self.model.now_s(),
+                request=self.number,
+                leg=leg.number,
+                prompt_tokens=max(0, found.prompt_tokens),
+            )
+        )
+
+    def answered(self, leg: Whole, answer: Answer, body: bytes) -> None:
+        """An answer that does not stream is there, whole."""
+        self._leg = None
+        self.client.reply(200, body)
+        produced = answer.produced if answer.produced > 0 else 0
+        self.model.finished(self, leg.number, self._counted_now(answer.prompt_tokens), produced)
+        if self.story is not None:
+            self.story.started()
+            self.story.output_tokens = produced
+            self._over("complete", _OK)
+
+    def completed(self, leg: Stream, out: bytes, news: int, now_s: float) -> None:
+        """A stream is complete."""
+        self._leg = None
+        if self.has_started:
+            self.client.send(out, last=True)
+        else:
+            self.has_started = True
+            self.client.start(200, _EVENTS, _NO_CACHE)
+            self.client.send(self.held + out, last=True)
+        if news > 0:
+            self.model.produced(leg.row, news, now_s)
+        self.model.finished(self, leg.number, self._counted_now(leg.reply.prompt_tokens))
+        if self.story is not None:
+            self.story.started()
+            self.story.output_tokens = leg.reply.produced
+            self._over("complete", _OK)
+
+    def lost(self, leg: Collecting, kind: Kind, why: str, retry_after_s: float) -> None:
+        """A leg ended as it should not; it is closed already."""
+        if self._leg is not leg:
+            return
+        self._keep_what_is_there(leg)
+        self._leg, self._stalled = None, kind == "stall"
+        self._are_denials = leg.is_denied and self._are_denials is not False
+        self.only_too_many &= leg.status == _TOO_MANY
+        self.model.lost(leg.attached.name, kind, why, self.name)
+        before = self._before
+        if self.has_started and before is not None and before.produced and kind != "client":
+            found = continuation(self.request, self._body, before, leg.attached.dialect)
+            if found.spent:
+                self._close_stream(before)
+                self.model.finished(self, leg.number)
+                self._over("complete", _OK)
+                return
+        self.model.tell(
+            ev.Failed(
+                now_s=self.model.now_s(),
+                request=self.number,
+                leg=leg.number,
+                kind=kind,
+                retry_after_s=retry_after_s,
+            )
+        )
+
+    def count_prompt(self, row: int, tokens: int) -> None:
+        """An engine reported the tokens of the prompt, or -1."""
+        news = self._counted_now(tokens)
+        if news:
+            self.model.counted(self, row, news)
+
+    def _counted_now(self, tokens: int) -> int:
+        """The tokens of the prompt where an engine tells them for the first time, else 0."""
+        if tokens <= 0 or self.is_counted:
+            return 0
+        self.is_counted = True
+        if self.story is not None:
+            self.story.prompt_tokens = tokens
+        self.model.learn_prompt(self, tokens)
+        return tokens
+
+    # --- called for the client ------------------------------------------------------------------------------------
+
+    def client_gone(self) -> None:
+        """It left: nothing is wanted any more."""
+        leg, self._leg = self._leg, None
+        if leg is not None:
+            leg.abort()
+        self.model.tell(ev.ClientGone(now_s=self.model.now_s(), request=self.number))
+        self.model.over(self)
+        if self.story is not None:
+            self.story.output_tokens = leg.reply.produced if isinstance(leg, Stream) else 0
+            self._over("cancelled", _OK if self.has_started else 0)
+
+    def give_up(self) -> None:
+        """The gateway ends before the answer: the client hears so."""
+        has_started, refusal = self.has_started, refusals.overloaded(1.0)
+        self._over("error", _OK if has_started else refusal.status)
+        self.client_gone()
+        if has_started:
+            self.client.send(refusals.stream_broken("the gateway is being stopped").event(), last=True)
+        else:
+            self.client.refuse(refusal)
+
+    def client_resumed(self) -> None:
+        """It has caught up."""
+        leg = self._leg
+        if leg is not None and leg.connection is not None:
+            leg.connection.resume(self.model.now_s() + leg.attached.endpoint.settings.silence_s)
+
+    # --- small things --------------------------------------------------------------------------------------------
+
+    def _over(self, outcome: Outcome, status: int) -> None:
+        """Report to the sinks, once."""
+        story, self.story = self.story, None
+        if story is not None:
+            if not story.output_tokens and self._before is not None:
+                story.output_tokens = self._before.produced
+            story.ended(outcome, status)
+
+    def _write_body(self, attached: Attached) -> None:
+        """The body for engines of this dialect."""
+        request = self.request
+        if request.frame.goes_unchanged:
+            self._body = request.body
+            return
+        dialect = attached.dialect
+        wants_ids = self._can_break and (dialect.chat_from_ids or not self.request.chat)
+        self._body, self._asked = bodies.upstream(request, dialect, token_ids=wants_ids)
+
+    def _send(self, leg: Collecting, attached: Attached, body: bytes, patience_s: float) -> None:
+        head = attached.generation_head(self.request.chat, self.name, len(body), self.asking.carried)
+        attached.endpoint.send(leg, (head, body), patience_s)
+
+    def _reply(self, attached: Attached, before: SoFar | None, given: bytes = b"") -> ReplyStream:
+        request, dialect = self.request, attached.dialect
+        return ReplyStream(
+            dialect, chat=request.chat, client=request.asked, engine=self._asked, choices=request.n,
+            prompts=request.prompts, before=before, given=given, keep=self._can_break, fingerprint=attached.fingerprint,
+            bytes_per_token=0.0 if dialect.counts else self.model.sizes.bytes_per_token(request.model),
+            limit=_EVENT_BYTES + _BYTES_PER_ID * len(request.prompt), habits=attached.habits,
+            hands_back=not request.frame.stops_at_recomputed,
+        )  # fmt: skip
+
+    def _keep_what_is_there(self, leg: Collecting) -> None:
+        """The part of a continued stream that the client has."""
+        if isinstance(leg, Stream) and self._can_break:
+            leg.settle()
+            if leg.reply.produced:
+                self._before = leg.reply.so_far()
+
+    def _close_stream(self, before: SoFar) -> None:
+        end = closing(
+            before, chat=self.request.chat, model=self.request.model, usage=self.request.asked.usage
+        )
+        self.client.send(end, last=True)
+
+    def _worded(self, command: Reject) -> Refusal:
+        retry_s = float(command.retry_after_s)
+        match command.reason:
+            case "client" if self.refusal is not None:
+                return self.refusal
+            case "pool-full" | "no-worker" | "draining":
+                return refusals.overloaded(max(1.0, retry_s))
+            case "expired" if self.refusal is None or not self.only_too_many:
+                return refusals.waited_too_long(self.model.settings.ttl_s, max(1.0, retry_s))
+            case "overdue":
+                return refusals.lasted_too_long(self.model.settings.total_s)
+            case "tenant-limit":
+                return refusals.too_many("Too many requests at a time.", max(1.0, retry_s))
+            case "rate-limit":
+                return refusals.too_many("Too many requests in a short time.", max(1.0, retry_s))
+            case "too-long":
+                message = "The prompt is longer than any engine's memory."
+                return Refusal(400, "invalid_request_error", message, "context_length_exceeded")
+            case "too-wide":
+                message = "The request asks for more answers at a time than any engine has slots."
+                return Refusal(400, "invalid_request_error", message, param="n")
+            case _:
+                told = self.refusal
+                if told is not None and self._are_denials:
+                    return told
+                if told is not None and self.only_too_many:
+                    return replace(told, retry_after_s=told.retry_after_s or 1.0)
+                if told is not None and (told.retry_after_s or told.status == _TOO_MANY):
+                    return refusals.overloaded(told.retry_after_s or 1.0)
+                return refusals.engine_too_slow() if self._stalled else refusals.engine_failed()
+
+
+_WHY = {
+    "expired": "no engine was free in time",
+    "overdue": "it lasted as long as a request may",
+    "no-worker": "no engine is left",
+    "cannot-continue": "this kind of request cannot be continued on another engine",
+}

@@ -1,0 +1,94 @@
+"""Small questions to engines, outside any client's request: health, models, version."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from evenstep.dispatch.events import Kind
+from evenstep.gateway.connections.engine import EngineConnection
+from evenstep.gateway.connections.head import ResponseHead
+from evenstep.gateway.serve.attached import Attached
+
+_MOST = 4 << 20
+
+
+class _Question:
+    """A leg that gathers its answer.
+
+    Args:
+        answer: of the question.
+        ask: ask it on a fresh connection.
+    """
+
+    at_once = None
+
+    def __init__(self, answer: asyncio.Future[tuple[int, bytes]], ask: Callable[[_Question], None]) -> None:
+        self.connection: EngineConnection | None = None
+        self.is_off = self.is_head = False
+        self.answer, self._ask, self._status = answer, ask, 0
+        self._body = bytearray()
+
+    def head(self, head: ResponseHead, length: int) -> None:
+        self._status = head.status
+
+    def chunks(self, data: bytes) -> bytes:
+        return data
+
+    def body(self, data: bytes) -> None:
+        self._body += data
+        if len(self._body) > _MOST and self.connection is not None:
+            self.connection.close()
+            self.broke("stream", "its answer is too large")
+
+    def ended(self) -> None:
+        self._tell(self._status)
+
+    def broke(self, kind: Kind, why: str) -> None:
+        if kind == "stale":
+            self._ask(self)
+        else:
+            self._tell(0)
+
+    def _tell(self, status: int) -> None:
+        if not self.answer.done():
+            self.answer.set_result((status, bytes(self._body)))
+
+    def give_up(self) -> None:
+        """Stop waiting for it."""
+        self.is_off = True
+        if self.connection is not None:
+            self.connection.close()
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+async def learn_version(attached: Attached, patience_s: float) -> None:
+    """Ask an engine for its version, where its words depend on it; one that does not say is taken for the newest known."""
+    if not attached.wants_version:
+        return
+    status, body = await fetch(attached, "/version", patience_s)
+    if status == 200:
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            attached.speaks(msgspec.json.decode(body, type=_Version).version)
+
+
+async def fetch(attached: Attached, path: str, patience_s: float) -> tuple[int, bytes]:
+    """Status and body of a GET; status 0 where there is no answer in time."""
+    endpoint = attached.endpoint
+    data = attached.head("GET", path, "", 0), b""
+    question = _Question(
+        endpoint.loop.create_future(), lambda asked: endpoint.send_fresh(asked, data, patience_s)
+    )
+    endpoint.send(question, data, patience_s)
+    try:
+        return await asyncio.wait_for(question.answer, patience_s)
+    except TimeoutError:
+        return 0, b""
+    finally:
+        question.give_up()

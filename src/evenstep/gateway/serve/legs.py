@@ -1,0 +1,325 @@
+"""Calls of one request for tokens to engines: the stream, the whole answer, the prefill leg.
+
+A leg reads what its connection hands it, judges it, and tells its exchange one thing in the end: complete, lost and why, or
+refused. What reaches the client and when is the exchange's business.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from evenstep.dispatch.events import Kind
+from evenstep.engines.requests.refusals import denies_model, of_engine
+from evenstep.engines.streams.answers import read_answer, read_prefilled
+from evenstep.engines.streams.reply import ReplyStream
+from evenstep.errors import EngineError
+from evenstep.gateway.connections.engine import EngineConnection
+from evenstep.gateway.connections.head import ResponseHead
+from evenstep.gateway.serve.attached import Attached
+
+if TYPE_CHECKING:
+    from evenstep.gateway.connections.relay import Flow
+    from evenstep.gateway.serve.exchange import Exchange
+
+_MOST_REFUSAL = 64 * 1024
+_MOST_ANSWER = 64 * 1024 * 1024
+#: Statuses below 500 that are about the engine's state, not about the request.
+_NOT_THE_CLIENTS = {408, 421, 425, 429}
+_ABOUT_KEYS = {401, 403}
+_NOT_FOUND = 404
+_TAKES = 8  # times a stream is taken by the relay; one that is given back more often is not as usual as that
+
+
+class Collecting:
+    """A call whose answer counts as a whole.
+
+    Args:
+        exchange: whose.
+        number: of the leg, as the dispatcher has it.
+        attached: the worker.
+
+    Attributes:
+        is_denied: the engine says that it does not serve the model.
+    """
+
+    kind = "application/json"
+    connection: EngineConnection | None = None
+    is_off = is_head = is_denied = False
+    _answer: ResponseHead | None = None
+    _refused = False
+    _size = 0
+
+    def __init__(self, exchange: Exchange, number: int, attached: Attached) -> None:
+        self.exchange, self.number, self.attached = exchange, number, attached
+        self._pieces: list[bytes] = []
+
+    def abort(self) -> None:
+        """Cancel it: the engine stops."""
+        self.is_off = True
+        if self.connection is not None:
+            self.connection.close()
+
+    def head(self, head: ResponseHead, length: int) -> None:
+        self._answer = head
+        if head.status != 200:
+            self._refused = True
+        elif head.kind != self.kind or not head.is_plain:
+            self._lose("status", "its answer has another content type than was asked for")
+
+    @property
+    def status(self) -> int:
+        """Status of its answer if it is not 200; 0 = no such answer."""
+        return self._answer.status if self._refused and self._answer is not None else 0
+
+    @property
+    def at_once(self) -> Callable[[ResponseHead, bytes], None] | None:
+        """See `Leg`."""
+        return self._at_once
+
+    def _at_once(self, head: ResponseHead, body: bytes) -> None:
+        if head.status == 200 and head.kind == self.kind and head.is_plain and len(body) <= _MOST_ANSWER:
+            self.whole(body)
+            return
+        self.head(head, len(body))
+        if not self.is_off:
+            self.body(body)
+        if not self.is_off:
+            self.ended()
+
+    def chunks(self, data: bytes) -> bytes:
+        return data
+
+    def body(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > (_MOST_REFUSAL if self._refused else _MOST_ANSWER):
+            if self._refused:
+                self._judge()
+            else:
+                self._lose("stream", "its answer is too large")
+            return
+        self._pieces.append(data)
+
+    def ended(self) -> None:
+        if self._refused:
+            self._judge()
+        else:
+            pieces = self._pieces
+            self.whole(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+    def broke(self, kind: Kind, why: str) -> None:
+        self._lose("status" if self._refused else kind, why)
+
+    def whole(self, body: bytes) -> None:
+        """The answer, with status 200."""
+        raise NotImplementedError
+
+    def _judge(self) -> None:
+        """It answered with another status than 200."""
+        head = self._answer
+        assert head is not None
+        status, exchange = head.status, self.exchange
+        is_clients = 400 <= status < 500 and status not in _NOT_THE_CLIENTS
+        if status in _ABOUT_KEYS:
+            is_clients = exchange.asking.carries_key and not self.attached.has_key
+        said = b"".join(self._pieces)
+        exchange.refusal = of_engine(said, status, head.retry_after_s)
+        if status == _NOT_FOUND and denies_model(said):  # it gets only models it is configured to serve
+            is_clients, self.is_denied = False, True
+        self._lose("client" if is_clients else "status", f"it answered {status}", head.retry_after_s)
+        if self.is_denied:
+            exchange.model.denied(self.attached, exchange.request.model)
+
+    def _lose(self, kind: Kind, why: str, retry_after_s: float = 0.0) -> None:
+        self.abort()
+        self.exchange.lost(self, kind, why, retry_after_s)
+
+
+class Prefill(Collecting):
+    """The prefill leg."""
+
+    def whole(self, body: bytes) -> None:
+        try:
+            found = read_prefilled(body)
+        except EngineError as error:
+            self._lose("status", str(error))
+            return
+        self.exchange.prefilled(self, found)
+
+
+class Whole(Collecting):
+    """An answer that does not stream.
+
+    Args:
+        row: what `Dispatcher.produced` wants to hear.
+    """
+
+    def __init__(self, exchange: Exchange, number: int, attached: Attached, row: int) -> None:
+        self.exchange, self.number, self.attached, self.row = exchange, number, attached, row
+        self._pieces = []
+
+    def whole(self, body: bytes) -> None:
+        try:
+            hands_back = not self.exchange.request.frame.stops_at_recomputed
+            answer = read_answer(body, self.attached.dialect.finish_reasons, hands_back)
+        except EngineError as error:
+            self._lose("stream", str(error))
+            return
+        if answer.recomputed:
+            self._lose("recomputed", "it hands the request back")
+        else:
+            self.exchange.answered(self, answer, body)
+
+
+class Stream(Collecting):
+    """A stream of chunks.
+
+    Args:
+        row: what `Dispatcher.produced` wants to hear.
+        reply: counts and cleans it.
+    """
+
+    kind = "text/event-stream"
+
+    def __init__(
+        self, exchange: Exchange, number: int, attached: Attached, row: int, reply: ReplyStream
+    ) -> None:
+        self.exchange, self.number, self.attached, self.row, self.reply = (
+            exchange,
+            number,
+            attached,
+            row,
+            reply,
+        )
+        self._pieces = []
+        self.counted = reply.produced  # tokens reported to the dispatcher
+        self._seen = reply.produced  # tokens at the last check
+        self.silence_s = attached.endpoint.settings.silence_s
+        self.flow: Flow | None = None  # while the relay has it
+        self._takes = _TAKES
+
+    @property
+    def at_once(self) -> None:
+        """It goes out piece by piece."""
+
+    def passed(self, count: int, kept: bytes) -> None:
+        """The relay forwarded usual events and reported them."""
+        self.reply.passed(count, kept)
+        self.counted = self._seen = self.reply.produced
+
+    def settle(self) -> None:
+        """Take the stream back from the relay, to use its state."""
+        if self.flow is not None:
+            self.flow.end()
+
+    def abort(self) -> None:
+        self.settle()
+        super().abort()
+
+    def chunks(self, data: bytes) -> bytes:
+        exchange, reply = self.exchange, self.reply
+        if not exchange.has_started:
+            return data
+        client = exchange.client
+        at, out = reply.feed_chunks(data, client.is_framed)
+        if not at:
+            return data
+        now_s = time.monotonic()
+        self.connection.deadline.at = now_s + self.silence_s  # type: ignore[union-attr]  # it calls us
+        client.forward(out)
+        if client.paused:
+            self.connection.pause()  # type: ignore[union-attr]
+        news, self.counted = reply.produced - self.counted, reply.produced
+        self._seen = reply.produced
+        if news > 0:
+            exchange.model.produced(self.row, news, now_s)
+        if at == len(data):
+            self._pass_on()
+        return data[at:]
+
+    def _pass_on(self) -> None:
+        """Usual events may be what comes next: the relay takes them, if it can."""
+        relay = self.exchange.model.relay
+        if self._takes and relay is not None and self.connection is not None:
+            self._takes -= 1
+            self.flow = relay.take(self)
+
+    def body(self, data: bytes) -> None:
+        if self._refused:
+            super().body(data)
+            return
+        reply, exchange, begins = self.reply, self.exchange, False
+        out = reply.feed(data)
+        now_s = time.monotonic()
+        if reply.done:
+            self._complete(out, now_s)
+            return
+        produced = reply.produced
+        has_grown, self._seen = produced > self._seen, produced
+        if exchange.has_started:
+            if has_grown:  # comments and empty chunks are silence
+                self.connection.deadline.set(now_s + self.silence_s)  # type: ignore[union-attr]  # it calls us
+            if out:
+                exchange.client.send(out)
+                if exchange.client.paused:
+                    self.connection.pause()  # type: ignore[union-attr]
+        elif has_grown:
+            self.connection.deadline.set(now_s + self.silence_s)  # type: ignore[union-attr]
+            exchange.start(out)
+            begins = True
+        elif out:
+            exchange.held += out
+        news = produced - self.counted
+        if news > 0:
+            self.counted = produced
+            exchange.model.produced(self.row, news, now_s)
+            if not exchange.is_counted:
+                exchange.count_prompt(self.row, reply.prompt_tokens)
+        if reply.recomputed:
+            self._lose("recomputed", "it hands the request back")
+        elif reply.failure is not None:
+            self._fail("stream", str(reply.failure))
+        elif begins and reply.is_known and self.connection is not None and self.connection.is_between:
+            self._pass_on()
+
+    def ended(self) -> None:
+        if self._refused:
+            self._judge()
+        else:
+            self._end("stream", "its stream ended before the answer was complete")
+
+    def broke(self, kind: Kind, why: str) -> None:
+        if self._refused:
+            self._lose("status", why)
+        else:
+            self._end(kind, why)
+
+    def _end(self, kind: Kind, why: str) -> None:
+        """The answer has ended; it may still be complete."""
+        out, now_s = self.reply.end(), time.monotonic()
+        if self.reply.done:
+            self._complete(out, now_s)
+            return
+        if out and self.exchange.has_started:
+            self.exchange.client.send(out)
+        self._fail(kind, why)
+
+    def _fail(self, kind: Kind, why: str) -> None:
+        """The stream cannot continue; the engine's error decides what follows."""
+        exchange, reply = self.exchange, self.reply
+        if reply.error_body:
+            exchange.refusal = of_engine(reply.error_body, 200)
+        if reply.starts_anew:
+            exchange.why = "the engine asked for the rest answers from the start"
+            if exchange.request.chat:
+                self.attached.cannot_continue()
+            kind = "status"
+        self._lose(kind, why)
+
+    def _complete(self, out: bytes, now_s: float) -> None:
+        if self.connection is not None:
+            self.connection.let_go()
+        reply = self.reply
+        self.attached.fingerprint = reply.fingerprint
+        self.exchange.completed(self, out, reply.produced - self.counted, now_s)

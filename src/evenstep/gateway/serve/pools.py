@@ -1,0 +1,344 @@
+"""All served models and all workers, and the discovery of which worker serves which model.
+
+A worker's models come from the config, or else from its ``/v1/models``, which is polled until it answers. Workers that
+share a model name form one pool; adapters belong to the pool of their base.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import ssl
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.requests.tenants import Tenants
+from evenstep.engines.view import EngineSample
+from evenstep.errors import EngineError, InputError
+from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.secrets import read_secret
+from evenstep.gateway.config.worker import Worker
+from evenstep.gateway.connections.endpoint import Endpoint
+from evenstep.gateway.connections.relay import relay_on
+from evenstep.gateway.operate.decision_log import log_of
+from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.serve.fetching import fetch, learn_version
+from evenstep.gateway.serve.models import ModelCard, card_of, joined, read_models
+from evenstep.gateway.serve.served import ServedModel
+
+_log = logging.getLogger("evenstep.gateway")
+_PATIENCE_S = 5.0
+_AGAIN_S, _AGAIN_CAP_S = 0.5, 5.0
+_PROBE_S = 2.0
+
+
+class Pools:
+    """All pools.
+
+    Args:
+        config: the gateway's config.
+        loop: the loop.
+        tls: for engines with https.
+
+    Attributes:
+        by_model: pool of each name a client may ask for.
+        cards: the entries of ``/v1/models``.
+        workers: every worker, by name.
+    """
+
+    def __init__(
+        self, config: GatewayConfig, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.config, self.loop, self.tls = config, loop, tls
+        self._relay, self._tenants = relay_on(loop), Tenants()
+        self.by_model: dict[str, ServedModel] = {}
+        self.cards: dict[str, ModelCard] = {}
+        self.workers: dict[str, Worker] = {}
+        self.counted_here: set[str] = set()  # workers without a metrics page of their engine
+        self.is_scraped = False  # whether metrics pages are scraped
+        self._pools: dict[str, ServedModel] = {}  # by the name of their first model
+        self._pool_of: dict[str, ServedModel] = {}  # by worker
+        self._endpoints: dict[str, Endpoint] = {}
+        self._learning: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def all(self) -> list[ServedModel]:
+        """Every pool."""
+        return list(self._pools.values())
+
+    @property
+    def unknown(self) -> list[str]:
+        """Workers that have not said yet which models they serve."""
+        return list(self._learning)
+
+    def pool_of(self, model: str) -> ServedModel | None:
+        """The pool that serves a model, or None."""
+        return self.by_model.get(self.config.aliases.get(model, model))
+
+    def listed(self) -> dict[str, ModelCard]:
+        """What ``/v1/models`` lists, aliases included."""
+        aliases = [card_of(name, of) for name, of in self.config.aliases.items() if of in self.by_model]
+        return joined(self.cards, aliases)
+
+    # --- workers -------------------------------------------------------------------------------------------------
+
+    def attached(self, worker: Worker) -> Attached:
+        """A worker with its endpoint; ranks with the same URL share it.
+
+        Raises:
+            InputError: an unknown engine, or an unreadable secret.
+        """
+        key = read_secret(worker.api_key, f"worker {worker.name}", "api_key") if worker.api_key else ""
+        endpoint = self._endpoints.get(worker.url)
+        if endpoint is None:
+            endpoint = Endpoint(worker.url, self.config.engines, self.loop, self.tls)
+        return Attached(worker, endpoint, key)
+
+    def add(self, worker: Worker) -> None:
+        """A worker joins, or is described anew.
+
+        Raises:
+            InputError: it cannot; nothing has changed then.
+        """
+        attached = self.attached(worker)
+        known = self.workers.get(worker.name)
+        self.check_role(worker)
+        worker.spec(self.config.slots)
+        self._endpoints.setdefault(worker.url, attached.endpoint)
+        self.workers[worker.name] = worker
+        attached.endpoint.continues_chats = True  # it may be another engine now
+        pool = self._pool_of.get(worker.name)
+        if worker.models:
+            self._stop_learning(worker.name)
+            self._place(attached, [card_of(name) for name in worker.models])
+            self._later(learn_version(attached, _PROBE_S))
+        elif pool is not None and known is not None and known.url == worker.url:
+            attached.serves = pool.attached[worker.name].serves
+            self._attach(pool, attached)
+            self._later(learn_version(attached, _PROBE_S))
+        elif worker.name not in self._learning or (known is not None and known.url != worker.url):
+            self._stop_learning(worker.name)
+            task = self.loop.create_task(self._learn(attached))
+            self._learning[worker.name] = task
+
+    def check_role(self, worker: Worker) -> None:
+        """See that a worker's role is the one it has.
+
+        Raises:
+            InputError: it is not.
+        """
+        known = self.workers.get(worker.name)
+        if known is not None and known.role != worker.role:
+            raise InputError(f"worker {worker.name}", "role", worker.role, known.role, "Remove it first.")
+
+    def remove(self, name: str, drain: bool) -> None:
+        """A worker leaves.
+
+        Raises:
+            InputError: there is no such worker.
+        """
+        if name not in self.workers:
+            raise InputError("workers", "name", name, "a worker that is there")
+        self._stop_learning(name)
+        pool = self._pool_of.get(name)
+        if pool is None:
+            self.gone(name)
+        else:
+            pool.detach(name, drain)
+
+    def gone(self, name: str) -> None:
+        """A worker runs nothing any more: forget it."""
+        worker = self.workers.pop(name, None)
+        self._pool_of.pop(name, None)
+        self.counted_here.discard(name)
+        if worker is not None and all(other.url != worker.url for other in self.workers.values()):
+            endpoint = self._endpoints.pop(worker.url, None)
+            if endpoint is not None:
+                endpoint.close()
+
+    def sampling(self, name: str) -> None:
+        """A worker's metrics are about to be read."""
+        pool = self._pool_of.get(name)
+        if pool is not None:
+            pool.tell(ev.Sampling(now_s=pool.now_s(), worker=name))
+
+    def sampled(self, name: str, sample: EngineSample) -> None:
+        """A worker's metrics were read."""
+        pool = self._pool_of.get(name)
+        if pool is None:
+            return
+        capacity = 0 if sample.kv_capacity == float("inf") else int(sample.kv_capacity)
+        used = sample.kv_tokens / sample.kv_capacity if capacity else 0.0
+        pool.tell(
+            ev.Sampled(
+                now_s=pool.now_s(), worker=name, running=sample.running, waiting=sample.waiting,
+                kv_used=min(1.0, max(0.0, used)), kv_tokens=capacity,
+                prefix_queried=_counted(sample.prefix_queried), prefix_hit=_counted(sample.prefix_hit),
+            )
+        )  # fmt: skip
+        if name in self.counted_here and name in pool.attached:  # its page is there after all
+            self.counted_here.discard(name)
+            self._attach(pool, pool.attached[name])
+
+    def counts_alone(self, name: str) -> None:
+        """A worker has no metrics page of its engine: it counts as one that is not scraped, and not as full."""
+        if name in self.counted_here or name not in self.workers:
+            return
+        self.counted_here.add(name)
+        pool = self._pool_of.get(name)
+        if pool is not None and name in pool.attached:
+            self._attach(pool, pool.attached[name])
+
+    def scrape_failed(self, name: str) -> None:
+        """They could not be."""
+        pool = self._pool_of.get(name)
+        if pool is not None:
+            pool.tell(ev.ScrapeFailed(now_s=pool.now_s(), worker=name))
+
+    def close(self) -> None:
+        """Close everything."""
+        for task in (*self._learning.values(), *self._tasks):
+            task.cancel()
+        for endpoint in self._endpoints.values():
+            endpoint.close()
+        if self._relay is not None:
+            self._relay.close()
+        for pool in self._pools.values():
+            pool.close()
+
+    # --- which models --------------------------------------------------------------------------------------------
+
+    def ask_again(self) -> None:
+        """Ask every worker once more which models it serves: adapters may have been loaded since."""
+        for pool in self._pools.values():
+            for attached in pool.attached.values():
+                if not attached.worker.models and attached.name not in self._learning:
+                    self._later(self._look_again(pool, attached))
+
+    async def _look_again(self, pool: ServedModel, attached: Attached) -> None:
+        cards = await _cards_of(attached)
+        attached.serves |= {card.name for card in cards}
+        for card in cards:
+            self.by_model.setdefault(card.name, pool)
+        self.cards = joined(self.cards, cards)
+
+    async def _learn(self, attached: Attached) -> None:
+        """Ask a worker for its models until it says."""
+        wait_s, said = _AGAIN_S, False
+        while True:
+            cards = await _cards_of(attached)
+            if cards:
+                break
+            if not said:
+                said = True
+                _log.warning("%s does not say which models it serves; asking on", attached.name)
+            await asyncio.sleep(wait_s)
+            wait_s = min(_AGAIN_CAP_S, 2 * wait_s)
+        await learn_version(attached, _PROBE_S)
+        del self._learning[attached.name]
+        try:
+            self._place(attached, cards)
+        except InputError as error:
+            _log.error("%s", error)
+
+    def _later(self, work: Coroutine[Any, Any, Any]) -> None:
+        task: asyncio.Task[Any] = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _stop_learning(self, name: str) -> None:
+        task = self._learning.pop(name, None)
+        if task is not None:
+            task.cancel()
+
+    def _place(self, attached: Attached, cards: Iterable[ModelCard]) -> None:
+        """Into the pool of its models."""
+        cards = list(cards)
+        known = (
+            self.by_model[name]
+            for card in cards
+            for name in (card.name, card.parent)
+            if name in self.by_model
+        )
+        pool = next(known, None) or self._new_pool(cards[0].name)
+        attached.serves = frozenset(card.name for card in cards)
+        for card in cards:
+            self.by_model.setdefault(card.name, pool)
+        self.cards = joined(self.cards, cards)
+        self._attach(pool, attached)
+
+    def _attach(self, pool: ServedModel, attached: Attached) -> None:
+        old = self._pool_of.get(attached.name)
+        pool.attach(attached, self.config.slots, self.is_scraped and attached.name not in self.counted_here)
+        self._pool_of[attached.name] = pool
+        if old is not None and old is not pool:
+            old.detach(attached.name, drain=True)
+
+    def _new_pool(self, name: str) -> ServedModel:
+        config = self.config
+        log = log_of(config.decisions, name, bool(self._pools))
+        pool = self._pools[name] = ServedModel(
+            name, config.weighed_policy(), config.predictor, config.settings(), loop=self.loop, probe=self._probe,
+            removed=self._left, denied=self._denied, tokenizer=config.tokenizers.get(name, ""), log=log,
+            relay=self._relay, tenants=self._tenants,
+        )  # fmt: skip
+        return pool
+
+    def _left(self, pool: ServedModel, name: str) -> None:
+        """A worker runs nothing any more for a pool; it may be another one's by now."""
+        if self._pool_of.get(name) in (pool, None):
+            self.gone(name)
+
+    def _denied(self, pool: ServedModel, attached: Attached) -> None:
+        self._later(self._serves(pool, attached))
+
+    async def _serves(self, pool: ServedModel, attached: Attached) -> bool:
+        """Ask a worker that denied a model for its models, and let it serve them; return whether they are unchanged."""
+        cards = await _cards_of(attached)
+        worker, names = self.workers.get(attached.name), {card.name for card in cards}
+        if not names or worker is None or self._pool_of.get(attached.name) is not pool:
+            return False
+        if attached.denied <= names:
+            return True
+        text = "%s does not serve %s any more; it serves %s"
+        _log.warning(text, attached.name, ", ".join(sorted(attached.denied)), ", ".join(sorted(names)))
+        if (
+            not worker.models
+        ):  # else its operator names its models, and it gets no requests until it serves them
+            fresh = self.attached(worker)
+            fresh.endpoint.continues_chats = True
+            await learn_version(fresh, _PROBE_S)
+            if self._pool_of.get(attached.name) is pool:
+                self._place(fresh, cards)
+        return False
+
+    # --- health --------------------------------------------------------------------------------------------------
+
+    def _probe(self, pool: ServedModel, attached: Attached) -> None:
+        self._later(self._ask_health(pool, attached))
+
+    async def _ask_health(self, pool: ServedModel, attached: Attached) -> None:
+        status, _ = await fetch(attached, attached.adapter.health_path, _PROBE_S)
+        is_well = status == 200
+        if is_well and attached.denied:
+            is_well = await self._serves(pool, attached)
+            if is_well:
+                attached.denied.clear()
+        pool.probed(attached.name, is_well)
+
+
+async def _cards_of(attached: Attached) -> list[ModelCard]:
+    """The models that a worker lists; none where it does not say."""
+    status, body = await fetch(attached, "/v1/models", _PATIENCE_S)
+    try:
+        return read_models(body) if status == 200 else []
+    except EngineError:
+        return []
+
+
+def _counted(tokens: float) -> int:
+    """Tokens of an engine's counter; -1 where it does not say."""
+    return -1 if math.isnan(tokens) else int(tokens)

@@ -1,0 +1,215 @@
+"""Forwards requests that are not generations to the engine with the fewest of them; they count nowhere else.
+
+Until the first byte of an answer reaches the client, a failed engine is replaced by another, each tried once. Errors of an
+engine are converted to OpenAI's form; a redirect is not followed and counts as a failure.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from evenstep.dispatch.events import Kind
+from evenstep.engines.requests import refusals
+from evenstep.engines.requests.refusals import Refusal, denies_model, of_engine
+from evenstep.gateway.connections.client import Client
+from evenstep.gateway.connections.engine import EngineConnection
+from evenstep.gateway.connections.head import CHUNKED, UNTIL_CLOSED, ResponseHead
+from evenstep.gateway.serve.attached import Attached, carried
+from evenstep.gateway.serve.ended import Outcome, Story
+from evenstep.gateway.serve.service import Received
+
+#: Client fields that describe its body and the answer it accepts.
+_REQUEST_FIELDS = ("content-type", "content-encoding", "accept", "range")
+_ANSWER_FIELDS = (
+    "content-disposition",
+    "content-encoding",
+    "content-range",
+    "cache-control",
+    "etag",
+    "last-modified",
+)
+_EVENTS = "text/event-stream"
+_NOT_FOUND = 404
+_MOST_REFUSAL = 64 * 1024
+_MOST_HELD = 1 << 20  # of an answer that says how long it is; it is passed on when it is whole
+_CUT = refusals.stream_broken("no other engine has its beginning")
+
+
+class Passing:
+    """One such request.
+
+    Args:
+        client: the client's connection.
+        request: the request.
+        engines: candidates, best first.
+        carries_key: the client's credentials are meant for the engine.
+        over: called when it has ended.
+        story: notes for the sinks; None if there are no sinks.
+    """
+
+    at_once = None
+
+    def __init__(
+        self, client: Client, request: Received, engines: Sequence[Attached], carries_key: bool,
+        over: Callable[[Passing], None], story: Story | None = None,
+    ) -> None:  # fmt: skip
+        self.client, self._request, self._over, self._story = client, request, over, story
+        self.connection: EngineConnection | None = None
+        self.is_off = False
+        self.is_head = request.asking.head.method == "HEAD"
+        self._left = list(engines)
+        self._attached: Attached | None = None
+        self._more = carried(request.asking.head.headers, carries_key, _REQUEST_FIELDS)
+        self._answer: ResponseHead | None = None
+        self._refused, self._started, self._is_repeated, self._is_held = False, False, False, False
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def send(self) -> None:
+        """Send it to the next engine."""
+        if not self._left:
+            refusal = refusals.engine_failed()
+            self.client.refuse(refusal)
+            self._end("error", refusal.status)
+            return
+        attached = self._left.pop(0)
+        attached.passing += 1
+        self._attached, self._answer, self._refused, self._is_held = attached, None, False, False
+        self._pieces.clear()
+        self._size = 0
+        if self._story is not None:
+            self._story.sent(attached.name)
+        head, body = self._request.asking.head, self._request.body
+        data = attached.head(head.method, head.target, self._request.name, len(body), self._more), body
+        attached.endpoint.send(self, data, attached.endpoint.settings.answer_s)
+
+    # --- called by the engine's connection -----------------------------------------------------------------------
+
+    def head(self, head: ResponseHead, length: int) -> None:
+        self._answer = head
+        self._refused = head.status >= 300
+        if self._refused or self.is_head:
+            return
+        self._is_held = 0 <= length <= _MOST_HELD
+        if not self._is_held:
+            self._start(head, length)
+
+    def _start(self, head: ResponseHead, length: int) -> None:
+        """It is this engine's answer that the client gets."""
+        kind = head.headers.get("content-type", "application/octet-stream").encode("latin-1")
+        lines = [f"{name}: {head.headers[name]}\r\n" for name in _ANSWER_FIELDS if name in head.headers]
+        told = -1 if length in (CHUNKED, UNTIL_CLOSED) else length
+        self.client.start(head.status, kind, "".join(lines).encode("latin-1"), told)
+
+    def chunks(self, data: bytes) -> bytes:
+        return data
+
+    def body(self, data: bytes) -> None:
+        if self._refused:
+            self._size += len(data)
+            if self._size > _MOST_REFUSAL:
+                self._close()
+                self._again()
+            else:
+                self._pieces.append(data)
+            return
+        if self._is_held:
+            self._pieces.append(data)
+            return
+        assert self.connection is not None and self._attached is not None
+        self.connection.deadline.set(time.monotonic() + self._attached.endpoint.settings.silence_s)
+        self._started = True
+        if self._story is not None:
+            self._story.started()
+        self.client.send(data)
+        if self.client.paused:
+            self.connection.pause()
+
+    def ended(self) -> None:
+        head = self._answer
+        assert head is not None
+        if head.status >= 500 or 300 <= head.status < 400:
+            self._again()
+            return
+        if self._refused:
+            said = b"".join(self._pieces)
+            if head.status == _NOT_FOUND and self._left and denies_model(said):
+                self._again()
+                return
+            self.client.refuse(of_engine(said, head.status, head.retry_after_s))
+        elif self.is_head:
+            self.client.reply(head.status, b"")
+        elif self._is_held:
+            body = b"".join(self._pieces)
+            self._start(head, len(body))
+            if self._story is not None:
+                self._story.started()
+            self.client.send(body, last=True)
+        else:
+            self.client.send(b"", last=True)
+        self._end("error" if self._refused else "complete", head.status)
+
+    def broke(self, kind: Kind, why: str) -> None:
+        if self._started:  # bytes sent cannot be taken back
+            self._break_off(_CUT)
+            return
+        if kind == "stale" and not self._left and not self._is_repeated and self._attached is not None:
+            self._left.append(self._attached)  # no other engine is left, and it may not have seen the request
+            self._is_repeated = True
+        self._again()
+
+    # --- called for the client ------------------------------------------------------------------------------------
+
+    def client_gone(self) -> None:
+        """It left."""
+        self._close()
+        self._end("cancelled", self._status if self._started else 0)
+
+    def give_up(self) -> None:
+        """The gateway ends before the answer: the client hears so."""
+        self._close()
+        if self._started:
+            self._break_off(refusals.stream_broken("the gateway is being stopped"))
+        else:
+            refusal = refusals.overloaded(1.0)
+            self._end("error", refusal.status)
+            self.client.refuse(refusal)
+
+    def client_resumed(self) -> None:
+        """It has caught up."""
+        if self.connection is not None and self._attached is not None:
+            self.connection.resume(time.monotonic() + self._attached.endpoint.settings.silence_s)
+
+    def _break_off(self, refusal: Refusal) -> None:
+        """The client's answer is incomplete: report that if its format allows."""
+        self._end("error", self._status)
+        if self._answer is not None and self._answer.kind == _EVENTS and self.client.is_framed:
+            self.client.send(b"\n\n" + refusal.event(), last=True)
+        else:  # its framing shows that it is not whole
+            self.client.abort()
+
+    def _again(self) -> None:
+        self._leave()
+        self.send()
+
+    def _close(self) -> None:
+        self.is_off = True
+        if self.connection is not None:
+            self.connection.close()
+
+    def _leave(self) -> None:
+        if self._attached is not None:
+            self._attached.passing -= 1
+            self._attached = None
+
+    @property
+    def _status(self) -> int:
+        return 0 if self._answer is None else self._answer.status
+
+    def _end(self, outcome: Outcome, status: int) -> None:
+        self._leave()
+        self._over(self)
+        story, self._story = self._story, None
+        if story is not None:
+            story.ended(outcome, status)

@@ -1,0 +1,387 @@
+"""One served model: its dispatcher, its workers, its requests. The dispatcher decides; this carries out its commands.
+
+Rules of this file. Events go to the dispatcher in order, those that have come up together, and all commands that follow are
+carried out before the next are told. Requests and whole answers, which come in number, are told after the reads at hand: a
+round would be decided only then anyway, and one kind of work after the other costs less than all in turn. Chunks are told
+as two ints. A tick comes after the reads at hand or when the dispatcher asked for it, whichever is first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from evenstep.dispatch import commands as co
+from evenstep.dispatch import events as ev
+from evenstep.dispatch.core import Dispatcher
+from evenstep.dispatch.fleet.mirror_layout import RUNNING, SENT
+from evenstep.dispatch.requests.tenants import Tenants
+from evenstep.dispatch.settings import Settings
+from evenstep.engines.requests.prompt_size import PromptSizes
+from evenstep.engines.requests.tokenizer_file import TokenizerFile
+from evenstep.gateway.connections.relay import Relay
+from evenstep.gateway.operate.decision_log import DecisionLog
+from evenstep.gateway.operate.fitting import Fitting
+from evenstep.gateway.serve.attached import Attached
+from evenstep.request import I8
+
+if TYPE_CHECKING:
+    from evenstep.gateway.serve.exchange import Exchange
+
+_log = logging.getLogger("evenstep.gateway")
+_ASK_AGAIN_S = 1.0
+_SMALL = 256  # tokens that every engine can hold
+
+
+class ServedModel:
+    """A pool of requests and the workers it is served by.
+
+    Args:
+        name: the model's.
+        policy, predictor: ``NAME[:key=value,...]``.
+        settings: of the dispatcher.
+        loop: the loop.
+        probe: asks a worker for its health and answers with `probed`.
+        removed: a worker that was to leave is gone.
+        denied: a worker says that it does not serve what it was said to serve; asks it again.
+        tokenizer: a tokenizer.json, to count prompts by; empty = they are estimated from their bytes.
+        log: where the decision log is written; None = nowhere.
+        relay: takes streams in their usual course; None = nobody does.
+        tenants: whose limits hold for other models, too; None = there are no others.
+
+    Attributes:
+        attached: workers by name.
+        sizes: bytes per token of prompts.
+
+    Raises:
+        InputError: an unknown policy, predictor or option; a tokenizer that cannot be read.
+    """
+
+    def __init__(
+        self, name: str, policy: str, predictor: str, settings: Settings, *, loop: asyncio.AbstractEventLoop,
+        probe: Callable[[ServedModel, Attached], None], removed: Callable[[ServedModel, str], None],
+        denied: Callable[[ServedModel, Attached], None], tokenizer: str = "",
+        log: DecisionLog | None = None, relay: Relay | None = None, tenants: Tenants | None = None,
+    ) -> None:  # fmt: skip
+        self.name = name
+        wall, spent = time.perf_counter, time.thread_time
+        self.dispatcher = Dispatcher(
+            policy, predictor=predictor, settings=settings, stopwatch=wall, log=log, processor=spent
+        )
+        if tenants is not None:
+            self.dispatcher.parts.door.share(tenants)
+        self.attached: dict[str, Attached] = {}
+        self._tokenizer = TokenizerFile(Path(tokenizer)) if tokenizer else None
+        self.sizes = PromptSizes(prior=1.0) if tokenizer else PromptSizes()
+        self.log = log
+        self._loop, self._probe, self._removed, self._denied = loop, probe, removed, denied
+        self._exchanges: dict[int, Exchange] = {}
+        self._number = 0  # of the last request
+        self.relay = relay
+        self._events: deque[ev.Event] = deque()
+        self._ended: list[ev.Finished] = []  # to be told before these
+        self._is_telling = self._is_looking = self._is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._fitting = Fitting(loop, lambda: self.dispatcher.fit, self.tell)
+        self._do: dict[type[Any], Callable[[Any], None]] = {
+            co.SendPrefill: self._send_prefill, co.SendDecode: self._send_decode, co.Continue: self._continue,
+            co.Abort: self._abort, co.Release: self._release, co.Reject: self._reject, co.Fail: self._fail,
+            co.Probe: self._ask_health, co.WakeAt: self._wake_at, co.Removed: self._forget, co.Notice: self._notice,
+        }  # fmt: skip
+
+    now_s = staticmethod(time.monotonic)
+
+    @property
+    def settings(self) -> Settings:
+        """Limits and deadlines that hold now."""
+        return self.dispatcher.settings
+
+    @property
+    def requests(self) -> int:
+        """Requests that have not ended."""
+        return len(self._exchanges)
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def tell(self, event: ev.Event) -> None:
+        """Something happened: carry out what follows from it."""
+        self._events.append(event)
+        if not self._is_telling:
+            self._tell_all()
+
+    def later(self, event: ev.Arrived | ev.Finished) -> None:
+        """Something happened that may be told after the reads at hand, or before anything else is: ends before arrivals,
+        whatever their order, so that there is room for these.
+        """
+        if isinstance(event, ev.Arrived):
+            self._events.append(event)
+        else:
+            self._ended.append(event)
+        if not self._is_looking:
+            self._is_looking = True
+            self._loop.call_soon(self._look)
+
+    def _tell_all(self, ticks: bool = False) -> None:
+        """Tell of all that happened, and of a tick behind it (`ticks`) if that makes one due."""
+        self._is_telling = True
+        events, ended = self._events, self._ended
+        if ended:
+            events.extendleft(reversed(ended))
+            ended.clear()
+        try:
+            while events:
+                try:
+                    commands = self.dispatcher.handle_all(events, ticks)
+                except Exception:
+                    event = events.popleft()
+                    self._carry_out(self.dispatcher.handle_all(deque()))  # what follows from those before it
+                    if not isinstance(event, ev.Arrived) or event.request not in self._exchanges:
+                        raise
+                    self._exchanges[event.request].client.fail()
+                else:
+                    self._carry_out(commands)
+        finally:
+            self._is_telling = False
+
+    def _carry_out(self, commands: list[co.Command]) -> None:
+        if not commands:
+            return
+        do = self._do
+        for command in commands:
+            try:
+                do[type(command)](command)
+            except Exception:  # a bug of ours: it costs the request it is about, and no other
+                exchange = self._exchanges.get(getattr(command, "request", -1))
+                if exchange is None:
+                    raise
+                exchange.client.fail()
+
+    def number(self, exchange: Exchange) -> int:
+        """The number of a request that is about to be told of."""
+        self._number = exchange.number = number = self._number + 1
+        self._exchanges[number] = exchange
+        exchange.client.job = exchange
+        return number
+
+    def produced(self, row: int, tokens: int, now_s: float) -> None:
+        """A chunk went out."""
+        dispatcher = self.dispatcher
+        dispatcher.now_s = now_s
+        dispatcher.produced(row, tokens)
+        if dispatcher.due:
+            self._tick_soon()
+
+    def counted(self, exchange: Exchange, row: int, tokens: int) -> None:
+        """An engine told the tokens of a prompt, with its first chunk."""
+        if self.dispatcher.is_logged or self._events or self._ended:
+            self.tell(ev.PromptCounted(now_s=time.monotonic(), request=exchange.number, prompt_tokens=tokens))
+        else:
+            self.dispatcher.counted(row, tokens)
+
+    def produced_all(self, told: I8, counted: int, count: int, now_s: float) -> None:
+        """Chunks went out; see `Dispatcher.produced_all`."""
+        dispatcher = self.dispatcher
+        dispatcher.now_s = now_s
+        dispatcher.produced_all(told, counted, count)
+        if dispatcher.due:
+            self._tick_soon()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything its dispatcher measures, as of now."""
+        self.dispatcher.now_s = max(self.dispatcher.now_s, time.monotonic())
+        return self.dispatcher.snapshot()
+
+    def finished(self, exchange: Exchange, leg: int, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
+        """Its answer is complete and out.
+
+        Args:
+            prompt_tokens: where the engine told them only now.
+            output_tokens: where the answer came whole.
+        """
+        event = ev.Finished(
+            now_s=time.monotonic(), request=exchange.number, leg=leg, prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+        )  # fmt: skip
+        if output_tokens:
+            self.later(event)
+        else:
+            self.tell(event)
+        self.over(exchange)
+
+    def over(self, exchange: Exchange) -> None:
+        """Nothing is kept of a request."""
+        self._exchanges.pop(exchange.number, None)
+
+    def lost(self, worker: str, kind: str, why: str, name: str) -> None:
+        """A leg failed: say so."""
+        _log.info("%s: %s (%s)", worker, why, kind, extra={"worker": worker, "kind": kind, "request": name})
+
+    def denied(self, attached: Attached, model: str) -> None:
+        """A worker says that it does not serve a model. Where it was said to, it gets nothing until it is known what it
+        serves.
+        """
+        now_s = time.monotonic()
+        if model in attached.serves and now_s >= attached.denied_s + _ASK_AGAIN_S:
+            attached.denied.add(model)
+            attached.denied_s = now_s
+            self.probed(attached.name, False)
+            self._denied(self, attached)
+
+    @property
+    def reads_cached(self) -> bool:
+        """Whether the policy looks at prefix caches."""
+        return self.dispatcher.parts.deciding.door.reads_cached
+
+    def estimate(self, exchange: Exchange) -> int:
+        """Tokens of a prompt before an engine has told; a guess never says that no engine can hold it."""
+        request = exchange.request
+        if request.prompt_tokens >= 0:
+            return max(1, request.prompt_tokens)
+        exchange.size = self._tokenizer.count(request) if self._tokenizer else len(request.prompt)
+        estimate = self.sizes.estimate(request.model, exchange.size)
+        if estimate > _SMALL:
+            estimate = max(1, int(min(estimate, self.dispatcher.most[0] or estimate)))
+        return estimate
+
+    def learn_prompt(self, exchange: Exchange, tokens: int) -> None:
+        """An engine told how long a prompt is."""
+        if exchange.size and tokens > 0:
+            self.sizes.learn(exchange.request.model, exchange.size, tokens)
+
+    def reload(self, policy: str, predictor: str, settings: Settings) -> None:
+        """Decide by other rules."""
+        self.tell(ev.Reloaded(now_s=time.monotonic(), policy=policy, predictor=predictor, settings=settings))
+
+    # --- workers -------------------------------------------------------------------------------------------------
+
+    def attach(self, attached: Attached, slots: int, is_scraped: bool) -> None:
+        """A worker joins, or is described anew.
+
+        Args:
+            slots: for a worker that does not say.
+            is_scraped: somebody reads its metrics, if it has any.
+
+        Raises:
+            InputError: it is there with another role.
+        """
+        spec = attached.worker.spec(slots)
+        scraped = spec.scraped and is_scraped and bool(attached.adapter.metrics_path)
+        spec = msgspec.structs.replace(spec, scraped=scraped)
+        self.tell(ev.WorkerAdded(now_s=time.monotonic(), spec=spec))
+        self.attached[attached.name] = attached
+
+    def detach(self, name: str, drain: bool) -> None:
+        """A worker leaves."""
+        self.tell(ev.WorkerRemoved(now_s=time.monotonic(), worker=name, drain=drain))
+
+    def by_work(self) -> list[Attached]:
+        """The workers that decode: healthy ones first, then by how much they do."""
+        mirror = self.dispatcher.mirror
+
+        def work(one: Attached) -> tuple[bool, int]:
+            place = mirror.place[one.name]
+            return not mirror.workers[place].is_up, one.passing + mirror.i[RUNNING][place] + mirror.i[SENT][
+                place
+            ]
+
+        return sorted((one for one in self.attached.values() if one.name in mirror.place), key=work)
+
+    def probed(self, name: str, ok: bool) -> None:
+        """A worker's health is known."""
+        self.tell(ev.Probed(now_s=time.monotonic(), worker=name, ok=ok))
+
+    def close(self) -> None:
+        """Nothing is decided any more; what still comes up is dropped."""
+        self._is_telling = self._is_looking = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.log is not None:
+            self.dispatcher.flush()
+            self.log.close()
+
+    # --- ticks ---------------------------------------------------------------------------------------------------
+
+    def _tick_soon(self) -> None:
+        self._is_due = True
+        if not self._is_looking:
+            self._is_looking = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """The reads at hand are done."""
+        if self._is_telling:  # it is closed
+            return
+        is_due, self._is_looking = self._is_due, False
+        try:
+            if not is_due:
+                self._tell_all(ticks=True)
+                self._look_at_fit()
+        finally:
+            if is_due or self._events or self._ended:
+                self._tick()
+
+    def _tick(self) -> None:
+        self._is_due = False
+        self.tell(ev.Tick(now_s=time.monotonic()))
+        self._look_at_fit()
+
+    def _look_at_fit(self) -> None:
+        fit = self.dispatcher.fit
+        if fit is not None:
+            self._fitting.look(fit)
+
+    def _wake_at(self, command: co.WakeAt) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wait_s = command.at_s - time.monotonic()
+        if wait_s <= 0.0:
+            self._tick_soon()
+        else:
+            self._timer = self._loop.call_later(wait_s, self._tick)
+
+    # --- commands ------------------------------------------------------------------------------------------------
+
+    def _send_prefill(self, command: co.SendPrefill) -> None:
+        self._exchanges[command.request].prefill(command, self.attached[command.worker])
+
+    def _send_decode(self, command: co.SendDecode) -> None:
+        self._exchanges[command.request].decode(command, self.attached[command.worker])
+
+    def _continue(self, command: co.Continue) -> None:
+        self._exchanges[command.request].resume(command, self.attached[command.worker])
+
+    def _abort(self, command: co.Abort) -> None:
+        exchange = self._exchanges.get(command.request)
+        if exchange is not None:
+            exchange.abort(command.leg)
+
+    def _release(self, command: co.Release) -> None:
+        exchange = self._exchanges.get(command.request)
+        if exchange is not None:
+            exchange.release()
+
+    def _reject(self, command: co.Reject) -> None:
+        self._exchanges.pop(command.request).reject(command)
+
+    def _fail(self, command: co.Fail) -> None:
+        self._exchanges.pop(command.request).fail(command)
+
+    def _ask_health(self, command: co.Probe) -> None:
+        self._probe(self, self.attached[command.worker])
+
+    def _forget(self, command: co.Removed) -> None:
+        self.attached.pop(command.worker, None)
+        self._removed(self, command.worker)
+
+    def _notice(self, command: co.Notice) -> None:
+        _log.warning(
+            "%s", command.text, extra={"notice": command.kind, "about": command.about, "model": self.name}
+        )

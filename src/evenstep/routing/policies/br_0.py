@@ -1,0 +1,83 @@
+"""BR-0: BalanceRoute without prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from evenstep.errors import InputError
+from evenstep.routing.balance_route.assign import Rule, discounts, route
+from evenstep.routing.policies.br_h import check_options, check_score
+from evenstep.routing.view import RoutingDecision, RoutingView
+
+
+@dataclass(frozen=True, slots=True)
+class BR0:
+    """BalanceRoute on the loads of this step: the subset of waiting requests that fills each worker to the envelope.
+
+    It is BR-H with horizon 0; the paper's has reward 1 and the group's size as penalty. Defaults are the paper's, but for
+    `age_limit` (paper mode: ``age_limit=0``).
+
+    Args:
+        horizon: 0; `br-h` looks ahead.
+        discount: gamma of `br-h`, in (0, 1]: weight of steps to come, of which there are none here.
+        penalty: beta, what a token over the envelope costs, >= 0; None = workers of the group (the paper's).
+        reward: alpha, what a token below the envelope is worth, > 0.
+        score: reading of the paper's eq. 2 in `br-h`: ``marginal`` and ``single`` are the same without a horizon.
+        stage_two_below: U_th, free slots down to which stage 1 admits one request at a time; None = workers.
+        candidates: K, requests a subset is chosen from; 1..16, or 1..32 with ``solver=bitset``.
+        pick: candidates are the largest (``size``, the paper's) or those around the worker's margin (``fit``).
+        order: workers by (free slots, margin), the paper's, or by (margin, free slots). By the former, margins
+            between equal free slots are those when a worker queued; by the latter, those of the moment.
+        solver: ``enumerate`` all subsets, or reachable sums in a ``bitset`` (whole sizes; others are enumerated).
+        age_limit: multiple of the mean wait after which a request is overdue: it is placed first, by itself, at the
+            worker of largest score; 0 = off.
+        bypass: pool bypass: every request is placed by itself, oldest first, at the worker of largest score, on a
+            load that counts what was sent and does not decode yet. The host sends one request at a time.
+        ties: with `bypass`, equal scores go to the widest ``margin`` (then this is least-load), or to the most
+            ``free-slots``.
+
+    Raises:
+        InputError: an option out of range.
+
+    Source: BalanceRoute sec. 3, Alg. 2, App. D.4 and D.6; ageing is ours.
+    """
+
+    horizon: int = 0
+    discount: float = 1.0
+    penalty: float | None = None
+    reward: float = 1.0
+    score: Literal["marginal", "single"] = "marginal"
+    stage_two_below: int | None = None
+    candidates: int = 8
+    pick: Literal["size", "fit"] = "size"
+    order: Literal["free-slots", "margin"] = "free-slots"
+    solver: Literal["enumerate", "bitset"] = "enumerate"
+    age_limit: float = 30.0
+    bypass: bool = False
+    ties: Literal["margin", "free-slots"] = "margin"
+
+    def __post_init__(self) -> None:
+        if self.horizon != 0:
+            raise InputError("br-0", "horizon", self.horizon, "0", "br-h looks ahead.")
+        check_score("br-0", self.discount, self.penalty, self.reward)
+        check_options("br-0", self.stage_two_below, self.candidates, self.solver, self.age_limit)
+
+    def route(self, view: RoutingView) -> RoutingDecision:
+        rule = Rule(
+            weights=discounts(1.0, 0),
+            reward=self.reward,
+            penalty=self.penalty,
+            stage_two_below=self.stage_two_below,
+            candidates=self.candidates,
+            fit=self.pick == "fit",
+            margin_first=self.order == "margin",
+            bits=self.solver == "bitset",
+            age_limit=self.age_limit,
+            one_by_one=self.bypass,
+            ties_by_margin=self.ties == "margin" if self.bypass else self.order == "margin",
+        )
+        return route(view, rule)
+
+
+policy = BR0

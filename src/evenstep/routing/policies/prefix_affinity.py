@@ -1,0 +1,122 @@
+"""Prefix affinity: to the worker that has most of the prompt cached, while the fleet is balanced."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenstep.compiled import part
+from evenstep.errors import InputError
+from evenstep.routing.filling import count_requests, list_open, send
+from evenstep.routing.policies.consistent_hash import Ring, Work, check_ring, nearest, place_nodes, room
+from evenstep.routing.rules import Ruled, RuleView, rule
+
+__all__ = ["PrefixAffinity", "Work", "policy", "room"]
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixAffinity(Ruled):
+    """Oldest request first, among the workers that have room for it; the load is requests running and sent.
+
+    * The fleet is unbalanced when the largest load exceeds the smallest by more than `balance_abs` requests and
+      by more than the factor `balance_rel`: the request goes to the smallest load.
+    * Otherwise it goes to the worker with most of its prompt cached, if that is more than the share `cached_share` of it;
+      equal prefixes, and requests with less, go to the smallest load (then the lowest index).
+    * Where nothing is known of caches the place of the prefix is taken by its key: `consistent-hash`.
+
+    Args:
+        cached_share: share of a prompt that must be cached for a worker to be chosen for it, 0..1.
+        balance_abs: requests by which loads may differ, whatever the factor.
+        balance_rel: factor by which loads may differ, >= 1.
+        bound: as in `consistent-hash`, where caches are unknown.
+        virtual_nodes: likewise.
+
+    Raises:
+        InputError: an option out of range.
+
+    Source: the cache-aware policy of SGLang's router (its docs/router/router.md; same defaults). It sends a request
+    with little cached to the smallest prefix tree, which no view shows: here, to the smallest load. It binds a request to
+    a worker that is full; here a full worker is passed over.
+    """
+
+    #: The host fills `RoutingView.cached_tokens` for a policy that says so, when it keeps track of caches.
+    reads_cached: ClassVar[bool] = True
+
+    cached_share: float = 0.5
+    balance_abs: int = 32
+    balance_rel: float = 1.0001
+    bound: float = 1.25
+    virtual_nodes: int = 64
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.cached_share <= 1:
+            raise InputError("prefix-affinity", "cached_share", self.cached_share, "a share in 0..1")
+        if self.balance_abs < 0:
+            raise InputError("prefix-affinity", "balance_abs", self.balance_abs, "an integer >= 0")
+        if not 1 <= self.balance_rel < math.inf:
+            raise InputError("prefix-affinity", "balance_rel", self.balance_rel, "a finite number >= 1")
+        check_ring("prefix-affinity", self.bound, self.virtual_nodes)
+
+
+@rule
+def route(view: RuleView, options: PrefixAffinity, work: Work) -> None:
+    """Send the oldest requests, one after the other."""
+    count, total = list_open(view, work), count_requests(view, work.requests)
+    is_known = view.cached_tokens.size > 0
+    if not is_known:
+        place_nodes(view, count, work)
+    for i in range(view.waiting_load.size):
+        if count == 0:
+            break
+        size, least_cached = view.waiting_load[i], -1.0
+        is_even = not is_unbalanced(options, work)
+        if is_even and not is_known:
+            most = math.ceil(options.bound * (total + 1) / view.load.size)
+            best = nearest(i, most, view, count, work)
+        else:
+            if is_even:
+                least_cached = worth_a_detour(i, options.cached_share * size, view, count, work)
+            best = least_requests(i, least_cached, view, count, work)
+        if best >= 0:
+            total += 1
+            work.requests[work.open[best]] += 1
+            count = send(i, best, size, count, work)
+
+
+@part
+def is_unbalanced(options: PrefixAffinity, work: Ring) -> bool:
+    """Whether the largest load exceeds the smallest by too much."""
+    low, high = work.requests[0], work.requests[0]
+    for g in range(work.requests.size):
+        low, high = min(low, work.requests[g]), max(high, work.requests[g])
+    return high - low > options.balance_abs and high > options.balance_rel * low
+
+
+@part
+def worth_a_detour(i: int, least: float, view: RuleView, count: int, work: Ring) -> float:
+    """The most tokens of a request's prompt that a worker with room has cached; -1 where they are not above `least`."""
+    most = -1.0
+    for j in range(count):
+        if work.kv[j] >= view.waiting_load[i]:
+            most = max(most, view.cached_tokens[i, work.open[j]])
+    return most if most > least else -1.0
+
+
+@part
+def least_requests(i: int, cached: float, view: RuleView, count: int, work: Ring) -> int:
+    """The place of the fewest requests among workers with room and `cached` tokens of the prompt (-1 = any number).
+
+    -1 where there is none.
+    """
+    best = -1
+    for j in range(count):
+        g = work.open[j]
+        if work.kv[j] < view.waiting_load[i] or (cached >= 0.0 and view.cached_tokens[i, g] != cached):
+            continue
+        if best < 0 or work.requests[g] < work.requests[work.open[best]]:
+            best = j
+    return best
+
+
+policy = PrefixAffinity

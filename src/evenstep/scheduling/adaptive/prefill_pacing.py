@@ -1,0 +1,140 @@
+"""How many tokens a batch runs while requests decode: up to where one more begins to cost time.
+
+An iteration takes as long as the weights take to be read, however few tokens it runs; beyond some number each adds to it.
+Prefill tokens below that knee are free, so what has to be prefilled in the long run is spread evenly over iterations,
+not run in chunks as large as the engine takes. Nothing of the engine has to be known: fading sums are kept over *bare*
+iterations (decodes alone), over *heavy* ones (with prefill tokens, and longer than bare ones by a quarter), whose line
+meets the bare time at the knee, and over *light* ones near the knee, which show what its tokens really cost.
+
+On some engines a batch of prefills and decodes takes longer than one of each. Sums over prefill tokens that ran alone and
+beside decodes tell: where the former took less than nine tenths of what the latter added, prefills run alone (`apart`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import jit
+from evenstep.request import I8
+from evenstep.scheduling.adaptive import iteration_time as pace
+from evenstep.scheduling.adaptive.iteration_time import RAN, SINCE, VARIES, fade, kept, quantised
+
+_FIRST = pace.MEMORY
+#: Words: prefill tokens of the last batch, tokens prefilled and decoded so far, the knee; float64: seconds a prefill token
+#: costs at the pace that is held (0 = none is held); sums over bare iterations
+#: (1, seconds), heavy ones (1, tokens, seconds, squared tokens, products) and light ones (1, prefill tokens, seconds).
+RAN_PREFILL, PREFILLED, DECODED, KNEE, PRICE = range(_FIRST, _FIRST + 5)
+BARE, BARE_S, HEAVY, HEAVY_TOKENS, HEAVY_S, SQUARES, PRODUCTS, LIGHT, LIGHT_TOKENS, LIGHT_S = range(
+    _FIRST + 5, _FIRST + 15
+)
+#: Words: batches with prefills; float64: fading sums of prefill tokens that ran alone, their seconds, of those beside
+#: decodes, and the seconds these took longer than decodes alone.
+PREFILLS, PURE_TOKENS, PURE_S, MIXED_TOKENS, MIXED_S = range(_FIRST + 15, _FIRST + 20)
+#: Words that are kept, those of `pace` included.
+MEMORY = _FIRST + 20
+#: Share of a mixed prefill token's seconds below which prefills run apart. One batch with prefills in `PROBES` is a probe,
+#: one in `SELDOM` times as many where apart takes longer.
+PAYS, PROBES, SELDOM = 0.9, 64, 8
+#: Bare iterations that a heavy one lasts at least, and light iterations before these count.
+LONGER, KNOWN = 1.25, 8.0
+#: Prefill tokens below the knee that make it worth stopping there, and that run at least.
+LEAST = 16
+#: Seconds a token costs at least.
+FREE = 1e-9
+
+
+@jit
+def learn_mixing(memory: I8, tokens: float, prefill: float, seconds: float) -> None:
+    """Take note of what prefill tokens took: alone, and beside decodes."""
+    if prefill > 0.0 and prefill == tokens:
+        fade(memory, PURE_TOKENS, prefill)
+        fade(memory, PURE_S, seconds)
+    elif prefill > 0.0 and kept(memory, BARE) > 0.0:
+        fade(memory, MIXED_TOKENS, prefill)
+        fade(memory, MIXED_S, seconds - kept(memory, BARE_S) / kept(memory, BARE))
+
+
+@jit
+def apart(memory: I8) -> bool:
+    """Whether prefills run without decodes, because a prefill token takes less time so; now and then the other, to learn."""
+    pure, mixed = kept(memory, PURE_TOKENS), kept(memory, MIXED_TOKENS)
+    pays = kept(memory, PURE_S) * mixed < PAYS * kept(memory, MIXED_S) * pure
+    period = PROBES
+    if kept(memory, PURE_S) * mixed > kept(memory, MIXED_S) * pure:
+        period = PROBES * SELDOM
+    return pays != (memory[PREFILLS] % period == period - 1)
+
+
+@jit
+def learned(memory: I8, now_s: float, running: int) -> None:
+    """Take note of how long the last iteration lasted, before `pace.learned`; idle time does not count."""
+    if memory[RAN] == 0 or running == 0:
+        return
+    tokens, prefill, seconds = (
+        float(memory[RAN]),
+        float(memory[RAN_PREFILL]),
+        quantised(now_s - kept(memory, SINCE)),
+    )
+    learn_mixing(memory, tokens, prefill, seconds)
+    if prefill == 0.0:
+        fade(memory, BARE, 1.0)
+        fade(memory, BARE_S, seconds)
+    elif kept(memory, BARE) == 0.0:
+        return
+    elif seconds > LONGER * kept(memory, BARE_S) / kept(memory, BARE):
+        fade(memory, HEAVY, 1.0)
+        fade(memory, HEAVY_TOKENS, tokens)
+        fade(memory, HEAVY_S, seconds)
+        fade(memory, SQUARES, tokens * tokens)
+        fade(memory, PRODUCTS, tokens * seconds)
+    elif 2 * memory[RAN] >= memory[KNEE]:
+        fade(memory, LIGHT, 1.0)
+        fade(memory, LIGHT_TOKENS, prefill)
+        fade(memory, LIGHT_S, seconds)
+
+
+@jit
+def note(memory: I8, prefill: int, decodes: int) -> None:
+    """Take note of the batch that is formed now."""
+    memory[RAN_PREFILL] = prefill
+    if prefill > 0:
+        memory[PREFILLS] += 1
+    memory[PREFILLED] += prefill
+    memory[DECODED] += decodes
+
+
+@jit
+def budget(memory: I8, decodes: int, behind: int, most: int) -> int:
+    """Tokens to run beside `decodes`, while `behind` more requests could prefill as well; `most` where that is better.
+
+    At the knee a prefill takes longer, and so do those after it; with as many tokens as possible every decode waits for
+    it. The choice delays fewer requests for less, a token. What has to be prefilled for each decode in the long run is
+    never held back.
+    """
+    memory[PRICE] = 0
+    count, tokens, seconds = kept(memory, HEAVY), kept(memory, HEAVY_TOKENS), kept(memory, HEAVY_S)
+    squares = kept(memory, SQUARES)
+    spread = count * squares - tokens * tokens
+    rises = count * kept(memory, PRODUCTS) - tokens * seconds
+    bare = kept(memory, BARE)
+    if decodes == 0 or bare < KNOWN or spread <= VARIES * count * squares or rises <= 0.0:
+        return most
+    slope = rises / spread
+    flat, bare_s = (seconds - slope * tokens) / count, kept(memory, BARE_S) / bare
+    knee = min((bare_s - flat) / slope, float(most))
+    memory[KNEE] = np.int64(max(knee, 0.0) + 0.5)
+    if knee < decodes + LEAST:
+        return most
+    chunk, slow_s, light = knee - decodes, bare_s, kept(memory, LIGHT)
+    if light >= KNOWN:
+        chunk, slow_s = kept(memory, LIGHT_TOKENS) / light, max(kept(memory, LIGHT_S) / light, bare_s)
+    fast_s, asks = flat + slope * most, 1.0 + behind
+    slow = (asks * slow_s + decodes * (slow_s - bare_s)) / chunk
+    fast = (asks * fast_s + decodes * (fast_s - bare_s)) / (most - decodes)
+    if fast < slow:
+        return most
+    needed = decodes * (1.0 + float(memory[PREFILLED]) / float(max(memory[DECODED], 1)))
+    held = max(knee, min(needed, float(most)))
+    price = (slow_s - bare_s + slope * (held - knee)) / (held - decodes)
+    memory[PRICE] = np.float64(max(price, FREE)).view(np.int64)
+    return min(most, int(held + 0.5))

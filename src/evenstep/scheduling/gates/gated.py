@@ -1,0 +1,410 @@
+"""Gates: requests of a group run together, segment by segment, once enough of them stand at a segment's head.
+
+A request's segment is how many of the segments' `ends` its output has reached; its stage within is the tokens produced,
+and before that the prefill. Segment s of a group is open while the heads of segments 0..s all hold their thresholds. An
+open segment runs at most its threshold of requests at each stage, the first admitted first. All others pause with
+what they hold. Three rules are ours, because bursts end and memory does:
+
+* a segment with requests that has stood still for `max_hold_s` is opened;
+* a request that was evicted passes all gates;
+* the breaker: if an open gate finds no memory and no request would run, the deepest segment runs whatever the gates say.
+
+With `solve_s` the thresholds are solved anew from what the policy observes (`observed`); the given ones are in force until
+then. A threshold then limits only how many enter a segment in a batch. With thresholds that stay this is the same: no
+stage ever holds more than entered together; but requests that entered under a higher one would queue at every stage.
+
+WAIT is the case of one segment and a group a type.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from evenstep.compiled import Floats, Ints, part
+from evenstep.errors import InputError
+from evenstep.scheduling.batch import Batch, offer
+from evenstep.scheduling.eviction import run_or_evict
+from evenstep.scheduling.gates.observed import (
+    ARRIVED,
+    BEGUN,
+    BREAKS,
+    FORCE,
+    RAN,
+    SEEN,
+    SINCE,
+    START,
+    Words,
+    add,
+    begin,
+    count_iteration,
+    forget_members,
+    is_time,
+    keep,
+    kept_float,
+    segment_of,
+    settle,
+    solve_anew,
+    turn,
+)
+from evenstep.scheduling.gates.thresholds import Demand
+from evenstep.scheduling.view import RuleView
+
+#: Names of the first words a gated policy keeps, without and with solving; `counts_of` adds the thresholds in force.
+COUNTS = ("gates_broken",)
+SOLVING_COUNTS = ("gates_broken", "thresholds_changed", "solve_refused_load", "solve_refused_memory")
+
+
+class Gates(NamedTuple):
+    """What a policy says of its gates, beside their numbers.
+
+    Args:
+        words: how many there are, and where the policy's memory keeps what.
+        by_class: whether a request's group is its class; otherwise it is how many of `GatedWork.edges` its prompt reaches.
+        max_hold_s: seconds after which a gate opens in any case.
+        solve_s: seconds of a window of what is observed; 0 = the thresholds stay as they are.
+        slack: of solved thresholds, standard deviations.
+    """
+
+    words: Words
+    by_class: bool
+    max_hold_s: float
+    solve_s: float
+    slack: float
+
+
+class GatedWork(NamedTuple):
+    """The batch and the gates, gate g * S + s. A policy writes `ends`, `edges` and `threshold`; the rest is working space.
+
+    Args:
+        batch: the batch.
+        ends: int64[S - 1], output tokens at which the next segment begins, ascending.
+        edges: int64[G - 1], prompt tokens at which the next group begins; empty where groups are classes.
+        threshold: int64[G * S], requests at a segment's head, and at each of its stages in a batch.
+        heads, members: int64[G * S], requests at the head of a segment, and in it.
+        is_open, ran: int64[G * S], whether a gate is open, and whether one of its requests has run.
+        found: int64[G * S], thresholds that are being solved; before, what groups miss at their first thresholds.
+        stage, taken: int64[2 (R + G * S + 1)], a table of stages, and the places taken in each.
+        oldest: float64[G * S], the first arrival behind each gate.
+        arrivals_per_s, go_on, work: as in `thresholds.Demand`.
+    """
+
+    batch: Batch
+    ends: Ints
+    edges: Ints
+    threshold: Ints
+    heads: Ints
+    members: Ints
+    is_open: Ints
+    ran: Ints
+    found: Ints
+    stage: Ints
+    taken: Ints
+    oldest: Floats
+    arrivals_per_s: Floats
+    go_on: Floats
+    work: Floats
+
+
+def counts_of(gates: int, solve_s: float) -> tuple[str, ...]:
+    """Names of the first words a policy with so many gates keeps; the thresholds in force are shown where solved."""
+    if solve_s == 0:
+        return COUNTS
+    return (*SOLVING_COUNTS, *(f"threshold_{gate + 1}" for gate in range(gates)))
+
+
+def check_gates(where: str, thresholds: tuple[int, ...], max_hold_s: float, solve_s: float) -> None:
+    """Refuse thresholds below 1 and invalid times.
+
+    Raises:
+        InputError: naming the field.
+    """
+    if not thresholds or min(thresholds) < 1 or any(n != int(n) for n in thresholds):
+        raise InputError(where, "thresholds", thresholds, "at least one integer, each >= 1")
+    if math.isnan(max_hold_s) or max_hold_s < 0:
+        raise InputError(where, "max_hold_s", max_hold_s, "a number of seconds >= 0")
+    if not (math.isfinite(solve_s) and solve_s >= 0):
+        raise InputError(
+            where, "solve_s", solve_s, "a finite number of seconds >= 0", "0 keeps the thresholds as given."
+        )
+
+
+@part
+def form_gated(view: RuleView, work: GatedWork, gates: Gates) -> None:
+    """One batch of the requests that the gates let through."""
+    memory, words = work.batch.memory, gates.words
+    if gates.solve_s > 0.0:
+        observe(view, work, gates)
+    seen = look_around(view, work, gates)
+    has_open = open_gates(view, work, gates)
+    run_through_gates(view, work, gates, seen)
+    if not runs_any(work.batch):
+        if work.batch.gone[0] > 0 or has_open:
+            memory[BREAKS] += 1
+            break_open(view, work, gates)
+        else:
+            for gate in range(words.gates):
+                if work.members[gate] > 0:
+                    work.batch.wake_s[0] = min(work.batch.wake_s[0], opens_s(work, gates, gate))
+    for gate in range(words.gates):
+        if work.ran[gate] == 1 or work.members[gate] == 0:
+            keep(memory, words.last + gate, view.now_s)
+    if gates.solve_s > 0.0:
+        note(view, work, gates)
+
+
+@part
+def group_of(view: RuleView, work: GatedWork, gates: Gates, row: int) -> int:
+    """The group of a request: its class, or how many edges its prompt has reached."""
+    if gates.by_class:
+        return min(view.request_class[row], gates.words.groups - 1)
+    group = 0
+    for e in range(work.edges.size):
+        if view.prompt_tokens[row] >= work.edges[e]:
+            group += 1
+    return group
+
+
+@part
+def gate_of(view: RuleView, work: GatedWork, gates: Gates, row: int) -> int:
+    """The gate a request stands behind."""
+    segment = segment_of(work.ends, view.produced[row], False)
+    return group_of(view, work, gates, row) * gates.words.segments + segment
+
+
+@part
+def is_head(view: RuleView, work: GatedWork, row: int) -> bool:
+    """Whether a request stands at the head of its segment and has to wait for others there."""
+    if view.evictions[row] > 0:
+        return False
+    if view.decoding[row] == 0:
+        return view.produced[row] == 0
+    found = False
+    for s in range(work.ends.size):
+        found = found or view.produced[row] == work.ends[s]
+    return found
+
+
+@part
+def look(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
+    """Count a request behind its gate; whether it stands at a head."""
+    gate, head = gate_of(view, work, gates, row), is_head(view, work, row)
+    work.members[gate] += 1
+    work.heads[gate] += 1 if head else 0
+    work.oldest[gate] = min(work.oldest[gate], view.arrival_s[row])
+    return head
+
+
+@part
+def look_around(view: RuleView, work: GatedWork, gates: Gates) -> int:
+    """Count the running requests, and the queue until every group has its first threshold of heads; how far it looked."""
+    words = gates.words
+    for gate in range(words.gates):
+        work.heads[gate] = 0
+        work.members[gate] = 0
+        work.ran[gate] = 0
+        work.oldest[gate] = np.inf
+    for position in range(view.running.size):
+        look(view, work, gates, view.running[position])
+    for g in range(words.groups):
+        work.found[g] = work.threshold[g * words.segments]
+    missing, seen = words.groups, 0
+    while seen < view.waiting.size and missing > 0:
+        row: int = view.waiting[seen]
+        if look(view, work, gates, row):
+            group = group_of(view, work, gates, row)
+            work.found[group] -= 1
+            if work.found[group] == 0:
+                missing -= 1
+        seen += 1
+    return seen
+
+
+@part
+def opens_s(work: GatedWork, gates: Gates, gate: int) -> float:
+    """When a gate opens whatever stands there."""
+    last_s = kept_float(work.batch.memory, gates.words.last + gate)
+    return max(last_s, work.oldest[gate]) + gates.max_hold_s
+
+
+@part
+def open_gates(view: RuleView, work: GatedWork, gates: Gates) -> bool:
+    """Set which gates are open; whether a request stands behind one of them."""
+    by_rule, has_open = False, False
+    for gate in range(gates.words.gates):
+        is_first = gate % gates.words.segments == 0
+        by_rule = work.heads[gate] >= work.threshold[gate] and (is_first or by_rule)
+        held = work.members[gate] > 0 and view.now_s >= opens_s(work, gates, gate)
+        work.is_open[gate] = 1 if by_rule or held else 0
+        has_open = has_open or (work.is_open[gate] == 1 and work.members[gate] > 0)
+    return has_open
+
+
+@part
+def passes(view: RuleView, work: GatedWork, gates: Gates, row: int) -> bool:
+    """Whether a request is in the batch; its place in its stage is taken."""
+    if view.evictions[row] > 0:
+        return True
+    gate = gate_of(view, work, gates, row)
+    if work.is_open[gate] == 0:
+        return False
+    if gates.solve_s > 0.0 and not is_head(view, work, row):
+        return True
+    within = view.produced[row] + 2 if view.decoding[row] == 1 else 1
+    stage, size = gate * (1 << 40) + within, work.stage.size
+    place = (gate * 7919 + within) % size
+    while work.stage[place] != 0 and work.stage[place] != stage:
+        place = (place + 1) % size
+    if work.taken[place] >= work.threshold[gate]:
+        return False
+    work.stage[place] = stage
+    work.taken[place] += 1
+    return True
+
+
+@part
+def run(view: RuleView, work: GatedWork, gates: Gates, position: int) -> None:
+    """Run a running request; the last admitted gives way. Its gate has let a request run."""
+    before = work.batch.given[0]
+    run_or_evict(view, work.batch, position)
+    if work.batch.given[0] > before:
+        work.ran[gate_of(view, work, gates, view.running[position])] = 1
+
+
+@part
+def run_through_gates(view: RuleView, work: GatedWork, gates: Gates, seen: int) -> None:
+    """Decodes, then running prefills, then the first `seen` of the queue, each if its gate lets it through."""
+    for k in range(work.stage.size):
+        work.stage[k] = 0
+        work.taken[k] = 0
+    for decoding in range(1, -1, -1):
+        for position in range(view.running.size):
+            row: int = view.running[position]
+            if view.decoding[row] == decoding and passes(view, work, gates, row):
+                run(view, work, gates, position)
+    if work.batch.gone[0] > 0:
+        return
+    for i in range(seen):
+        row: int = view.waiting[i]
+        if passes(view, work, gates, row):
+            if not offer(view, work.batch, row, view.running.size + i, 0):
+                break
+            work.ran[gate_of(view, work, gates, row)] = 1
+
+
+@part
+def runs_any(batch: Batch) -> bool:
+    """Whether a request still has the tokens that it was given."""
+    found = False
+    for p in range(batch.given[0]):
+        found = found or batch.tokens[p] > 0
+    return found
+
+
+@part
+def break_open(view: RuleView, work: GatedWork, gates: Gates) -> None:
+    """The deepest segment runs, or what is left of it."""
+    segments, kept = gates.words.segments, view.running.size - work.batch.gone[0]
+    while kept > 0 and not runs_any(work.batch):
+        deepest = 0
+        for position in range(kept):
+            deepest = max(deepest, gate_of(view, work, gates, view.running[position]) % segments)
+        for position in range(kept):
+            if gate_of(view, work, gates, view.running[position]) % segments == deepest:
+                run(view, work, gates, position)
+        kept = view.running.size - work.batch.gone[0]
+
+
+@part
+def observe(view: RuleView, work: GatedWork, gates: Gates) -> None:
+    """Learn what has happened since the last batch, and set the thresholds in force."""
+    memory, words, waits = work.batch.memory, gates.words, view.waiting.size
+    begun = memory[words.beside + BEGUN] == 1
+    if begun:
+        count_arrivals(view, work, gates)
+        settle(memory, words, 1)
+    else:
+        for gate in range(words.gates):
+            memory[FORCE + gate] = work.threshold[gate]
+        last_s: float = view.now_s
+        if waits > 0:
+            last: int = view.waiting[waits - 1]
+            last_s: float = view.arrival_s[last]
+        begin(memory, words, view.now_s, gates.solve_s, last_s)
+    forget_members(memory, words)
+    for position in range(view.running.size):
+        row: int = view.running[position]
+        if view.evictions[row] == 0:
+            count(view, work, gates, row, view.produced[row] if view.decoding[row] == 1 else -1, False, 1)
+    if begun:
+        settle(memory, words, -1)
+        count_iteration(memory, words, view.now_s, view.running.size)
+    if view.now_s - kept_float(memory, words.now + START) >= gates.solve_s:
+        turn(memory, words, view.now_s)
+    if is_time(memory, words, view.now_s, gates.solve_s):
+        demand = Demand(work.arrivals_per_s, work.go_on, work.work)
+        solve_anew(memory, words, view.now_s, view.kv_capacity, gates.slack, demand, work.found)
+    for gate in range(words.gates):
+        work.threshold[gate] = memory[FORCE + gate]
+
+
+@part
+def count_arrivals(view: RuleView, work: GatedWork, gates: Gates) -> None:
+    """Count the requests at the end of the queue that arrived after the last one seen."""
+    memory, words, i = work.batch.memory, gates.words, view.waiting.size - 1
+    before_s = kept_float(memory, words.beside + SEEN)
+    while i >= 0 and view.arrival_s[view.waiting[i]] > before_s:
+        memory[words.now + ARRIVED + group_of(view, work, gates, view.waiting[i])] += 1
+        i -= 1
+    if view.waiting.size > 0:
+        last: int = view.waiting[view.waiting.size - 1]
+        last_s: float = view.arrival_s[last]
+        keep(memory, words.beside + SEEN, max(before_s, last_s))
+
+
+@part
+def count(
+    view: RuleView, work: GatedWork, gates: Gates, row: int, reached: int, runs: bool, sign: int
+) -> None:
+    """Count a request that has so many tokens in its segment, or take it away."""
+    gate = group_of(view, work, gates, row) * gates.words.segments + segment_of(work.ends, reached, runs)
+    first, prompt = 1 - view.first_decoded, view.prompt_tokens[row]
+    add(work.batch.memory, gates.words, work.ends, gate, prompt, reached, first, sign)
+
+
+@part
+def note_one(
+    view: RuleView, work: GatedWork, gates: Gates, row: int, tokens: int, was_there: bool, stays: bool
+) -> None:
+    """A request runs so many tokens, or is evicted: where it was and where it will be."""
+    if view.evictions[row] > 0:
+        return
+    reached = view.produced[row] if view.decoding[row] == 1 else -1
+    if was_there:
+        count(view, work, gates, row, reached, False, -1)
+    if stays:
+        if view.decoding[row] == 1:
+            reached += 1
+        elif tokens == view.left[row]:
+            reached = 1 - view.first_decoded
+        count(view, work, gates, row, reached, True, 1)
+
+
+@part
+def note(view: RuleView, work: GatedWork, gates: Gates) -> None:
+    """Keep the batch that is formed now, and where its requests are after it."""
+    batch, memory, runs, held = work.batch, work.batch.memory, view.running.size, 0
+    for p in range(batch.given[0]):
+        position: int = batch.picked[p]
+        tokens: int = batch.tokens[p]
+        if tokens > 0:
+            row: int = view.waiting[position - runs] if position >= runs else view.running[position]
+            held += view.prefilled[row] + tokens
+            note_one(view, work, gates, row, tokens, position < runs, True)
+    for e in range(batch.gone[0]):
+        position: int = batch.evicted[e]
+        note_one(view, work, gates, view.running[position], 0, True, False)
+    keep(memory, gates.words.beside + SINCE, view.now_s)
+    memory[gates.words.beside + RAN] = held

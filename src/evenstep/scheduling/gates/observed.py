@@ -1,0 +1,282 @@
+"""What a gated policy observes of its engine, and the thresholds that it solves from that anew.
+
+All of it stands in the policy's memory, in `Words`; a request is known by its view alone. Observed are
+
+* **arrivals** of each group: requests in the queue that arrived after the last one seen;
+* **work** of the requests that leave a segment, and how many of them go on. A request that stands at the head of the next
+  segment, and did not before, has gone on. A request that is missing from the running ones has ended. What is kept of the
+  running requests after a batch, less what is there before the next, is exactly what the ended ones took along: their number
+  and their KV token-iterations. Requests that were ever evicted are left out;
+* **time**: a least-squares line of the seconds of iterations over the KV tokens of their batches, d0 and d1. An iteration
+  that leaves no running request is not measured: the engine may have stood idle. Batches that are all about as large say
+  nothing of d1, as full ones do; then the line last known stays.
+
+All sums are of the window of `solve_s` seconds that is going on and of the one before it, so what is older is forgotten.
+Four times a window the thresholds are solved from them (`thresholds.least`), with the slack and, where that is refused,
+without. They replace the thresholds in force if any differs by more than a tenth. Otherwise, and where the solver refuses,
+the old ones stay. The solver looks at neither token budget nor batch limit, and asks of the memory to hold a full batch.
+
+Source: WAIT sec. 7.1 names time-varying rates and conditions on them; how to estimate them is ours.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evenstep.compiled import Ints, part
+from evenstep.scheduling.gates.thresholds import FOUND, NO_ROOM, OVERLOAD, Demand, least
+
+#: First words that a gated policy keeps: how often the breaker acted, thresholds were changed, the solver found the load,
+#: and the full batch, too large; then the thresholds in force.
+BREAKS, SOLVED, NO_LOAD, NO_MEMORY, FORCE = range(5)
+#: Words of one window: when it began, iterations, their KV tokens, seconds, KV tokens squared, products; then arrivals of
+#: each group, and for each gate the requests that left, how many of them went on, their work.
+START, COUNT, KV, SECONDS, SQUARES, PRODUCTS, ARRIVED = range(7)
+#: Words before the windows: whether it has begun, when to look next, the last arrival seen, when the last batch was formed
+#: and how many KV tokens it held, whether a line is known, and the line.
+BEGUN, LOOK, SEEN, SINCE, RAN, DRAWN, D0, D1 = range(8)
+BESIDE = 8
+#: Iterations before a line is drawn, variance of their KV tokens over the mean squared, requests that have ended before
+#: anything is solved.
+FIRST, SPREAD, KNOWN = 8.0, 1e-4, 8
+#: Looks a window, and the share by which a threshold has to differ before all are changed.
+LOOKS, MOVED = 4.0, 0.1
+
+
+class Words(NamedTuple):
+    """Where things stand in the memory of a gated policy.
+
+    Args:
+        groups, segments, gates: how many there are; a gate is a segment of a group.
+        last: when each gate last let a request run.
+        beside: `BEGUN` .. `D1`.
+        window: words of one of the two windows.
+        now: the window that is going on; the one before stands after it.
+        members: requests in each segment; after them their work, and how many stand at a segment's head.
+    """
+
+    groups: int
+    segments: int
+    gates: int
+    last: int
+    beside: int
+    window: int
+    now: int
+    members: int
+
+
+def words_of(groups: int, segments: int) -> Words:
+    """The words of so many groups and segments."""
+    gates = groups * segments
+    beside, window = FORCE + 2 * gates, ARRIVED + groups + 3 * gates
+    now = beside + BESIDE
+    return Words(groups, segments, gates, FORCE + gates, beside, window, now, now + 2 * window)
+
+
+def size_of(words: Words, solve_s: float) -> int:
+    """Words that are kept, with or without solving."""
+    return words.members + 3 * words.gates if solve_s > 0 else words.beside
+
+
+#: `words_of` inside a rule.
+lay_out = part(words_of)
+
+
+@part
+def kept_float(memory: Ints, word: int) -> float:
+    """A float64 that is kept as bits."""
+    return np.int64(memory[word]).view(np.float64)
+
+
+@part
+def keep(memory: Ints, word: int, value: float) -> None:
+    """Keep a float64 as bits."""
+    memory[word] = np.float64(value).view(np.int64)
+
+
+@part
+def segment_of(ends: Ints, reached: int, runs: bool) -> int:
+    """The segment of a request that has produced so many tokens; if it runs the last one now it is in it still."""
+    segment = 0
+    while segment < ends.size and (reached > ends[segment] or (reached == ends[segment] and not runs)):
+        segment += 1
+    return segment
+
+
+@part
+def work_since(prompt: int, start: int, reached: int, first: int) -> int:
+    """KV tokens summed over the iterations that produced tokens start + 1 .. reached, and over the prefill if start is 0.
+
+    Args:
+        prompt: tokens.
+        start: output tokens at which the segment begins.
+        reached: output tokens so far; -1 while in the prefill.
+        first: 1 where the prefill produces the first token, else 0.
+    """
+    begin = start + 1 if start > 0 else first
+    count = max(reached - begin + 1, 0)
+    return count * prompt + count * (begin + reached - 2 * first) // 2
+
+
+@part
+def add(
+    memory: Ints, words: Words, ends: Ints, gate: int, prompt: int, reached: int, first: int, sign: int
+) -> None:
+    """Count a request behind its gate, or take it away: itself, its work there, and whether it stands at the head."""
+    segment, start = gate % words.segments, 0
+    if segment > 0:
+        start = ends[segment - 1]
+    at = words.members + gate
+    memory[at] += sign
+    memory[at + words.gates] += sign * work_since(prompt, start, reached, first)
+    if segment > 0 and reached == start:
+        memory[at + 2 * words.gates] += sign
+
+
+@part
+def begin(memory: Ints, words: Words, now_s: float, solve_s: float, last_arrival_s: float) -> None:
+    """The first view: what is there by now says nothing of rates."""
+    memory[words.beside + BEGUN] = 1
+    keep(memory, words.beside + LOOK, now_s + solve_s)
+    keep(memory, words.beside + SEEN, last_arrival_s)
+    keep(memory, words.now + START, now_s)
+    keep(memory, words.now + words.window + START, now_s)
+
+
+@part
+def settle(memory: Ints, words: Words, sign: int) -> None:
+    """What was there after the last batch (sign 1) less what is there now (-1) has left, or reached a head."""
+    left, gates = words.now + ARRIVED + words.groups, words.gates
+    for gate in range(gates):
+        at = words.members + gate
+        heads = memory[at + 2 * gates]
+        memory[left + gate] += sign * (memory[at] - heads)
+        memory[left + 2 * gates + gate] += sign * memory[at + gates]
+        if gate > 0:
+            memory[left + gates + gate - 1] -= sign * heads
+
+
+@part
+def forget_members(memory: Ints, words: Words) -> None:
+    """No request is counted."""
+    for word in range(words.members, words.members + 3 * words.gates):
+        memory[word] = 0
+
+
+@part
+def count_iteration(memory: Ints, words: Words, now_s: float, running: int) -> None:
+    """How long the last batch took, if requests still run."""
+    tokens, window = memory[words.beside + RAN], words.now
+    if tokens == 0 or running == 0:
+        return
+    seconds = now_s - kept_float(memory, words.beside + SINCE)
+    memory[window + COUNT] += 1
+    memory[window + KV] += tokens
+    keep(memory, window + SECONDS, kept_float(memory, window + SECONDS) + seconds)
+    memory[window + SQUARES] += tokens * tokens
+    keep(memory, window + PRODUCTS, kept_float(memory, window + PRODUCTS) + tokens * seconds)
+
+
+@part
+def turn(memory: Ints, words: Words, now_s: float) -> None:
+    """The window that is going on becomes the one before."""
+    for word in range(words.now, words.now + words.window):
+        memory[word + words.window] = memory[word]
+        memory[word] = 0
+    keep(memory, words.now + START, now_s)
+
+
+@part
+def line(count: int, tokens: int, seconds: float, squares: int, products: float) -> tuple[bool, float, float]:
+    """Whether batches differ enough for a least-squares line, and its d0 and d1; d1 = 0 where larger batches last no longer.
+
+    Args:
+        count: iterations.
+        tokens, squares: sums of their KV tokens, and of these squared.
+        seconds, products: sums of their seconds, and of these times KV tokens.
+    """
+    iterations, held = float(count), float(tokens)
+    spread = iterations * float(squares) - held * held
+    if iterations < FIRST or spread <= SPREAD * (held * held):
+        return False, 0.0, 0.0
+    rises = iterations * products - held * seconds
+    if rises <= 0.0:
+        return True, seconds / iterations, 0.0
+    slope = rises / spread
+    return True, max((seconds - slope * held) / iterations, 0.0), slope
+
+
+@part
+def draw_line(memory: Ints, words: Words) -> bool:
+    """Keep the line of both windows where they have one; whether a line is known."""
+    now, then = words.now, words.now + words.window
+    drawn, d0_s, d1_s = line(
+        memory[now + COUNT] + memory[then + COUNT],
+        memory[now + KV] + memory[then + KV],
+        kept_float(memory, now + SECONDS) + kept_float(memory, then + SECONDS),
+        memory[now + SQUARES] + memory[then + SQUARES],
+        kept_float(memory, now + PRODUCTS) + kept_float(memory, then + PRODUCTS),
+    )
+    if drawn:
+        memory[words.beside + DRAWN] = 1
+        keep(memory, words.beside + D0, d0_s)
+        keep(memory, words.beside + D1, d1_s)
+    return memory[words.beside + DRAWN] == 1
+
+
+@part
+def set_demand(memory: Ints, words: Words, now_s: float, demand: Demand) -> bool:
+    """Write down what both windows say of rates, shares and work; whether they say enough."""
+    now, size, gates = words.now, words.window, words.gates
+    left, ended = now + ARRIVED + words.groups, 0
+    for gate in range(gates):
+        for word in (left + gate, left + gate + size):
+            ended += memory[word] - memory[word + gates]
+    if not draw_line(memory, words) or ended < KNOWN:
+        return False
+    seconds = now_s - kept_float(memory, now + size + START)
+    for g in range(words.groups):
+        arrived = memory[now + ARRIVED + g] + memory[now + size + ARRIVED + g]
+        demand.arrivals_per_s[g] = arrived / seconds
+    for gate in range(gates):
+        gone = memory[left + gate] + memory[left + gate + size]
+        went_on = memory[left + gates + gate] + memory[left + gates + gate + size]
+        work = memory[left + 2 * gates + gate] + memory[left + 2 * gates + gate + size]
+        demand.go_on[gate] = went_on / gone if gone > 0 else 0.0
+        demand.work[gate] = work / gone if gone > 0 else 0.0
+    return True
+
+
+@part
+def solve_anew(
+    memory: Ints, words: Words, now_s: float, kv_capacity: int, slack: float, demand: Demand, found: Ints
+) -> None:
+    """Solve the thresholds, and change the kept ones where they differ by enough; `demand` and `found` are working space."""
+    if not set_demand(memory, words, now_s, demand):
+        return
+    d0_s, d1_s = kept_float(memory, words.beside + D0), kept_float(memory, words.beside + D1)
+    code = least(demand, d0_s, d1_s, kv_capacity, slack, found)
+    if code != FOUND and slack > 0.0:
+        code = least(demand, d0_s, d1_s, kv_capacity, 0.0, found)
+    if code == FOUND:
+        differs = False
+        for gate in range(words.gates):
+            force = memory[FORCE + gate]
+            differs = differs or abs(found[gate] - force) > MOVED * force
+        if differs:
+            memory[SOLVED] += 1
+            for gate in range(words.gates):
+                memory[FORCE + gate] = found[gate]
+    memory[NO_LOAD] += 1 if code == OVERLOAD else 0
+    memory[NO_MEMORY] += 1 if code == NO_ROOM else 0
+
+
+@part
+def is_time(memory: Ints, words: Words, now_s: float, solve_s: float) -> bool:
+    """Whether to look at the thresholds now; the next time is set."""
+    if now_s < kept_float(memory, words.beside + LOOK):
+        return False
+    keep(memory, words.beside + LOOK, now_s + solve_s / LOOKS)
+    return True

@@ -1,0 +1,87 @@
+"""A_min's batch: lengths are believed to be their lower bounds, and requests that outgrow the memory give way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from evenstep.compiled import part
+from evenstep.scheduling.intervals.eviction import GROWS, give_way, grow, needed
+from evenstep.scheduling.intervals.feasible import Ahead, base, put, remaining, sort
+from evenstep.scheduling.intervals.reserving import ReservedWork, admit_believed
+from evenstep.scheduling.view import RuleView
+from evenstep.streams import stream_number
+from evenstep.streams_kernel import uniform
+
+#: The stream victims' chances are drawn from; another than the queue's, or the first admitted is the first evicted.
+VICTIMS = "victims"
+_VICTIMS = stream_number(VICTIMS)
+
+Reading = Literal["literal", "repaired"]
+Victim = Literal["bound", "least-kv", "last"]
+
+
+@part
+def learned(view: RuleView, options: Any, row: int) -> int:
+    """The lower bound of a request, literally: after an eviction what it had produced then, even if that is less."""
+    return view.lost_at[row] if view.evictions[row] > 0 else view.output_low[row]
+
+
+@part
+def raised(view: RuleView, options: Any, row: int) -> int:
+    """The lower bound of a request, repaired: a known bound is never lowered."""
+    return max(view.output_low[row], view.reached[row])
+
+
+@part
+def with_chance(view: RuleView, row: int, size: int) -> float:
+    """The key of a victim of this size: ties by chance, drawn once for a request and apart from its place in the queue."""
+    return size + uniform(view.seed, _VICTIMS, view.request_id[row], 0)
+
+
+@part
+def form_learned(
+    view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], key_of: Callable[..., float],
+    share: float,
+) -> None:  # fmt: skip
+    """One batch of A_min.
+
+    Args:
+        believed: the bound of a request, tokens; it changes with evictions alone, not while the request runs.
+        key_of: ``(view, options, position)``, the smallest gives way first.
+        share: of the memory that admissions may fill.
+    """
+    batch, runs = work.batch, view.running.size
+    for position in range(runs):
+        work.mark[position] = GROWS
+    if runs > 1 and needed(view, batch, work.mark) > batch.free[0]:
+        for position in range(runs):
+            work.key[position] = key_of(view, options, position)
+        give_way(view, batch, work.mark, work.key, runs)
+    grow(view, batch, work.mark)
+    capacity = int(share * view.kv_capacity)
+    if view.waiting.size == 0 or cannot_join(view, options, work, believed, view.waiting[0], capacity):
+        return
+    ahead, count = Ahead(work.more, work.number, work.base), 0
+    for position in range(runs):
+        if work.mark[position] == GROWS:
+            row: int = view.running[position]
+            put(ahead, count, remaining(view, row, believed(view, options, row)), position, base(view, row))
+            count += 1
+    sort(ahead, count)
+    admit_believed(view, options, work, believed, share, count)
+
+
+@part
+def cannot_join(
+    view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], row: int, capacity: int
+) -> bool:
+    """Whether a request surely does not fit beside those that go on: even in the first iteration in which one ends."""
+    held, many, least = base(view, row), 1, remaining(view, row, believed(view, options, row))
+    for position in range(view.running.size):
+        if work.mark[position] == GROWS:
+            other: int = view.running[position]
+            held += base(view, other)
+            many += 1
+            least = min(least, remaining(view, other, believed(view, options, other)))
+    return many > 1 and held + many * least > capacity

@@ -1,0 +1,167 @@
+"""Admitting by a believed output length so that memory suffices to the end: A_max, H-SF, A_random and A_ell.
+
+Those that run grow, in order of admission, decodes before chunks of prefills. As long as they fit to their ends (eq. 3)
+all do. Where a token budget or a batch limit has kept some from running, memory may need some to pause, with what they
+hold, and those nearest to their end go on: while believed lengths are upper bounds, no request is ever evicted. Where one
+was not, the request admitted last gives way. Then the queue is taken in order, as far as eq. 3 allows.
+
+A policy says which length it believes by a function ``believed(view, options, row)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from evenstep.compiled import Floats, Ints, part
+from evenstep.scheduling.batch import Batch, offer
+from evenstep.scheduling.intervals.eviction import GROWS, PAUSES, give_way, grow, leave
+from evenstep.scheduling.intervals.feasible import (
+    UNKNOWN,
+    Ahead,
+    base,
+    fits_with,
+    insert,
+    may_grow,
+    put,
+    remaining,
+    sort,
+)
+from evenstep.scheduling.view import RuleView
+
+
+class ReservedWork(NamedTuple):
+    """The batch; a mark and a key for each running request; and the requests that stay (`feasible.Ahead`)."""
+
+    batch: Batch
+    mark: Ints
+    more: Ints
+    number: Ints
+    base: Ints
+    key: Floats
+
+
+def reserved_room(running: int, waiting: int, options: Any) -> tuple[int, ...]:
+    """Numbers in each array of `ReservedWork` beyond the batch."""
+    return running, running + waiting, running + waiting, running + waiting, running
+
+
+@part
+def highest(view: RuleView, options: Any, row: int) -> int:
+    """The upper bound of a request's output, tokens."""
+    return view.output_high[row] if view.output_high[row] > 0 else UNKNOWN
+
+
+@part
+def lowest_then_highest(view: RuleView, options: Any, row: int) -> int:
+    """A request's lower bound until it has reached it, then its upper bound, tokens."""
+    low = view.output_low[row]
+    if max(view.reached[row], view.produced[row]) < low:
+        return low
+    return highest(view, options, row)
+
+
+@part
+def stays(view: RuleView, options: Any, row: int) -> bool:
+    """No running request goes to the end of the queue."""
+    return True
+
+
+@part
+def stays_below_bound(view: RuleView, options: Any, row: int) -> bool:
+    """Whether a running request is not at its lower bound; A_ell moves it to the end of the queue there, once."""
+    return not (0 < view.output_low[row] == view.produced[row] and view.evictions[row] == 0)
+
+
+@part
+def form_reserved(
+    view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], stays: Callable[..., bool],
+    share: float,
+) -> None:  # fmt: skip
+    """A batch in which the memory of each request suffices to its believed end.
+
+    Args:
+        believed: output length of a request, tokens.
+        stays: whether a running request keeps its place before the queue; others come back only if all that wait fit.
+        share: of the memory that admissions may fill.
+    """
+    batch, ahead, count = work.batch, Ahead(work.more, work.number, work.base), 0
+    for position in range(view.running.size):
+        row: int = view.running[position]
+        work.key[position] = -position
+        if stays(view, options, row):
+            work.mark[position] = GROWS
+            put(ahead, count, remaining(view, row, believed(view, options, row)), position, base(view, row))
+            count += 1
+        else:
+            leave(view, batch, work.mark, position)
+    moving = batch.gone[0]
+    sort(ahead, count)
+    allowed = may_grow(ahead, count, view.kv_capacity)
+    if count > 0 and allowed == 0:
+        give_way(view, batch, work.mark, work.key, count)
+        grow(view, batch, work.mark)
+        return
+    for i in range(allowed, count):
+        work.mark[ahead.number[i]] = PAUSES
+    grow(view, batch, work.mark)
+    joined = admit_believed(view, options, work, believed, share, count)
+    if moving > 0 and joined == view.waiting.size:
+        take_back(view, options, work, believed, share, count + joined)
+
+
+@part
+def admit_believed(
+    view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], share: float, count: int
+) -> int:
+    """Start requests of the queue, up to the first that would not fit to its end; how many.
+
+    Where no request holds memory the first starts in any case: the engine has made sure that it fits alone.
+
+    Args:
+        believed: output length of a request, tokens.
+        share: of the memory that may be filled.
+        count: entries of those that stay.
+    """
+    ahead, capacity, joined = Ahead(work.more, work.number, work.base), int(share * view.kv_capacity), 0
+    for i in range(view.waiting.size):
+        row: int = view.waiting[i]
+        more, own = remaining(view, row, believed(view, options, row)), base(view, row)
+        if count > 0 and not fits_with(ahead, count, capacity, more, own):
+            break
+        if not offer(view, work.batch, row, view.running.size + i, 0):
+            break
+        count = insert(ahead, count, more, own)
+        joined += 1
+    return joined
+
+
+@part
+def take_back(
+    view: RuleView, options: Any, work: ReservedWork, believed: Callable[..., int], share: float, count: int
+) -> None:
+    """Requests that gave up their memory in this batch come back in order, as far as they fit to their ends."""
+    batch, ahead, capacity = (
+        work.batch,
+        Ahead(work.more, work.number, work.base),
+        int(share * view.kv_capacity),
+    )
+    gone, kept = batch.gone[0], 0
+    for e in range(gone):
+        position: int = batch.evicted[e]
+        row: int = view.running[position]
+        more, own = remaining(view, row, believed(view, options, row)), base(view, row)
+        if batch.places[0] <= 0 or (count > 0 and not fits_with(ahead, count, capacity, more, own)):
+            break
+        batch.free[0] -= view.resident[row]
+        batch.places[0] -= 1
+        if not offer(view, batch, row, position, 0):
+            batch.free[0] += view.resident[row]
+            batch.places[0] += 1
+            break
+        work.mark[position] = GROWS
+        count = insert(ahead, count, more, own)
+        kept += 1
+    for e in range(kept, gone):
+        batch.evicted[e - kept] = batch.evicted[e]
+    batch.gone[0] = gone - kept

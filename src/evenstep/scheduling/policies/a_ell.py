@@ -1,0 +1,44 @@
+"""A_ell: everybody gets its lower bound; who is not finished then goes to the back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenstep.scheduling.intervals.reserving import (
+    ReservedWork,
+    form_reserved,
+    lowest_then_highest,
+    reserved_room,
+    stays_below_bound,
+)
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import Belief, RuleView
+
+
+@dataclass(frozen=True, slots=True)
+class AEll(Ruled):
+    """Admits in order of arrival by lower bounds; a request that is longer gives up its memory and starts again at the back.
+
+    From then on it is believed to be as long as its upper bound. Made for outputs that are one of two lengths. While
+    requests keep arriving, those at the back wait.
+
+    Source: Interval scheduling, Algorithm 6. Our readings: a request is moved once, and one that would come back in the
+        same iteration, because all that wait fit and it does too, goes on with what it holds.
+    """
+
+    order: ClassVar[QueueOrder] = QueueOrder(arrival=1.0, reached=1e6)
+    believes: ClassVar[Belief] = "bounds"
+
+
+Work, room = ReservedWork, reserved_room
+
+
+@rule
+def form_batch(view: RuleView, options: AEll, work: ReservedWork) -> None:
+    """A batch by lower bounds until they are reached, then by upper ones."""
+    form_reserved(view, options, work, lowest_then_highest, stays_below_bound, 1.0)
+
+
+policy = AEll

@@ -1,0 +1,39 @@
+"""A_max: every request is believed to be as long as its upper bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest, reserved_room, stays
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import Belief, RuleView
+
+
+@dataclass(frozen=True, slots=True)
+class AMax(Ruled):
+    """Admits as many requests as fit to their ends if every output is as long as its upper bound; evicts nobody.
+
+    The queue stands in order of upper bounds, ties by chance, and is taken up to the first that does not fit: with equal
+    prompts that is the largest set. A request without a bound is believed to fill the memory. Bounds that are too low
+    cost the request admitted last its memory.
+
+    Source: Interval scheduling, Algorithm 1; with bounds of their own for requests, largest cardinality means the
+        shortest upper bound first.
+    """
+
+    order: ClassVar[QueueOrder] = QueueOrder(high=1.0, chance=1.0)
+    believes: ClassVar[Belief] = "bounds"
+
+
+Work, room = ReservedWork, reserved_room
+
+
+@rule
+def form_batch(view: RuleView, options: AMax, work: ReservedWork) -> None:
+    """A batch by upper bounds."""
+    form_reserved(view, options, work, highest, stays, 1.0)
+
+
+policy = AMax

@@ -1,0 +1,83 @@
+"""A_min: every request is believed to be as long as its lower bound, which evictions teach."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from evenstep.compiled import part
+from evenstep.errors import InputError
+from evenstep.scheduling.intervals.learning import Reading, Victim, form_learned, learned, raised, with_chance
+from evenstep.scheduling.intervals.reserving import ReservedWork, reserved_room
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import Belief, RuleView
+
+
+@dataclass(frozen=True, slots=True)
+class AMin(Ruled):
+    """Admits by lower bounds, the lowest first, as many as fit to their ends; where memory runs out, evicts in that order.
+
+    A request's lower bound is its own, so intervals of their own for requests (Algorithm 5) need nothing else. Ties in
+    the queue and among victims are by chance: one draw for the queue and an independent one for victims, each once for a
+    request. While requests keep arriving, those of high bounds wait.
+
+    Args:
+        reading: ``literal``: an eviction makes the bound what the request had produced, even where that lowers it;
+            ``repaired``: a known bound is never lowered.
+        victim: who gives up its memory first: the lowest ``bound`` (the paper), the one with the ``least-kv``, or the
+            ``last`` admitted.
+        watermark: share of the memory that admissions leave free, 0 <= watermark < 1; 0 is the paper.
+
+    Raises:
+        InputError: a watermark out of range.
+
+    Source: Interval scheduling, Algorithms 2 and 5, eq. 3 with our reading of who has outgrown its bound (`feasible`).
+    """
+
+    reading: Reading = "literal"
+    victim: Victim = "bound"
+    watermark: float = 0.0
+    believes: ClassVar[Belief] = "bounds"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.watermark) and 0 <= self.watermark < 1):
+            raise InputError("a-min", "watermark", self.watermark, "a number from 0, below 1")
+
+    @property
+    def order(self) -> QueueOrder:
+        """The lowest bound first, ties by chance."""
+        return ORDERS[self.reading]
+
+
+Work, room = ReservedWork, reserved_room
+
+
+@rule
+def form_batch(view: RuleView, options: Any, work: ReservedWork) -> None:
+    """A batch by the bounds that evictions teach."""
+    form_learned(view, options, work, bound, key_of, 1.0 - options.watermark)
+
+
+@part
+def bound(view: RuleView, options: Any, row: int) -> int:
+    """The lower bound of a request as this reading has it, tokens."""
+    return raised(view, options, row) if options.reading_repaired else learned(view, options, row)
+
+
+@part
+def key_of(view: RuleView, options: Any, position: int) -> float:
+    """The running request with the smallest of these gives way first."""
+    row: int = view.running[position]
+    if options.victim_last:
+        return -float(position)
+    return with_chance(view, row, bound(view, options, row) if options.victim_bound else view.resident[row])
+
+
+#: The queue's order by reading.
+ORDERS: dict[Reading, QueueOrder] = {
+    "literal": QueueOrder(learned=1.0, chance=1.0), "repaired": QueueOrder(raised=1.0, chance=1.0),
+}  # fmt: skip
+
+policy = AMin

@@ -1,0 +1,49 @@
+"""A_random: true lengths in a random order, for analysis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenstep.errors import InputError
+from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest, reserved_room, stays
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import Belief, RuleView
+
+
+@dataclass(frozen=True, slots=True)
+class ARandom(Ruled):
+    """Admits requests in a random order, fixed by the seed, as far as they fit to their ends, knowing every output length.
+
+    For analysis, no policy to run: a simulator shows it the truth, whatever ``bounds`` others believe.
+
+    Args:
+        memory_scale: share of the memory it may fill, 0 < memory_scale <= 1: A_random(alpha M) on the same order.
+
+    Raises:
+        InputError: a share out of range.
+
+    Source: Interval scheduling, Algorithm 4.
+    """
+
+    memory_scale: float = 1.0
+    order: ClassVar[QueueOrder] = QueueOrder(chance=1.0)
+    believes: ClassVar[Belief] = "truth"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.memory_scale) and 0 < self.memory_scale <= 1):
+            raise InputError("a-random", "memory_scale", self.memory_scale, "a number above 0, at most 1")
+
+
+Work, room = ReservedWork, reserved_room
+
+
+@rule
+def form_batch(view: RuleView, options: ARandom, work: ReservedWork) -> None:
+    """A batch by true lengths, shown as upper bounds."""
+    form_reserved(view, options, work, highest, stays, options.memory_scale)
+
+
+policy = ARandom

@@ -1,0 +1,74 @@
+"""The choice between A_min and A_ell by how wide the intervals are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenstep.compiled import part
+from evenstep.errors import InputError
+from evenstep.scheduling.intervals.learning import form_learned, learned, with_chance
+from evenstep.scheduling.intervals.reserving import (
+    ReservedWork,
+    form_reserved,
+    lowest_then_highest,
+    reserved_room,
+    stays_below_bound,
+)
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.policies.a_ell import AEll
+from evenstep.scheduling.policies.a_min import AMin
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import Belief, RuleView
+
+#: Below this ratio of the bounds A_ell has the better competitive ratio on outputs of two lengths, above it A_min.
+THRESHOLD: float = (3.0 - math.sqrt(5.0)) / 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class AlphaSwitch(Ruled):
+    """A_ell where the bounds are far apart, A_min where they are close.
+
+    Args:
+        alpha: ratio of the lower to the upper bound in the workload, 0 < alpha <= 1; below (3 - sqrt 5) / 2 it is A_ell.
+
+    Raises:
+        InputError: a ratio out of range.
+
+    Source: Interval scheduling sec. 5.1. The bounds it compares are those of outputs of two lengths.
+    """
+
+    alpha: float = 1.0
+    believes: ClassVar[Belief] = "bounds"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.alpha) and 0 < self.alpha <= 1):
+            raise InputError("alpha-switch", "alpha", self.alpha, "a number above 0, at most 1")
+
+    @property
+    def order(self) -> QueueOrder:
+        """That of the policy it chooses."""
+        return AEll.order if self.alpha < THRESHOLD else AMin().order
+
+
+Work, room = ReservedWork, reserved_room
+
+
+@rule
+def form_batch(view: RuleView, options: AlphaSwitch, work: ReservedWork) -> None:
+    """A_ell's batch or A_min's."""
+    if options.alpha < THRESHOLD:
+        form_reserved(view, options, work, lowest_then_highest, stays_below_bound, 1.0)
+    else:
+        form_learned(view, options, work, learned, key_of, 1.0)
+
+
+@part
+def key_of(view: RuleView, options: AlphaSwitch, position: int) -> float:
+    """The running request with the smallest bound gives way first."""
+    row: int = view.running[position]
+    return with_chance(view, row, learned(view, options, row))
+
+
+policy = AlphaSwitch

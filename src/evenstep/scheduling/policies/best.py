@@ -1,0 +1,415 @@
+"""Ours: admit what fits with room to grow, evict what costs least, the shortest first as long as age allows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from evenstep.compiled import Ints, part
+from evenstep.errors import InputError
+from evenstep.scheduling.adaptive import iteration_time as pace
+from evenstep.scheduling.adaptive import prefill_pacing as knee
+from evenstep.scheduling.adaptive import queue_head as foremost
+from evenstep.scheduling.adaptive.iteration_time import kept, quantised
+from evenstep.scheduling.adaptive.queue_head import (
+    Gap,
+    Joining,
+    fits_gap,
+    found,
+    has_joined,
+    leave,
+    look_over,
+    recall,
+)
+from evenstep.scheduling.batch import evict, give, grows, in_queue_order, is_evicted, most
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import UNLIMITED, RuleView
+
+#: Words: float64 sums, fading, over who joined: size times seconds it waited, and size.
+WAITED, SIZES = range(foremost.MEMORY, foremost.MEMORY + 2)
+#: Requests that have to be finished before their mean length counts.
+KNOWN = 8
+#: Newcomers shorter than every running prefill go ahead of these, with one part in so many of the budget.
+AHEAD = 2
+#: Times as long as it takes to be overdue after which nobody passes a request that waits for memory.
+PASSED = 4
+#: Share of what is known of waits that an admission leaves; the last twenty count.
+FADES = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Best(Ruled):
+    """Decodes, then prefill chunks, then the queue: admitted whole or not at all, with room left to grow.
+
+    Each function of this file says its part of the rule: `room_for` how much memory an admission leaves free, `next_of`
+    who joins next, `who_passes` who may go ahead of a request that does not fit, `run_one` who is evicted.
+    `scheduling.knee` and `scheduling.pace` say how many prefill tokens run beside decodes.
+
+    Args:
+        room: mean outputs of KV memory that an admission leaves free while anything runs; the mean is learned from what
+            has finished.
+        watermark: share of the memory, 0..1, that it leaves instead while fewer than `KNOWN` have finished.
+        patience: mean waits after which a request is overtaken no more, except by those that fit where it does not; not
+            by these either after `PASSED` times as long; 0 = first come, first served.
+        window: oldest waiting requests among which the shortest is looked for.
+        paced: whether prefills are spread over iterations, or run apart from decodes, where that takes less time; else each
+            runs as many tokens as the engine takes, beside decodes.
+        target_s: seconds an iteration may last, the time between two tokens; 0 = the engine's token budget alone.
+
+    Raises:
+        InputError: a value out of range.
+
+    Source: ours; the parts are compared in ``docs/explanation/our-scheduling.md``.
+    """
+
+    room: float = 1.0
+    watermark: float = 0.05
+    patience: float = 1.2
+    window: int = 512
+    target_s: float = 0.0
+    paced: bool = True
+
+    memory_size: ClassVar[int] = foremost.MEMORY + 2
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.watermark < 1:
+            raise InputError("best", "watermark", self.watermark, "a share of the memory, 0 <= watermark < 1")
+        if self.window < 1:
+            raise InputError("best", "window", self.window, "an integer >= 1")
+        for name in ("room", "patience", "target_s"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError("best", name, value, "a finite number >= 0")
+
+
+Work = Joining
+
+
+def room(running: int, waiting: int, options: Best) -> tuple[int, ...]:
+    """Numbers in each array of `Joining` beyond the batch."""
+    return running, 1, 1
+
+
+@rule
+def form_batch(view: RuleView, options: Best, work: Joining) -> None:
+    """Decodes, running prefills and newcomers, the shortest of these two first; then what may still join."""
+    batch, memory = work.batch, work.batch.memory
+    knee.learned(memory, view.now_s, view.running.size)
+    pace.learned(memory, view.now_s)
+    if options.target_s > 0.0:
+        decodes = 0
+        for position in range(view.running.size):
+            row: int = view.running[position]
+            decodes += view.decoding[row]
+        batch.budget[0] = pace.budget(memory, options.target_s, decodes, view.token_budget)
+    apart = options.paced and options.target_s == 0.0 and knee.apart(memory)
+    chunks = list_chunks(view, work)
+    if not apart:
+        run_decodes(view, work)
+    work.start[0], work.newcomers[0] = batch.given[0], 0
+    whole_budget = (
+        hold_back(view, work, chunks, batch.budget[0] + given_tokens(work, 0)) if options.paced else 0
+    )
+    if not options.paced:
+        whole_budget = batch.budget[0] + given_tokens(work, 0)
+    prefill(view, options, work, chunks)
+    if apart and batch.budget[0] == whole_budget:
+        run_decodes(view, work)
+        work.start[0] = batch.given[0]
+    in_queue_order(batch, work.start[0])
+    tokens, decoded = whole_budget - batch.budget[0], 0
+    for p in range(work.start[0]):  # decodes stand first, and have one token if they were not evicted
+        decoded += batch.tokens[p]
+    knee.note(memory, tokens - decoded, decoded)
+    pace.note(memory, view.now_s, tokens)
+
+
+@part
+def list_chunks(view: RuleView, work: Joining) -> int:
+    """List the running prefills, fewest tokens left first, the earlier admitted of equals first; how many."""
+    chunks = 0
+    for position in range(view.running.size):
+        row: int = view.running[position]
+        if view.decoding[row] == 0:
+            at = chunks
+            while at > 0 and view.left[view.running[work.chunk[at - 1]]] > view.left[row]:
+                work.chunk[at] = work.chunk[at - 1]
+                at -= 1
+            work.chunk[at] = position
+            chunks += 1
+    return chunks
+
+
+@part
+def run_decodes(view: RuleView, work: Joining) -> None:
+    """Run the running requests that decode, in order of admission."""
+    for position in range(view.running.size):
+        if view.decoding[view.running[position]] == 1:
+            run_one(view, work, position)
+
+
+@part
+def run_one(view: RuleView, work: Joining, position: int) -> None:
+    """Run a running request; while it does not fit, the one that has computed least is evicted, the last of equals.
+
+    That is the least to compute again.
+    """
+    batch = work.batch
+    if is_evicted(batch, position):
+        return
+    row: int = view.running[position]
+    tokens: int = most(view, batch, row)
+    while tokens > 0 and grows(view, row, tokens) > batch.free[0]:
+        victim, least = -1, 0
+        for k in range(view.running.size):
+            computed = view.prefilled[view.running[k]]
+            if (victim < 0 or computed <= least) and not is_evicted(batch, k):
+                victim, least = k, computed
+        evict(view, batch, victim)
+        tokens = 0 if victim == position else most(view, batch, row)
+    if tokens > 0:
+        give(view, batch, row, position, tokens)
+
+
+@part
+def hold_back(view: RuleView, work: Joining, chunks: int, whole: int) -> int:
+    """Leave the prefills of this batch what delays requests least (`knee.budget`); of the `whole` budget, what is left."""
+    batch, ran = work.batch, given_tokens(work, 0)
+    others = behind(view, work, chunks)
+    tokens = knee.budget(batch.memory, ran, others, whole)
+    held_back = max(batch.budget[0] - max(tokens - ran, knee.LEAST), 0)
+    batch.budget[0] -= held_back
+    return whole - held_back
+
+
+@part
+def given_tokens(work: Joining, start: int) -> int:
+    """Tokens that entries of the batch have, from one on."""
+    total = 0
+    for p in range(start, work.batch.given[0]):
+        total += work.batch.tokens[p]
+    return total
+
+
+@part
+def behind(view: RuleView, work: Joining, chunks: int) -> int:
+    """Requests that could prefill as well as the first: running ones, and as many that wait as might fit."""
+    others = max(chunks - 1, 0)
+    if view.waiting.size == 0 or work.batch.gone[0] > 0:
+        return others
+    first: int = view.waiting[0]
+    free = work.batch.free[0] - promised(view, work, chunks)
+    return others + min(view.waiting.size, max(free, 0) // view.left[first])
+
+
+@part
+def promised(view: RuleView, work: Joining, chunks: int) -> int:
+    """KV tokens that prefills will need beyond what this batch gives them, those of running requests and newcomers."""
+    batch, total = work.batch, 0
+    for c in range(chunks):
+        position: int = work.chunk[c]
+        row: int = view.running[position]
+        total += grows(view, row, view.left[row])
+    for p in range(work.start[0], batch.given[0]):
+        position = batch.picked[p]
+        if position >= view.running.size:
+            row = view.waiting[position - view.running.size]
+            total += grows(view, row, view.left[row]) - grows(view, row, batch.tokens[p])
+        else:
+            row = view.running[position]
+            total -= grows(view, row, batch.tokens[p])
+    return total
+
+
+@part
+def prefill(view: RuleView, options: Best, work: Joining, chunks: int) -> None:
+    """Newcomers shorter than every running prefill, with a part of the budget; running prefills; then the queue."""
+    batch = work.batch
+    for is_last in range(2):
+        longest, spend = UNLIMITED, UNLIMITED
+        if is_last == 0 and chunks > 0:
+            chunk: int = work.chunk[0]
+            shortest: int = view.running[chunk]
+            longest, spend = view.left[shortest] - 1, batch.budget[0] // AHEAD
+        if batch.gone[0] == 0 and (is_last == 1 or chunks > 0):
+            admit(view, options, work, chunks, longest, spend)
+        if is_last == 0:
+            for c in range(chunks):
+                run_one(view, work, work.chunk[c])
+
+
+@part
+def admit(view: RuleView, options: Best, work: Joining, chunks: int, longest: int, spend: int) -> None:
+    """Waiting requests join one by one, as long as the next fits whole, or one that may pass it does.
+
+    Each has `longest` tokens left at most, and all together `spend`.
+    """
+    batch, memory, runs = work.batch, work.batch.memory, view.running.size
+    if view.waiting.size == 0 or batch.seats[0] <= 0 or batch.budget[0] <= 0:
+        return
+    promise = promised(view, work, chunks)
+    if batch.free[0] <= promise:
+        return
+    places, seen = min(view.waiting.size, options.window), 0
+    for k in range(view.arrived.size):
+        seen += view.arrived[k]
+    recall(view, work, places, seen)
+    reserve = (
+        -1
+    )  # not known yet: it takes a walk over all who run, and most of the time memory is full without it
+    while batch.seats[0] > 0 and batch.budget[0] > 0:
+        free = batch.free[0] - promise
+        if memory[foremost.FEWEST] > min(longest, spend, free):
+            break
+        i = next_of(view, options, work, places)
+        if i < 0:
+            break
+        row: int = view.waiting[i]
+        if most(view, batch, row) < 1 or view.left[row] > min(longest, spend):
+            break
+        whole = grows(view, row, view.left[row])
+        leaves_free = 0
+        if runs + work.newcomers[0] > 0 and whole <= free:
+            reserve = room_for(view, options, memory) if reserve < 0 else reserve
+            leaves_free = reserve
+        if whole > free - leaves_free:
+            i = who_passes(view, options, work, i, places, free, min(longest, spend))
+            if i < 0:
+                break
+            row = view.waiting[i]
+            whole = grows(view, row, view.left[row])
+        tokens: int = most(view, batch, row)
+        promise += whole - grows(view, row, tokens)
+        spend -= view.left[row]
+        join(view, work, i, tokens)
+
+
+@part
+def join(view: RuleView, work: Joining, i: int, tokens: int) -> None:
+    """A request of the queue joins; the mean wait learns from it, unless it comes back from an eviction."""
+    memory = work.batch.memory
+    row: int = view.waiting[i]
+    leave(view, work, i)
+    give(view, work.batch, row, view.running.size + i, tokens)
+    work.newcomers[0] += 1
+    if view.evictions[row] == 0:
+        size = float(view.prompt_tokens[row]) + 0.5 * float(view.output_low[row] + view.output_high[row])
+        waited = FADES * kept(memory, WAITED) + size * quantised(view.now_s - view.arrival_s[row])
+        memory[WAITED] = np.float64(waited).view(np.int64)
+        memory[SIZES] = np.float64(FADES * kept(memory, SIZES) + size).view(np.int64)
+
+
+@part
+def mean_wait(memory: Ints) -> float:
+    """Mean wait of late, seconds, over tokens: about what first come, first served would make of it."""
+    sizes = kept(memory, SIZES)
+    return kept(memory, WAITED) / sizes if sizes > 0.0 else 0.0
+
+
+@part
+def next_of(view: RuleView, options: Best, work: Joining, places: int) -> int:
+    """Who joins next: the oldest if it is overdue, else the first that was evicted, else the shortest; -1 = none.
+
+    The oldest is overdue once it has waited longer than `patience` times the mean wait of late.
+    """
+    oldest = 0
+    if work.newcomers[0] > 0:
+        while oldest < places and has_joined(work, view.running.size + oldest):
+            oldest += 1
+    if oldest == places:
+        return -1
+    patience_s = options.patience * mean_wait(work.batch.memory)
+    row: int = view.waiting[oldest]
+    waited_s = quantised(view.now_s - view.arrival_s[row])
+    if options.patience == 0.0 or 0.0 < patience_s < waited_s:
+        return oldest
+    i = found(view, work)
+    if i < 0:
+        i, _ = look_over(view, work, places, Gap(0, 0, 0, 0, 1))
+    return i
+
+
+@part
+def who_passes(
+    view: RuleView, options: Best, work: Joining, blocked: int, places: int, free: int, longest: int
+) -> int:
+    """The shortest of the queue that may go ahead of one that does not fit; -1 where no request may.
+
+    The others can grow during its prefill, and the blocked one will still fit when one that runs leaves: the largest
+    where prefills cost no time, being held at the knee, else one of mean size. No request passes one that has waited
+    `PASSED` times as long as it takes to be overdue.
+
+    Args:
+        blocked: the place of the one that does not fit.
+        places: of the queue that are looked at.
+        free: KV tokens that are free.
+        longest: tokens that it may have left.
+    """
+    batch, memory, runs = work.batch, work.batch.memory, view.running.size
+    row: int = view.waiting[blocked]
+    waited_s = quantised(view.now_s - view.arrival_s[row])
+    if waited_s >= PASSED * options.patience * mean_wait(memory):
+        return -1
+    fewest: int = memory[foremost.FEWEST]
+    if fewest > longest or fewest + runs * fewest // batch.budget[0] > free:
+        return -1
+    is_held = 0.0 < kept(memory, knee.PRICE) <= knee.FREE
+    spare = leaving(view, is_held) - (grows(view, row, view.left[row]) - free)
+    if fewest > spare:
+        return -1
+    reserve = room_for(view, options, memory) if runs + work.newcomers[0] > 0 else 0
+    if fewest > 0 and fewest + reserve > free:
+        return -1
+    gap = Gap(free, spare, reserve, longest, batch.budget[0])
+    i = found(view, work)
+    if i >= 0 and view.evictions[view.waiting[i]] == 0 and fits_gap(view, gap, view.waiting[i]):
+        return i
+    _, i = look_over(view, work, places, gap)
+    return i
+
+
+@part
+def leaving(view: RuleView, largest: bool) -> int:
+    """KV tokens that one of those that decode gives back when it leaves: the largest, or one of mean size."""
+    total, many, most_held = 0, 0, 0
+    for position in range(view.running.size):
+        row: int = view.running[position]
+        if view.decoding[row] == 1:
+            total += view.resident[row]
+            many += 1
+            most_held = max(most_held, view.resident[row])
+    if many == 0:
+        return 0
+    return most_held if largest else total // many
+
+
+@part
+def room_for(view: RuleView, options: Best, memory: Ints) -> int:
+    """KV tokens an admission leaves free while anything runs: `room` mean outputs, or less where evictions are cheap.
+
+    As long as n requests decode, one leaves every n-th part of a mean output, in which all together grow by about one mean
+    output, however large the memory is. An eviction is cheap, compared with memory that stands empty, where prompts are
+    quick to compute again and outputs take long.
+    """
+    finished, prompts = -view.running.size - view.waiting.size, 0
+    for k in range(view.arrived.size):
+        finished += view.arrived[k]
+    if finished < KNOWN:
+        return int(options.watermark * view.kv_capacity)
+    output, share = memory[knee.DECODED] / finished, 1.0
+    price_s, _, iteration_s = pace.line(memory)
+    if memory[knee.PRICE] != 0:
+        price_s, iteration_s = kept(memory, knee.PRICE), kept(memory, pace.SECONDS) / kept(memory, pace.COUNT)
+    if price_s > 0.0 and output > 0.0:
+        for position in range(view.running.size):
+            prompts += view.prompt_tokens[view.running[position]]
+        held = float(view.kv_capacity - view.kv_free)
+        dear = held * float(prompts) * price_s / (output * output * iteration_s)
+        share = dear / (1.0 + dear)
+    return int(options.room * output * share)
+
+
+policy = Best

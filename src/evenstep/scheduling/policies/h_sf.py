@@ -1,0 +1,37 @@
+"""H-SF: hindsight, the shortest request first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evenstep.scheduling.intervals.reserving import ReservedWork, form_reserved, highest, reserved_room, stays
+from evenstep.scheduling.order import QueueOrder
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import Belief, RuleView
+
+
+@dataclass(frozen=True, slots=True)
+class HindsightShortestFirst(Ruled):
+    """Knows every output length, as `output_high`, and admits the shortest first, as many as fit to their ends.
+
+    A yardstick, no policy to run: a simulator shows it the truth, whatever ``bounds`` others believe. Ties go to the one
+    that came first in the trace. It is not optimal.
+
+    Source: Interval scheduling, Algorithm 3.
+    """
+
+    order: ClassVar[QueueOrder] = QueueOrder(high=1.0)
+    believes: ClassVar[Belief] = "truth"
+
+
+Work, room = ReservedWork, reserved_room
+
+
+@rule
+def form_batch(view: RuleView, options: HindsightShortestFirst, work: ReservedWork) -> None:
+    """A batch by true lengths, shown as upper bounds."""
+    form_reserved(view, options, work, highest, stays, 1.0)
+
+
+policy = HindsightShortestFirst

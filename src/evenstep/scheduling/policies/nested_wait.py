@@ -1,0 +1,107 @@
+"""Nested WAIT: output lengths are not known, requests reveal them segment by segment."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from evenstep.errors import InputError
+from evenstep.scheduling.gates.gated import GatedWork, Gates, check_gates, counts_of, form_gated
+from evenstep.scheduling.gates.observed import Words, lay_out, size_of, words_of
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import RuleView
+
+
+@dataclass(frozen=True, slots=True)
+class NestedWait(Ruled):
+    """Segments of the output with falling thresholds; the deepest i whose heads 1..i hold theirs runs with all before it.
+
+    A request that reaches a segment's end goes to the head of the next and pauses there until that segment runs. With
+    prompts of several lengths each length class has segments of its own. With too little memory the pausing ones fill it
+    and no new ones get in: the breaker then runs the deepest segment (see `scheduling.gated`). It looks down the queue
+    until every group has its first threshold.
+
+    Args:
+        thresholds: n_1, n_2, ... of the segments, requests; for each group in turn, or once for all groups.
+        ends: output tokens after which the next segment begins, ascending, one fewer than segments.
+        prompt_edges: prompt lengths, tokens, ascending, at which the next group begins; none = one group.
+        max_hold_s: a segment that has stood still for so long runs in any case, seconds.
+        solve_s: the thresholds are solved anew from the arrivals, the lengths and the iterations of the last one to two
+            times so many seconds (see `scheduling.observed`), those given being in force until that is known; 0 = they stay.
+            Ends and edges stay in any case.
+        slack: of solved thresholds, from the second on: standard deviations above the mean of what reaches a segment's head.
+
+    Raises:
+        InputError: a threshold below 1, a time or slack that is no number >= 0, ends or edges that do not ascend, or
+            numbers of thresholds that do not match.
+
+    Source: WAIT, Algorithm 2, sec. 5.1 for groups. Segment i owns stages l'_{i-1} + 1 .. l'_i, the first also the prefill
+        (its lines 1 and 19 sum the l', against its figure 6). `theory.nested_thresholds` solves for thresholds and says
+        how much memory they need.
+    """
+
+    thresholds: tuple[int, ...] = (8, 4)
+    ends: tuple[int, ...] = (64,)
+    prompt_edges: tuple[int, ...] = ()
+    max_hold_s: float = 1.0
+    solve_s: float = 0.0
+    slack: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_gates("nested-wait", self.thresholds, self.max_hold_s, self.solve_s)
+        if not (math.isfinite(self.slack) and self.slack >= 0):
+            raise InputError(
+                "nested-wait", "slack", self.slack, "a finite number of standard deviations >= 0"
+            )
+        for name in ("ends", "prompt_edges"):
+            values = getattr(self, name)
+            if any(b <= a for a, b in zip((0, *values), values, strict=False)):
+                raise InputError("nested-wait", name, values, "integers >= 1, ascending")
+        segments, groups = len(self.ends) + 1, len(self.prompt_edges) + 1
+        if len(self.thresholds) not in (segments, segments * groups):
+            raise InputError(
+                "nested-wait", "thresholds", self.thresholds,
+                f"{segments} of them, one a segment, or that for each of {groups} groups",
+            )  # fmt: skip
+
+    @property
+    def words(self) -> Words:
+        """Groups and segments, and where what is kept of them stands."""
+        return words_of(len(self.prompt_edges) + 1, len(self.ends) + 1)
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """What a run's summary shows of the memory."""
+        return counts_of(self.words.gates, self.solve_s)
+
+    @property
+    def memory_size(self) -> int:
+        """Counts, thresholds and a time for each segment of each group; where they are solved, what is observed."""
+        return size_of(self.words, self.solve_s)
+
+
+Work = GatedWork
+
+
+def room(running: int, waiting: int, options: NestedWait) -> tuple[int, ...]:
+    """Numbers in each array of `GatedWork` beyond the batch."""
+    ends, edges = len(options.ends), len(options.prompt_edges)
+    gates = (edges + 1) * (ends + 1)
+    table = 2 * (running + gates + 1)
+    return ends, edges, gates, gates, gates, gates, gates, gates, table, table, gates, edges + 1, gates, gates
+
+
+@rule
+def form_batch(view: RuleView, options: NestedWait, work: GatedWork) -> None:
+    """A batch behind gates: a group a range of prompts, each with all segments."""
+    words = lay_out(len(options.prompt_edges) + 1, len(options.ends) + 1)
+    for gate in range(words.gates):
+        work.threshold[gate] = int(options.thresholds[gate % len(options.thresholds)])
+    for s in range(work.ends.size):
+        work.ends[s] = int(options.ends[s])
+    for g in range(work.edges.size):
+        work.edges[g] = int(options.prompt_edges[g])
+    form_gated(view, work, Gates(words, False, options.max_hold_s, options.solve_s, options.slack))
+
+
+policy = NestedWait

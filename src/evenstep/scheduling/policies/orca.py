@@ -1,0 +1,40 @@
+"""Orca: prefills first, mixed with decodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenstep.scheduling.batch import Batch, admit, grows
+from evenstep.scheduling.eviction import run_phase
+from evenstep.scheduling.rules import Ruled, RuleView, rule
+
+
+@dataclass(frozen=True, slots=True)
+class Orca(Ruled):
+    """Work-conserving: prefills of running requests, then of the queue's first, then everybody's decodes in what is left.
+
+    A prompt longer than what is left of the budget runs in chunks, as the paper's model has it (Orca itself has no
+    budget and runs prompts whole). A request is admitted when the whole of its prefill fits beside what those that decode
+    take next.
+
+    Source: Throughput-optimal sec. 3; Orca (OSDI 2022).
+    """
+
+
+@rule
+def form_batch(view: RuleView, options: Orca, batch: Batch) -> None:
+    """Running prefills, the queue's first, then decodes."""
+    run_phase(view, batch, 0)
+    if batch.gone[0] == 0:
+        needed = 0
+        for position in range(view.running.size):
+            row: int = view.running[position]
+            if view.decoding[row] == 1:
+                needed += grows(view, row, 1)
+        for i in range(view.waiting.size):
+            if not admit(view, batch, view.waiting[i], view.running.size + i, needed):
+                break
+    run_phase(view, batch, 1)
+
+
+policy = Orca

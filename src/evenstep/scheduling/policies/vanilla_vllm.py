@@ -1,0 +1,67 @@
+"""vLLM as it was at first: a batch of prompts, or a batch of decodes, never mixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenstep.compiled import part
+from evenstep.errors import InputError
+from evenstep.scheduling.batch import Batch, grows, offer
+from evenstep.scheduling.eviction import run_phase
+from evenstep.scheduling.rules import Ruled, RuleView, rule
+
+
+@dataclass(frozen=True, slots=True)
+class VanillaVllm(Ruled):
+    """While prompts wait and fit, a batch of whole prompts; else one token of each running request, in order of admission.
+
+    Not work-conserving: a batch of few short prompts leaves the budget unused while decodes wait, so it is unstable at
+    loads that fit. A prompt longer than the budget runs in chunks, first in its batch. A decode that does not fit evicts the
+    request admitted last. At most `batch_limit` requests hold memory at a time. Requests that come back with their KV
+    (swap) come before new prompts, in a batch of decodes.
+
+    Args:
+        watermark: share of the memory that an admission leaves free while others run.
+
+    Raises:
+        InputError: a value out of range.
+
+    Source: Throughput-optimal sec. 3; vLLM up to 0.5 without chunked prefill, whose watermark was 0.01.
+    """
+
+    watermark: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.watermark < 1.0:
+            raise InputError(
+                "vanilla-vllm", "watermark", self.watermark, "a share of the memory, 0 <= share < 1"
+            )
+
+
+@rule
+def form_batch(view: RuleView, options: VanillaVllm, batch: Batch) -> None:
+    """A batch of prompts where there is one, else a batch of decodes."""
+    watermark = int(options.watermark * (view.kv_capacity // view.block_tokens)) * view.block_tokens
+    for decoding in range(2):
+        run_phase(view, batch, decoding)
+        if batch.gone[0] == 0:
+            join(view, batch, decoding, watermark)
+        if batch.given[0] > 0:
+            break
+
+
+@part
+def join(view: RuleView, batch: Batch, decoding: int, watermark: int) -> None:
+    """The queue's first that are of this phase; whole, but for the first of a batch."""
+    runs = view.running.size
+    for i in range(min(view.waiting.size, view.batch_limit - runs)):
+        row: int = view.waiting[i]
+        whole: int = view.left[row]
+        reserve = watermark if runs + i > 0 else 0
+        if view.decoding[row] != decoding or (whole > batch.budget[0] and batch.given[0] > 0):
+            break
+        if grows(view, row, whole) > batch.free[0] - reserve or not offer(view, batch, row, runs + i, 0):
+            break
+
+
+policy = VanillaVllm

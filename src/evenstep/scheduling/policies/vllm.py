@@ -1,0 +1,69 @@
+"""vLLM as it schedules today (V1, version 0.32): running requests in order, then the queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenstep.errors import InputError
+from evenstep.scheduling.batch import Batch, give, grows, most
+from evenstep.scheduling.eviction import run_or_evict
+from evenstep.scheduling.rules import Ruled, RuleView, rule
+from evenstep.scheduling.view import UNLIMITED
+
+
+@dataclass(frozen=True, slots=True)
+class Vllm(Ruled):
+    """Running requests in order of admission, whatever their phase; then the queue's first, as far as they fit.
+
+    A running request that does not fit evicts the one admitted last; after an eviction nobody is admitted in this
+    iteration. At most `batch_limit` requests hold memory at a time.
+
+    Args:
+        watermark: share of the memory that an admission leaves free while others run.
+        reserve_full_prompt: admit a request only if its whole prompt (and what it has produced) fits, not only the chunk
+            it would run now.
+        long_prefill_token_threshold: tokens of a prefill chunk at most, while there is another request; 0 = no limit.
+
+    Raises:
+        InputError: a value out of range.
+
+    Source: vLLM 0.32, `vllm/v1/core/sched/scheduler.py` and `allocate_slots` of its KV cache manager; the options are its
+        `watermark`, `scheduler_reserve_full_isl` and `long_prefill_token_threshold` with its defaults.
+    """
+
+    watermark: float = 0.0
+    reserve_full_prompt: bool = True
+    long_prefill_token_threshold: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.watermark < 1.0:
+            raise InputError("vllm", "watermark", self.watermark, "a share of the memory, 0 <= share < 1")
+        if self.long_prefill_token_threshold < 0:
+            raise InputError(
+                "vllm", "long_prefill_token_threshold", self.long_prefill_token_threshold, "tokens, >= 0"
+            )
+
+
+@rule
+def form_batch(view: RuleView, options: Vllm, batch: Batch) -> None:
+    """Running requests in order of admission, then the queue while memory lasts."""
+    runs, waits = view.running.size, view.waiting.size
+    chunk = options.long_prefill_token_threshold
+    if runs + waits <= 1 or chunk == 0:
+        chunk = UNLIMITED
+    for position in range(runs):
+        run_or_evict(view, batch, position, chunk)
+    if batch.gone[0] > 0:
+        return
+    watermark = int(options.watermark * (view.kv_capacity // view.block_tokens)) * view.block_tokens
+    for i in range(min(waits, view.batch_limit - runs)):
+        row: int = view.waiting[i]
+        tokens: int = min(most(view, batch, row), chunk)
+        whole: int = view.left[row] if options.reserve_full_prompt else tokens
+        reserve = watermark if runs + i > 0 else 0
+        if tokens < 1 or grows(view, row, whole) > batch.free[0] - reserve:
+            break
+        give(view, batch, row, runs + i, tokens)
+
+
+policy = Vllm

@@ -1,0 +1,70 @@
+"""WAIT: requests of a type run once enough of them wait for prefill."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenstep.scheduling.gates.gated import GatedWork, Gates, check_gates, counts_of, form_gated
+from evenstep.scheduling.gates.observed import lay_out, size_of, words_of
+from evenstep.scheduling.rules import Ruled, rule
+from evenstep.scheduling.view import RuleView
+
+
+@dataclass(frozen=True, slots=True)
+class Wait(Ruled):
+    """Type j joins the next batch when at least n_j of it wait for prefill, with at most n_j requests at each stage.
+
+    The type is the request's class. Requests of a type that does not join do not run: those that hold memory pause with it.
+    What to do at the end of a burst, after evictions and where memory runs out is ours: see `scheduling.gated`. It looks
+    down the queue until every type has its threshold.
+
+    Args:
+        thresholds: n_j of each type, requests; classes beyond the last type belong to it.
+        max_hold_s: a type that has stood still for so long joins in any case, seconds.
+        solve_s: the thresholds are solved anew from the arrivals, the work and the iterations of the last one to two times
+            so many seconds (see `scheduling.observed`), those given being in force until that is known; 0 = they stay.
+
+    Raises:
+        InputError: no threshold, one below 1, or a time that is no number >= 0.
+
+    Source: WAIT, Algorithm 1; sec. 7.1 for rates that change. `theory.wait_thresholds` solves for thresholds.
+    """
+
+    thresholds: tuple[int, ...] = (8,)
+    max_hold_s: float = 1.0
+    solve_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_gates("wait", self.thresholds, self.max_hold_s, self.solve_s)
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """What a run's summary shows of the memory."""
+        return counts_of(len(self.thresholds), self.solve_s)
+
+    @property
+    def memory_size(self) -> int:
+        """Counts, thresholds and a time for each type; where they are solved, what is observed."""
+        return size_of(words_of(len(self.thresholds), 1), self.solve_s)
+
+
+Work = GatedWork
+
+
+def room(running: int, waiting: int, options: Wait) -> tuple[int, ...]:
+    """Numbers in each array of `GatedWork` beyond the batch."""
+    gates = len(options.thresholds)
+    table = 2 * (running + gates + 1)
+    return 0, 0, gates, gates, gates, gates, gates, gates, table, table, gates, gates, gates, gates
+
+
+@rule
+def form_batch(view: RuleView, options: Wait, work: GatedWork) -> None:
+    """A batch behind gates: a group a type, one segment each."""
+    gates = len(options.thresholds)
+    for gate in range(gates):
+        work.threshold[gate] = int(options.thresholds[gate])
+    form_gated(view, work, Gates(lay_out(gates, 1), True, options.max_hold_s, options.solve_s, 0.0))
+
+
+policy = Wait

@@ -1,0 +1,109 @@
+"""How requests become visible in the compiled cluster: saturated, timed, users, sessions."""
+
+from __future__ import annotations
+
+import math
+
+from evenstep.compiled import Rows, part
+from evenstep.sim.cluster.model import GROW, RUNNING, SATURATED, SESSIONS, TIMED, USERS, Coming, Now, Run
+from evenstep.sim.cluster.model import Sessions as SessionList
+from evenstep.sim.cluster.pool import heap_pop, heap_push, push
+from evenstep.sim.cluster.slots import weight
+
+
+@part
+def reveal_row(run: Run, row: int, since_s: float) -> None:
+    """A request the cluster has not seen before enters the pool."""
+    load = weight(run.fixed, run.requests, row, 0) * run.fixed.unit
+    push(run.now, run.pool, run.requests, row, load, since_s)
+
+
+@part
+def next_visible(run: Run) -> float:
+    """When the next request becomes visible (inf = never). Pulls arrivals into prefill until that is known."""
+    fixed, now, coming, requests = run.fixed, run.now, run.coming, run.requests
+    if fixed.arrivals == TIMED:
+        base, per_token = fixed.prefill_base_s, fixed.prefill_per_token_s
+        if base == 0.0 and per_token == 0.0:
+            return requests.arrival_s[now.cursor] if now.cursor < fixed.requests else math.inf
+        while now.cursor < fixed.requests and now.coming < coming.size - 1:
+            row = now.cursor
+            if now.coming > 0 and requests.arrival_s[row] + base > coming[0].time_s:
+                break
+            heap_push(now, coming, requests.arrival_s[row] + (base + per_token * requests.prompt[row]), row)
+            now.cursor = row + 1
+    if now.coming > 0 and not (fixed.arrivals == USERS and now.cursor >= fixed.requests):
+        return coming[0].time_s
+    return math.inf
+
+
+@part
+def start_session(now: Now, coming: Rows[Coming], sessions: SessionList, now_s: float) -> None:
+    """The next session starts: its roots become visible after their think time."""
+    at = now.sessions_next
+    now.sessions_next = at + 1
+    for i in range(sessions.root_offsets[at], sessions.root_offsets[at + 1]):
+        row = sessions.roots[i]
+        heap_push(now, coming, now_s + float(sessions.think_s[row]), row)
+
+
+@part
+def follow_up(run: Run, row: int) -> None:
+    """Enter what becomes visible because a request of a closed loop ended."""
+    now, sessions = run.now, run.sessions
+    if run.fixed.arrivals == USERS:
+        heap_push(now, run.coming, now.now_s + run.fixed.think_s, now.coming_sequence)
+        now.coming_sequence += 1
+        return
+    for i in range(sessions.child_offsets[row], sessions.child_offsets[row + 1]):
+        child = sessions.children[i]
+        heap_push(now, run.coming, now.now_s + float(sessions.think_s[child]), child)
+    session = sessions.session[row]
+    sessions.left[session] -= 1
+    if sessions.left[session] == 0 and now.sessions_next < run.fixed.sessions:
+        start_session(now, run.coming, sessions, now.now_s)
+
+
+@part
+def follow_ups(run: Run, row: int) -> int:
+    """Heap entries the end of a request may need."""
+    if run.fixed.arrivals == SESSIONS:
+        sessions, following = run.sessions, run.now.sessions_next
+        need = sessions.child_offsets[row + 1] - sessions.child_offsets[row]
+        if sessions.left[sessions.session[row]] == 1 and following < run.fixed.sessions:
+            need += sessions.root_offsets[following + 1] - sessions.root_offsets[following]
+        return need
+    return 1
+
+
+@part
+def reveal(run: Run) -> int:
+    """Requests whose time has come enter the pool; GROW when it is full."""
+    fixed, now, arrival_s = run.fixed, run.now, run.requests.arrival_s
+    limit, arrivals = run.pool.id.size, run.fixed.arrivals
+    if arrivals == SATURATED:
+        while now.waiting < fixed.pool_target and now.cursor < fixed.requests:
+            if now.waiting == limit:
+                return GROW
+            reveal_row(run, now.cursor, now.now_s)
+            now.cursor += 1
+        return RUNNING
+    if arrivals == TIMED and fixed.prefill_base_s == 0.0 and fixed.prefill_per_token_s == 0.0:
+        while now.cursor < fixed.requests and arrival_s[now.cursor] <= now.now_s:
+            if now.waiting == limit:
+                return GROW
+            reveal_row(run, now.cursor, arrival_s[now.cursor])
+            now.cursor += 1
+        return RUNNING
+    while next_visible(run) <= now.now_s:
+        if now.waiting == limit or now.coming >= run.coming.size - 1:
+            return GROW
+        since_s, row = run.coming[0].time_s, run.coming[0].key
+        heap_pop(now, run.coming)
+        if arrivals == USERS:
+            row = now.cursor
+            now.cursor += 1
+        reveal_row(run, row, since_s)
+    if now.coming >= run.coming.size - 1 and arrivals == TIMED:
+        return GROW  # an arrival that is still to be pulled might be due already
+    return RUNNING

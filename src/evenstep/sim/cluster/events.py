@@ -1,0 +1,316 @@
+"""The events between two steps of the compiled cluster: completions, outages, decisions, overflow."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from evenstep.compiled import Ints, part
+from evenstep.routing.view import HOLD
+from evenstep.sim.cluster.arrivals import follow_up, follow_ups, next_visible
+from evenstep.sim.cluster.lookahead import advance_window
+from evenstep.sim.cluster.model import (
+    BROKEN,
+    COMPLETE,
+    DONE,
+    FLUSH,
+    GROW,
+    LINEAR,
+    NEVER,
+    ORACLE,
+    OVER_KV,
+    OVER_SLOTS,
+    REVEAL,
+    RUNNING,
+    SATURATED,
+    STUCK,
+    TIMED,
+    UNKNOWN_WORKER,
+    USERS,
+    Fixed,
+    Now,
+    Run,
+    Slot,
+)
+from evenstep.sim.cluster.pool import carried_at, take_out
+from evenstep.sim.cluster.slots import (
+    dequeue,
+    enqueue,
+    first_admitted,
+    first_token,
+    seat,
+    send_back,
+    send_queue_back,
+    set_free,
+    unseat,
+    weight,
+)
+
+
+@part
+def grow_loads(run: Run, q: int) -> None:
+    """Every running request of a group grows by a step."""
+    fixed, fleet, group = run.fixed, run.fleet, run.fleet.groups[q]
+    low, high = group.first, group.first + group.workers
+    if fixed.profile_kind == LINEAR:
+        units, running, load = fleet.units[low:high], fleet.running[low:high], fleet.load[low:high]
+        delta, unit = fixed.delta, fixed.unit
+        for g in range(units.size):
+            units[g] += running[g] * delta
+            load[g] = units[g] * unit
+        return
+    for slot in range(low * fixed.slots_max, high * fixed.slots_max):
+        mine = run.slots.rows[slot]
+        if mine.row >= 0:
+            age = mine.done + group.step - mine.admit
+            after = weight(fixed, run.requests, mine.row, age + 1)
+            fleet.units[mine.worker] += after - weight(fixed, run.requests, mine.row, age)
+            fleet.load[mine.worker] = fleet.units[mine.worker] * fixed.unit
+
+
+@part
+def write_down(run: Run, mine: Slot, at: int, q: int, step: int) -> None:
+    """Keep the record of the request in a slot that completes at a step; `at` is its place in order of completion."""
+    fixed, records = run.fixed, run.records
+    row = np.uintp(mine.row)
+    kept = records.done[np.uintp(mine.row if fixed.keep == 1 else at)]
+    kept.worker, kept.admitted_step, kept.finished_step = mine.worker, mine.admit, step
+    kept.restarts = mine.restarts
+    kept.visible_s = run.requests.arrival_s[row] if fixed.arrivals == TIMED else mine.visible_s
+    kept.admitted_s = first_admitted(run, mine, q)
+    kept.first_token_s, kept.finished_s = first_token(run, mine, q), run.now.now_s
+    records.ended[np.uintp(at)] = mine.row
+
+
+@part
+def complete_group(run: Run, q: int) -> int:
+    """A group's step ends: growth, completions, the next step number. FLUSH or GROW when a buffer is full."""
+    fixed, now, fleet, slots, group = run.fixed, run.now, run.fleet, run.slots, run.fleet.groups[q]
+    status, step = RUNNING, group.step
+    if group.grown == 0:
+        group.grown = 1
+        grow_loads(run, q)
+    bucket = step & fixed.ring_mask
+    slot = slots.calendar[q, bucket]
+    listed = fixed.keep == 0 or fixed.prediction > ORACLE  # the host reads the list of requests that ended
+    at, tokens, left, freed = now.request_rows, now.output_tokens, 0, 0
+    while slot >= 0:
+        mine = slots.rows[np.uintp(slot)]
+        row = mine.row
+        if at == run.records.ended.size:
+            if listed:
+                status = FLUSH
+                break
+            at = 0
+        if fixed.arrivals >= USERS and now.coming + follow_ups(run, row) >= run.coming.size:
+            status = GROW
+            break
+        if fixed.profile_kind == LINEAR:
+            units = mine.units + (step + 1 - mine.admit) * fixed.delta
+        else:
+            units = weight(fixed, run.requests, row, mine.done + step + 1 - mine.admit)
+        write_down(run, mine, at, q, step)
+        at += 1
+        tokens += run.requests.output[np.uintp(row)]
+        following, g = mine.follower, np.uintp(mine.worker)
+        unseat(run, slot, step, units)
+        left += 1
+        if fleet.workers[g].up == 1:  # what is running and queued never exceeds slots and depth
+            fleet.free_slots[g] += 1
+            freed += 1
+        if fixed.arrivals >= USERS:
+            follow_up(run, row)
+        slot = following
+    slots.calendar[q, bucket] = slot
+    now.completed += left
+    now.running_all -= left
+    group.running -= left
+    now.request_rows, now.output_tokens = at, tokens
+    now.free_total += freed
+    if status == RUNNING:
+        group.step = step + 1
+        if fixed.horizon > 0 and fixed.profile_kind == LINEAR:
+            advance_window(run, q)
+    return status
+
+
+@part
+def earliest_outage(run: Run) -> int:
+    """The step of the first outage that is pending, `NEVER` without one."""
+    outages, earliest = run.fleet.outages, NEVER
+    for i in range(outages.size):
+        if outages[i].over == 0:
+            earliest = min(earliest, outages[i].step)
+    return earliest
+
+
+@part
+def apply_outages(run: Run, q: int) -> int:
+    """Outages due in group q (q = -1: the earliest pending ones, in any group). GROW when the pool has no room."""
+    now, fleet, slots_max = run.now, run.fleet, run.fixed.slots_max
+    earliest = earliest_outage(run)
+    for i in range(fleet.outages.size):
+        outage = fleet.outages[i]
+        g = outage.worker
+        if outage.over == 1:
+            continue
+        if q >= 0 and (fleet.group[g] != q or outage.step > fleet.groups[q].step):
+            continue
+        if q < 0 and outage.step != earliest:
+            continue
+        if outage.back == 0:
+            need = fleet.running[g] + fleet.queued[g]
+            if now.waiting + need > run.pool.id.size or now.carried + need > run.carried.size:
+                return GROW
+            for slot in range(g * slots_max, (g + 1) * slots_max):
+                if run.slots.rows[slot].row >= 0:
+                    send_back(run, slot)
+            send_queue_back(run, g)
+        fleet.workers[g].up = outage.back
+        outage.over = 1
+        now.outages_left -= 1
+        set_free(run, g)
+    return RUNNING
+
+
+@part
+def broken(now: Now, kind: int, worker: int, at: int) -> int:
+    """Say what the policy's answer broke."""
+    now.error_kind, now.error_worker, now.error_at = kind, worker, at
+    return BROKEN
+
+
+@part
+def sent_too_many(fixed: Fixed, now: Now, worker: Ints, start: int, offered: int) -> int:
+    """Nothing more can be sent: BROKEN if the answer sends a request from `start` on. A worker that does not exist first."""
+    most, least = HOLD, HOLD
+    rest = worker[start:offered]
+    for j in range(rest.size):
+        most, least = max(most, rest[j]), min(least, rest[j])
+    if most == HOLD and least == HOLD:
+        return RUNNING
+    unknown = least < HOLD or most >= fixed.workers
+    return broken(now, UNKNOWN_WORKER if unknown else OVER_SLOTS, least if least < HOLD else most, start)
+
+
+@part
+def send(run: Run, place: int, g: int) -> None:
+    """Start the request at a place of the pool on worker g, or queue it there."""
+    fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
+    row, since_s = pool.id[np.uintp(place)], pool.since_s[np.uintp(place)]
+    units = int(pool.load[np.uintp(place)] * fixed.scale)
+    if now.carried == 0 or carried_at(now, run.carried, row) < 0:
+        now.wait_sum_s += now.now_s - since_s
+        now.waits += 1
+    w = np.uintp(g)
+    busy = fleet.groups[np.uintp(fleet.group[w])].busy
+    if busy == 0 and fleet.queued[w] == 0 and fleet.running[w] < fleet.workers[w].slots:
+        seat(run, row, g, units, since_s)
+    else:
+        enqueue(run, row, g, units, since_s)
+    fleet.free_slots[w] -= 1
+
+
+@part
+def apply_decision(run: Run) -> int:
+    """Carry out the policy's answer: start or queue what is sent. BROKEN, and what, when it breaks the contract."""
+    fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
+    status, sent, last = RUNNING, 0, -1
+    offered = 1 if fixed.instant == 1 else now.waiting
+    possible = min(offered, now.free_total)
+    for i in range(offered):
+        g = pool.worker[np.uintp(i)]
+        if g == HOLD:
+            continue
+        if g < HOLD or g >= fixed.workers:
+            status = broken(now, UNKNOWN_WORKER, g, i)
+            break
+        if fleet.free_slots[np.uintp(g)] <= 0:
+            status = broken(now, OVER_SLOTS, g, i)
+            break
+        if fixed.kv_limited == 1:
+            fleet.kv_free[g] -= pool.load[now.first + i]
+            if fleet.kv_free[g] < 0.0:
+                status = broken(now, OVER_KV, g, i)
+                break
+        send(run, now.first + i, g)
+        sent += 1
+        last = i
+        if sent == possible:
+            status = sent_too_many(fixed, now, pool.worker, i + 1, offered)
+            break
+    now.free_total -= sent
+    if sent > 0 and status == RUNNING:
+        take_out(pool, now.first, sent, last)
+        now.first += sent
+        now.waiting -= sent
+    now.admitted_now = sent
+    return status
+
+
+@part
+def refill_slots(run: Run, q: int) -> None:
+    """Queues of a group's workers move up into free slots."""
+    fleet, group = run.fleet, run.fleet.groups[q]
+    for g in range(group.first, group.first + group.workers):
+        while fleet.queued[g] > 0 and fleet.running[g] < fleet.workers[g].slots:
+            node = run.queues[dequeue(run, g)]
+            seat(run, node.row, g, node.units, node.since_s)
+
+
+@part
+def newest_slot(run: Run, g: int) -> int:
+    """The slot of worker g's newest request: largest admission step, then row."""
+    rows, slots_max, newest = run.slots.rows, run.fixed.slots_max, -1
+    for slot in range(g * slots_max, (g + 1) * slots_max):
+        mine = rows[slot]
+        if mine.row >= 0 and (
+            newest < 0
+            or mine.admit > rows[newest].admit
+            or (mine.admit == rows[newest].admit and mine.row > rows[newest].row)
+        ):
+            newest = slot
+    return newest
+
+
+@part
+def evict_overflow(run: Run, q: int) -> int:
+    """Workers beyond their KV memory send their newest requests back. GROW when the pool has no room."""
+    fixed, now, fleet, group = run.fixed, run.now, run.fleet, run.fleet.groups[q]
+    for g in range(group.first, group.first + group.workers):
+        while fleet.units[g] * fixed.unit > fixed.kv_tokens and fleet.running[g] > 1:
+            if now.waiting == run.pool.id.size or now.carried == run.carried.size:
+                return GROW
+            newest = newest_slot(run, g)
+            group.admitted -= run.slots.rows[newest].admit == group.step  # it never ran
+            send_back(run, newest)
+            set_free(run, g)
+    return RUNNING
+
+
+@part
+def next_event(run: Run) -> int:
+    """Move time to the next event and mark the groups at their boundary. DONE or STUCK when there is none."""
+    fixed, now, groups = run.fixed, run.now, run.fleet.groups
+    end_s, idle = math.inf, False
+    for q in range(fixed.groups):
+        groups[q].boundary = 0
+        if groups[q].busy == 1:
+            end_s = min(end_s, groups[q].end_s)
+        else:
+            idle = True
+    if (idle and fixed.arrivals != SATURATED) or fixed.instant == 1:
+        visible_s = next_visible(run)
+        if visible_s < end_s:
+            now.now_s = max(now.now_s, visible_s)
+            now.phase = REVEAL
+            return RUNNING
+    if end_s < math.inf:
+        now.now_s = end_s
+        for q in range(fixed.groups):
+            if groups[q].busy == 1 and groups[q].end_s == end_s:
+                groups[q].boundary, groups[q].busy = 1, 0
+        now.phase = COMPLETE
+        return RUNNING
+    return DONE if now.completed == fixed.requests else STUCK

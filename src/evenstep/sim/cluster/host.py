@@ -1,0 +1,427 @@
+"""The host of the compiled simulator: checks the input, resumes the loop after each stop, gathers the records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.compiled import column, cut, fill
+from evenstep.cost.power import Power
+from evenstep.cost.view import StepTime
+from evenstep.errors import InputError, PolicyError
+from evenstep.measure.digest import StreamingDigest, digest_of
+from evenstep.measure.metrics import Slo
+from evenstep.measure.records import (
+    Conditions,
+    DecisionTable,
+    RequestTable,
+    Run,
+    StepTable,
+    Totals,
+    WorkerTable,
+    concatenate,
+    copied,
+)
+from evenstep.measure.tally import Tally
+from evenstep.predict.oracle import Oracle
+from evenstep.predict.view import (
+    NOTHING,
+    Active,
+    Finished,
+    Fits,
+    Predictor,
+    SurvivalCurve,
+    counted_of,
+    fit_now,
+    is_oracle,
+)
+from evenstep.request import F8, I8, Trace
+from evenstep.routing.view import expects_loads, horizon_of
+from evenstep.sim.cluster import model
+from evenstep.sim.cluster import short_state as short_loop
+from evenstep.sim.cluster.input import check_input
+from evenstep.sim.cluster.model import ShortRun
+from evenstep.sim.cluster.plain_door import PlainDoor
+from evenstep.sim.cluster.prefix_caches import PrefixCaches
+from evenstep.sim.cluster.prefix_door import door_of
+from evenstep.sim.cluster.state import Options, State, prepared
+
+
+def run(
+    trace: Trace, policy: Any, cluster: Any, step_time: StepTime, predictor: Predictor | None, options: Options,
+    *, slo: Slo | None, door: str, name: str,
+) -> Run:  # fmt: skip
+    """See `cluster.simulate`."""
+    name = name or type(policy).__name__
+    kernel = _kernel(policy, door, name)
+    check_input(trace, policy, cluster, predictor, name)
+    prediction = _prediction(policy, predictor)
+    options = replace(
+        options, prediction=prediction, refresh_every=int(getattr(predictor, "refresh_every", 16))
+    )
+    state = prepared(trace, policy, cluster, step_time, options)
+    _open_closed_loop(state, cluster)
+    conditions = _conditions(policy, cluster, step_time, predictor, options.seed, name)
+    gathered = _Gathered(conditions, options, slo)
+    asked = _Asked(predictor, trace, state.run.fixed) if prediction >= model.DEPARTURES else None
+    caches = PrefixCaches(trace, cluster) if cluster.prefix_cache_blocks else None
+    plain = door_of(policy, kernel, state, name, caches)
+    _carry(_Course(state, kernel, plain, gathered, asked, name))
+    counted = asked.counted() if asked is not None else {}
+    counted |= caches.counted() if caches is not None else {}
+    held = int(state.run.now.held)
+    counted |= {"held_decisions": held} if held else {}
+    return _finished(state, gathered, trace, counted)
+
+
+def _conditions(
+    policy: Any, cluster: Any, step_time: StepTime, predictor: Predictor | None, seed: int, name: str
+) -> Conditions:  # fmt: skip
+    horizon, law = horizon_of(policy), step_time.table()
+    return Conditions(
+        workers=cluster.workers,
+        slots=max(cluster.slots_of),
+        slots_total=sum(cluster.slots_of),
+        group_sizes=cluster.group_sizes,
+        overhead_s=tuple(step_time.overhead_seconds(size) for size in cluster.group_sizes),
+        seconds_per_token=float(law.seconds[0, 1] / law.load[1]) if short_loop.is_linear(law) else math.nan,
+        arrivals=cluster.arrivals,
+        pool=cluster.pool if cluster.arrivals == "saturated" else 0,
+        seed=seed,
+        policy=name,
+        predictor="" if horizon == 0 else type(predictor).__name__.lower(),
+        oracle=horizon > 0 and is_oracle(predictor),
+        prefill=cluster.prefill_base_s > 0 or cluster.prefill_per_token_s > 0,
+    )
+
+
+def _prediction(policy: Any, predictor: Any) -> int:
+    """What the loop keeps of the coming steps, and asks for."""
+    if horizon_of(policy) == 0:
+        return model.NO_PREDICTION
+    if type(predictor) is Oracle:
+        return model.ORACLE
+    return (
+        model.EXPECTED if expects_loads(policy) and isinstance(predictor, SurvivalCurve) else model.DEPARTURES
+    )
+
+
+class _Course(NamedTuple):
+    """A run on its way through the loop."""
+
+    state: State
+    kernel: Any
+    plain: PlainDoor | None
+    gathered: _Gathered
+    asked: _Asked | None
+    name: str
+
+
+def _carry(course: _Course) -> None:
+    """Carry the loop from stop to stop until the run is done."""
+    if course.state.is_short:
+        from evenstep.sim.cluster import short_loop as loop
+    else:
+        from evenstep.sim.cluster import loop
+    advance = compiled.entry(loop.advance)
+    if course.plain is None:
+        _to_its_end(course, partial(advance, course.kernel.route_into))
+        return
+    from evenstep.sim.cluster import ask
+
+    with ask.answering(course.plain.answer):
+        _to_its_end(course, partial(advance, ask.route_into))
+
+
+def _to_its_end(course: _Course, advance: Callable[[Any], int]) -> None:
+    state, plain, asked = course.state, course.plain, course.asked
+    while (status := advance(state.run)) != model.DONE:
+        if status == model.FLUSH:
+            if asked is not None:
+                asked.see(state.run)
+            course.gathered.take(state, more=True)
+        elif status == model.GROW:
+            state.grow()
+            if plain is not None:
+                plain.look_again()
+        elif status == model.PREDICT and asked is not None:
+            asked.answer(state.run)
+        elif plain is not None and plain.error is not None:
+            raise plain.error
+        else:
+            raise PolicyError(_complaint(state.run, status, course.name))
+    course.gathered.take(state, more=False)
+
+
+def loop_of(policy: Any, cluster: Any, step_time: StepTime) -> str:
+    """The module of the compiled loop that a run takes which writes no decisions down."""
+    short = short_loop.fits(cluster, step_time.table(), horizon_of(policy))
+    return f"evenstep.sim.cluster.{'short_loop' if short else 'loop'}"
+
+
+def _kernel(policy: Any, door: str, name: str) -> Any:
+    kernel = compiled.kernel_of(policy) if door != "plain" else None
+    if door == "compiled" and kernel is None:
+        raise InputError(name, "door", door, "auto or plain", "The policy has no kernel beside its file.")
+    return kernel
+
+
+def _open_closed_loop(state: State, cluster: Any) -> None:
+    """Users issue their first request, or the first sessions start, at time 0."""
+    run = state.run
+    if not isinstance(run, model.Run) or run.fixed.arrivals < model.USERS:
+        return
+    users = cluster.users or sum(cluster.slots_of)
+    if run.fixed.arrivals == model.USERS:
+        keys = np.arange(min(users, int(run.fixed.requests)))
+        times_s, run.now.coming_sequence = np.zeros(keys.size), users
+    else:
+        run.now.sessions_next = min(users, run.sessions.left.size)
+        roots = run.sessions.roots[: run.sessions.root_offsets[run.now.sessions_next]]
+        keys = roots[np.lexsort((roots, run.sessions.think_s[roots]))]
+        times_s = run.sessions.think_s[keys]
+    while keys.size >= len(cast("model.Run", state.run).coming):
+        state.grow()
+    run.now.coming = keys.size
+    fill(
+        cut(cast("model.Run", state.run).coming, 0, keys.size), time_s=times_s, key=keys
+    )  # a sorted list is a heap
+
+
+class _Gathered:
+    """Takes full record buffers: keeps them as tables, or feeds the metrics and the digest and lets them go."""
+
+    def __init__(self, conditions: Conditions, options: Options, slo: Slo | None) -> None:
+        self.conditions, self.options = conditions, options
+        self.new_tally = partial(
+            Tally, conditions, exact=options.records, slo=slo, power=options.power or Power()
+        )
+        self.tally = self.new_tally()
+        self.hash = StreamingDigest()
+        self.steps: list[StepTable] = []
+        self.decided: list[DecisionTable] = []
+        self.passing = short_loop.Passing()
+
+    def take(self, state: State, more: bool) -> None:
+        """Empty the record buffers; `more` says that the loop will fill them again."""
+        run, now = state.run, state.run.now
+        steps = short_loop.step_rows(run) if isinstance(run, ShortRun) else _step_rows(run)
+        if self.options.records:  # measured and hashed when they are asked for
+            self.steps.append(copied(steps) if more else steps)
+        else:
+            if isinstance(run, ShortRun):
+                requests = self.passing.completed(run, state.request_class, steps)
+            else:
+                requests = done_rows(run, state.request_class, int(now.request_rows))
+            self.tally.add_steps(steps)
+            self.tally.add_requests(requests)
+            self.hash.add(
+                requests.request_id, requests.worker, requests.admitted_step, requests.finished_step
+            )
+        if isinstance(run, model.Run) and self.options.decisions:
+            self.decided.append(_decision_rows(run))
+        now.request_rows = now.step_rows = now.decision_rows = 0
+
+
+def done_rows(run: model.Run, request_class: I8 | None, count: int) -> RequestTable:
+    """The first `count` completed requests of the loop's records; windows, not copies."""
+    done = cut(run.records.done, 0, count)
+    if run.fixed.keep:  # every request is at its own row
+        row, prompt, output, kinds = np.arange(count), run.requests.prompt, run.requests.output, request_class
+    else:
+        row = run.records.ended[:count].copy()
+        prompt, output = run.requests.prompt[row], run.requests.output[row]
+        kinds = None if request_class is None else request_class[row]
+    words = ("worker", "admitted_step", "finished_step", "restarts")
+    times = ("visible_s", "admitted_s", "first_token_s", "finished_s")
+    return RequestTable(
+        request_id=row, prompt_tokens=prompt, output_tokens=output, request_class=kinds,
+        **{name: column(done, name) for name in (*words, *times)},
+    )  # fmt: skip
+
+
+def _step_rows(run: model.Run) -> StepTable:
+    """The steps since the last visit; windows, not copies."""
+    rows = int(run.now.step_rows)
+    return StepTable(**{name: values[:rows] for name, values in run.records.steps._asdict().items()})
+
+
+def _decision_rows(run: model.Run) -> DecisionTable:
+    rows = cut(run.records.decisions, 0, int(run.now.decision_rows))
+    names = ("decision", "now_s", "waiting", "free_slots", "admitted", "bound")
+    return DecisionTable(**{name: column(rows, name).copy() for name in names})
+
+
+class _Asked:
+    """Asks a predictor about the running requests that are due, and applies the gate (BalanceRoute App. C)."""
+
+    def __init__(self, predictor: Any, trace: Trace, fixed: model.Fixed) -> None:
+        self.predictor, self.horizon, self.trace = predictor, int(fixed.horizon), trace
+        self.expects = fixed.prediction == model.EXPECTED
+        self.fits = isinstance(predictor, Fits)
+        self.gate = float(getattr(predictor, "gate", 0.5))
+        self.literal = getattr(predictor, "refresh", "anchored") == "literal"
+        self.seen = 0  # completions in the record buffer the predictor has learned from
+        self.predictions, self.accepted = 0, 0
+
+    def see(self, run: Any) -> None:
+        """Let the predictor learn from the completions since the last call; the buffer is about to be emptied."""
+        self._learn(run)
+        self.seen = 0
+
+    def counted(self) -> dict[str, int]:
+        """What was asked, what passed the gate, and what the predictor counts itself."""
+        own = {f"predictor_{name}": count for name, count in counted_of(self.predictor).items()}
+        return {"predictions": self.predictions, "predictions_accepted": self.accepted, **own}
+
+    def answer(self, run: Any) -> None:
+        self._learn(run)
+        if self.fits:
+            fit_now(self.predictor)
+        due = cut(run.ahead.due, 0, int(run.now.due))
+        slots = column(due, "slot")
+        order = np.lexsort((column(run.slots.rows, "row")[slots], slots // run.fixed.slots_max))
+        slots = slots[order]
+        fill(due, slot=slots)
+        active = self._active(run, slots)
+        if self.expects:
+            self._keep_curves(run.ahead.curves, slots, active)
+        else:
+            fill(due, steps_left=self._steps_left(active, slots.size))
+
+    def _steps_left(self, active: Active, count: int) -> F8:
+        """Steps left of each request, -1 where it is expected to stay beyond the horizon."""
+        prediction = self.predictor.predict(active, self.horizon)
+        steps, leaves = prediction.steps_left, prediction.leaves
+        if steps.shape != (count,) or leaves.shape != (count,) or not np.isfinite(steps).all():
+            raise PolicyError(
+                f"predictor {type(self.predictor).__name__} answered {steps.shape} steps and {leaves.shape} chances"
+                f" for {count} requests; expected finite values, one a request"
+            )
+        passes = leaves >= self.gate
+        self.predictions += count
+        self.accepted += int(np.count_nonzero(passes))
+        expected = np.where(passes, np.clip(steps, 1.0, self.horizon), self.horizon)
+        stays = (expected >= self.horizon) & (not self.literal)
+        return np.where(stays, -1.0, expected)
+
+    def _keep_curves(self, kept: F8, slots: I8, active: Active) -> None:
+        """Keep the chances of being there still for the slots, as far ahead as they are needed before the next refresh."""
+        curve = self.predictor.curve(active, kept.shape[1] - 1)
+        if (
+            curve.shape != (slots.size, kept.shape[1])
+            or not (curve[:, 0] == 1.0).all()
+            or not np.isfinite(curve).all()
+        ):
+            raise PolicyError(
+                f"predictor {type(self.predictor).__name__} answered a curve of shape {curve.shape}"
+                f" for {slots.size} requests; expected ({slots.size}, {kept.shape[1]}), finite, with 1 in column 0"
+            )
+        kept[slots] = curve
+        self.predictions += slots.size
+        self.accepted += slots.size  # a curve passes no gate
+
+    def _active(self, run: Any, slots: I8) -> Active:
+        trace, worker = self.trace, slots // run.fixed.slots_max
+        row, done, admit, finish = (
+            column(run.slots.rows, name)[slots] for name in ("row", "done", "admit", "finish")
+        )
+        step = column(run.fleet.groups, "step")[run.fleet.group[worker]]
+        key = NOTHING if trace.prompt_key is None else trace.prompt_key[row]
+        cap = NOTHING if trace.max_tokens is None else trace.max_tokens[row]
+        return Active(
+            request_id=row,
+            age=(done + step - admit) * run.fixed.tokens_per_step,
+            prompt_tokens=trace.prompt_tokens[row],
+            prompt_key=key if key.size else np.zeros_like(row),
+            max_tokens=cap if cap.size else np.zeros_like(row),
+            true_left=finish + 1 - step if is_oracle(self.predictor) else NOTHING,
+        )
+
+    def _learn(self, run: Any) -> None:
+        end = int(run.now.request_rows)
+        if end == self.seen:
+            return
+        row = run.records.ended[self.seen : end]
+        place = row if run.fixed.keep else np.arange(self.seen, end)
+        row = row[np.lexsort((row, column(run.records.done, "finished_s")[place]))]
+        key = np.zeros_like(row) if self.trace.prompt_key is None else self.trace.prompt_key[row]
+        self.predictor.learn(Finished(row, run.requests.prompt[row], run.requests.output[row], key))
+        self.seen = end
+
+
+def _complaint(run: model.Run | ShortRun, status: int, name: str) -> str:
+    now, fixed = run.now, run.fixed
+    if status == model.STUCK:
+        if now.waiting == 0:
+            raise InputError(
+                "trace", "after", f"never ended for {fixed.requests - now.completed} requests",
+                "requests that end", "Look for requests that wait for each other.",
+            )  # fmt: skip
+        return (
+            f"policy {name} holds {now.waiting} waiting requests while nothing runs and nothing more arrives;"
+            f" expected it to admit at least one"
+        )
+    g = int(now.error_worker)
+    broken = {
+        model.UNKNOWN_WORKER: f"unknown worker {g}; expected -1 (hold) or 0..{fixed.workers - 1}",
+        model.OVER_SLOTS: f"over capacity: worker {g} is sent more requests than it has free slots",
+        model.OVER_KV: f"over capacity: worker {g} is sent more KV tokens than it has free",
+    }
+    return f"policy {name} broke its contract at decision {now.decisions}: {broken[int(now.error_kind)]}"
+
+
+def _finished(state: State, gathered: _Gathered, trace: Trace, counted: dict[str, int]) -> Run:
+    run, now = state.run, state.run.now
+    options, conditions, now_s = gathered.options, gathered.conditions, float(now.now_s)
+    totals = Totals(
+        requests=int(now.completed),
+        output_tokens=int(now.output_tokens),
+        steps=int(now.steps),
+        decisions=int(now.decisions),
+        makespan_s=now_s,
+        load_steps=float(now.load_steps * run.fixed.unit),
+        active_steps=int(now.active_steps),
+        restarts=int(now.restarts),
+        overloaded_steps=int(now.overloaded),
+        counted=counted,
+    )
+    decided = concatenate(DecisionTable, gathered.decided) if options.decisions else None
+    sampled = _samples(run) if options.samples else None
+    if not options.records:
+        summary, digest = gathered.tally.summary(totals), gathered.hash.finish(now_s)
+        return Run(conditions, totals, lambda: digest, lambda: summary, None, None, sampled, decided, trace)
+    steps = concatenate(StepTable, gathered.steps)
+    if isinstance(run, ShortRun):
+        kept = short_loop.Kept(run, state.request_class, steps)
+        requests, blocks, hashed = kept.table, kept.blocks, partial(kept.digest, now_s)
+    else:
+        requests = done_rows(run, state.request_class, len(trace))
+        blocks, hashed = partial(iter, [requests]), partial(digest_of, requests, now_s)
+
+    def measured() -> dict[str, Any]:
+        tally = gathered.new_tally()  # a copy of the run may be measured again
+        tally.add_steps(steps)
+        for block in blocks():
+            tally.add_requests(block)
+        return tally.summary(totals)
+
+    return Run(conditions, totals, hashed, measured, requests, steps, sampled, decided, trace)
+
+
+def _samples(run: model.Run | ShortRun) -> WorkerTable:
+    count, samples = int(run.now.samples), run.samples
+    rows = cut(samples.rows, 0, count)
+    return WorkerTable(
+        load=samples.load[:count].copy(),
+        running=samples.running[:count].copy(),
+        stride=int(run.now.stride),
+        longest=samples.longest[:count].copy() if run.fixed.law_kind == model.LINES_OF_LONGEST else None,
+        **{name: column(rows, name).copy() for name in ("step", "group", "start_s", "duration_s")},
+    )

@@ -1,0 +1,80 @@
+"""The input of a simulated run, checked for consistency before the start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.predict.view import Predictor
+from evenstep.request import Trace
+from evenstep.routing.view import horizon_of
+from evenstep.sim.cluster.drift import rounded
+
+_MOST_PROJECTED = 20_000_000  # cells of the table of projections
+_MOST_STEPS = 50_000_000  # length of the calendars of completions
+
+
+def check_input(trace: Trace, policy: Any, cluster: Any, predictor: Predictor | None, name: str) -> None:
+    """See that a trace can run on a cluster under a policy.
+
+    Raises:
+        InputError: the first thing that does not fit, named.
+    """
+    if len(trace) == 0:
+        raise InputError(trace.name or "trace", "requests", 0, "one request or more")
+    if not callable(getattr(policy, "route", None)):
+        raise InputError(name, "policy", type(policy).__name__, "an object with a method route(view)")
+    if horizon_of(policy) > 0 and predictor is None:
+        raise InputError(
+            name,
+            "predictor",
+            "missing",
+            "a predictor for a policy that looks ahead",
+            "Add predictor=oracle, for instance.",
+        )
+    for column in ("prompt_tokens", "output_tokens"):
+        values = getattr(trace, column)
+        if values.min() < 1:
+            row = int(np.argmax(values < 1))
+            raise InputError(
+                f"{trace.name or 'trace'}: request {row}", column, int(values[row]), "an integer >= 1"
+            )
+    horizon, longest = horizon_of(policy), int(cluster.drift.steps(trace).max())
+    if cluster.workers * (horizon + 1) > _MOST_PROJECTED:
+        raise InputError(
+            name,
+            "horizon",
+            horizon,
+            f"at most {_MOST_PROJECTED // cluster.workers - 1:,} with {cluster.workers} workers",
+        )
+    if longest * len(cluster.group_sizes) > _MOST_STEPS:
+        raise InputError(
+            trace.name or "trace", "output_tokens", longest, f"at most {_MOST_STEPS:,} decode steps a request"
+        )
+    if cluster.arrivals == "timed":
+        if trace.arrival_s is None:
+            raise InputError(
+                trace.name or "trace", "arrivals", "timed", "a trace with times", "Give a rate (--rate)."
+            )
+        if np.any(np.diff(trace.arrival_s) < 0) or not np.isfinite(trace.arrival_s).all():
+            raise InputError(
+                trace.name or "trace", "arrival_s", "unsorted", "finite times in ascending order"
+            )
+    if cluster.arrivals == "closed" and cluster.think_s is None and trace.session is None:
+        raise InputError(
+            trace.name or "trace",
+            "sessions",
+            "missing",
+            "a trace with sessions, or think_s",
+            "Give --users and --think-s.",
+        )
+    profiles = cluster.drift.profiles
+    admission = trace.prompt_tokens if profiles is None else profiles.values[profiles.offsets[:-1]]
+    if cluster.kv_tokens < rounded(float(admission.max())):  # loads are kept in whole grains
+        row = int(np.argmax(admission))
+        raise InputError(
+            f"{trace.name or 'trace'}: request {row}", "prompt_tokens", int(admission[row]),
+            f"at most kv_tokens, {cluster.kv_tokens:g}", "It would fit no worker.",
+        )  # fmt: skip

@@ -1,0 +1,449 @@
+"""What the compiled cluster simulator reads and writes: one `Run`, made of named records and arrays.
+
+`cluster.state.prepared` makes one, the loops (`cluster.loop`, `cluster.short_loop`) change it in place, and
+`cluster.host` reads the results. G is the number of workers, B the most slots of a worker, S = G * B, H the horizon.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from evenstep.compiled import Floats, Ints, IntTable, Record, Rows, Table
+
+# Phases.
+NEXT, COMPLETE, REVEAL, DECIDE, START = range(5)
+# Arrivals.
+SATURATED, TIMED, USERS, SESSIONS = range(4)
+# Why the loop came back.
+RUNNING, DONE, FLUSH, GROW, PREDICT, STUCK, BROKEN = range(7)
+# How loads grow: by the same amount a step, by a common sequence, or by each request's own profile.
+LINEAR, SEQUENCE, PROFILES = range(3)
+# What a step-time law is read from: one line through zero of the load, lines of the load, lines of load and longest.
+ONE_LINE, LINES, LINES_OF_LONGEST = range(3)
+# What is known of the coming steps: nothing, the truth, when a request leaves, or the chance that it is still there.
+NO_PREDICTION, ORACLE, DEPARTURES, EXPECTED = range(4)
+# What a decision broke; `RAISED`: the policy's own `route` raised an error.
+UNKNOWN_WORKER, OVER_SLOTS, OVER_KV, RAISED = 1, 2, 3, 4
+#: A step that never comes.
+NEVER = 1 << 60
+
+
+class Fixed(Record):
+    """What a run is asked to do. Flags are 0 or 1."""
+
+    requests: int
+    workers: int
+    groups: int
+    slots_max: int  # B
+    horizon: int
+    seed: int
+    arrivals: int  # SATURATED .. SESSIONS
+    pool_target: int
+    sessions: int
+    instant: int
+    depth: int  # requests a worker may be sent beyond its slots
+    may_hold: int
+    kv_limited: int
+    scale: int  # load units in a token
+    delta: int  # load units gained a step
+    tokens_per_step: int
+    profile_kind: int  # LINEAR .. PROFILES
+    ring_mask: int  # length of the calendars by step, less one
+    window_mask: int  # length of the windows of departures, less one
+    prediction: int  # NO_PREDICTION .. EXPECTED
+    refresh_every: int  # produced tokens after which a prediction is old
+    law_kind: int  # ONE_LINE .. LINES_OF_LONGEST
+    priced: int  # whether energy is counted
+    keep: int  # whether every request's record is kept, at its own row
+    record_decisions: int
+    short: int  # whether the short loop runs it
+    unit: float  # tokens in a load unit
+    slope: float  # seconds a token, of the first worker
+    longest_share: float
+    prefill_base_s: float
+    prefill_per_token_s: float
+    kv_tokens: float
+    kv_reserve: float
+    think_s: float
+    idle_w: float
+    span_w: float  # power at full load less idle power
+    full_power_s: float  # longest step that one request takes at full power
+
+
+class Now(Record):
+    """Where a run stands."""
+
+    phase: int
+    cursor: int  # the next request of the trace
+    first: int  # the oldest waiting request's place in the pool's arrays
+    waiting: int
+    free_total: int
+    completed: int
+    running_all: int
+    queued_all: int
+    decisions: int
+    steps: int
+    coming: int  # entries of the heap of requests to come
+    coming_sequence: int
+    carried: int  # entries of the carry list
+    queue_free: int  # the first free node of the queues
+    outages_left: int
+    sessions_next: int
+    admitted_now: int
+    waits: int
+    load_steps: int
+    active_steps: int
+    output_tokens: int
+    restarts: int
+    overloaded: int
+    overloaded_now: int
+    held: int  # decisions after which an idle worker was sent a request that the policy held
+    request_rows: int
+    step_rows: int
+    decision_rows: int
+    samples: int
+    stride: int  # steps from one sample to the next, 0 = no samples
+    due: int  # predictions asked for
+    spare_slot: int  # the first free slot of the short loop
+    error_kind: int  # UNKNOWN_WORKER .. RAISED, 0 = no error
+    error_worker: int
+    error_at: int
+    now_s: float
+    mean_wait_s: float
+    wait_sum_s: float
+    bound: float
+
+
+class Worker(Record):
+    """What the loop knows of a worker and policies do not see."""
+
+    slots: int
+    up: int
+    queue_head: int  # a node of the queues, -1 = empty
+    queue_tail: int
+    longest_slot: int  # -1 where the next step has to look for it
+
+
+class Group(Record):
+    """A barrier group."""
+
+    step: int
+    busy: int  # inside a step
+    boundary: int  # 1: its step has ended; 2: its requests were completed
+    grown: int  # its loads have grown by the step that ended
+    running: int
+    first: int  # its first worker
+    workers: int
+    queued: int
+    admitted: int  # since its last step began
+    end_s: float
+    overhead_s: float
+
+
+class Slot(Record):
+    """A slot and the request in it."""
+
+    row: int  # -1 = free
+    worker: int
+    follower: int  # the next slot whose request completes at the same step
+    finish: int  # its last step
+    admit: int  # the step at which it started here
+    units: int  # its load then
+    done: int  # steps it had done before
+    restarts: int
+    visible_s: float
+    admitted_s: float  # this and `first_token_s` only of a request that restarted, else -1
+    first_token_s: float
+
+
+class Look(Record):
+    """What is expected of the request in a slot, where the policy looks ahead."""
+
+    leave: int  # the step at which it is expected to be gone
+    predicted: int  # the step at which that was predicted, -1 = not yet
+    in_window: int
+
+
+class Coming(Record):
+    """A request to come, in a heap by (time, key)."""
+
+    time_s: float
+    key: int
+
+
+class Carried(Record):
+    """What a request that went back to the pool keeps."""
+
+    row: int
+    done: int
+    restarts: int
+    admitted_s: float
+    first_token_s: float
+
+
+class Node(Record):
+    """A place in a worker's queue."""
+
+    row: int
+    next: int
+    units: int
+    since_s: float
+
+
+class Loss(Record):
+    """An outage: worker lost, or back."""
+
+    step: int
+    worker: int
+    back: int
+    over: int  # it was applied
+
+
+class Due(Record):
+    """A prediction that the host is asked for: steps left, or a negative number for "not inside the horizon"."""
+
+    slot: int
+    steps_left: float
+
+
+class Completed(Record):
+    """The record of a completed request: one cache line."""
+
+    worker: int
+    admitted_step: int
+    finished_step: int
+    restarts: int
+    visible_s: float
+    admitted_s: float
+    first_token_s: float
+    finished_s: float
+
+
+class Decided(Record):
+    """The record of a decision."""
+
+    decision: int
+    waiting: int
+    free_slots: int
+    admitted: int
+    now_s: float
+    bound: float
+
+
+class Sampled(Record):
+    """A step at which every worker was looked at."""
+
+    step: int
+    group: int
+    start_s: float
+    duration_s: float
+
+
+class Fleet(NamedTuple):
+    """The workers and their groups. The named arrays are windows of the two tables that policies are handed."""
+
+    workers_i: IntTable
+    workers_f: Table
+    group: Ints  # [G]
+    queued: Ints
+    free_slots: Ints
+    running: Ints
+    load: Floats  # KV tokens
+    queued_load: Floats
+    kv_free: Floats
+    seconds_per_token: Floats
+    units: Ints  # [G], the load in load units
+    workers: Rows[Worker]
+    groups: Rows[Group]
+    outages: Rows[Loss]
+
+
+class Slots(NamedTuple):
+    """Slots, the calendar of completions and when each step began; worker g has slots g * B .. g * B + B - 1."""
+
+    rows: Rows[Slot]
+    free: IntTable  # [G, B], stacks of free slots
+    calendar: IntTable  # [groups, ring], the first slot whose request completes at a step, -1 = none
+    began_s: Table  # [groups, ring]
+    ended_s: Table
+
+
+class Ahead(NamedTuple):
+    """What is known of the coming steps."""
+
+    look: Rows[Look]  # [S] or empty
+    leaving: IntTable  # [G, window], requests expected to leave before a step
+    leaving_units: IntTable  # their load then
+    due: Rows[Due]
+    curves: Table  # [S, K], the chance of being there still, by steps since the prediction
+    projections: Table  # [G, H+1]
+    growth: Floats  # [H+1]
+
+
+class Pool(NamedTuple):
+    """The waiting pool, in places `Now.first` .. of its arrays, which are windows of the tables that policies are handed."""
+
+    waiting_i: IntTable
+    waiting_f: Table
+    id: Ints
+    request_class: Ints
+    key: Ints
+    load: Floats
+    since_s: Floats
+    steps: Floats
+    worker: Ints  # the policy's answer
+
+
+class Policy(NamedTuple):
+    """What a policy's kernel is handed besides the view."""
+
+    cached: Table
+    memory: Ints
+    parameters: Floats
+    scratch_i: Ints
+    scratch_f: Floats
+
+
+class Requests(NamedTuple):
+    """The trace. `offsets` and `profile` are empty where loads are `LINEAR`, else gains by age or loads of each request."""
+
+    prompt: Ints
+    output: Ints
+    arrival_s: Floats
+    request_class: Ints  # this and `key` are empty where requests have neither
+    key: Ints
+    offsets: Ints
+    profile: Ints
+
+
+class Sessions(NamedTuple):
+    """Sessions that are replayed: successors of each request, requests left in each session, roots of each session."""
+
+    child_offsets: Ints
+    children: Ints
+    session: Ints
+    left: Ints
+    root_offsets: Ints
+    roots: Ints
+    think_s: Floats
+
+
+class Law(NamedTuple):
+    """Seconds and joules of a step."""
+
+    knots: Floats  # KV tokens
+    seconds: Table  # [1 or G, knots]
+    local_s: Floats  # [G], of the step that was started last
+    count_power: Floats  # [B+1], share of the span of power that so many requests take in a second's step
+    roots: Floats  # see `roots`
+
+
+class StepRows(NamedTuple):
+    """The records of steps, an array a column as in `measure.records.StepTable`."""
+
+    group: Ints
+    step: Ints
+    running: Ints
+    running_all: Ints
+    admitted: Ints
+    tokens: Ints
+    start_s: Floats
+    duration_s: Floats
+    envelope: Floats
+    load_sum: Floats
+    load_min: Floats
+    local_max_s: Floats
+    local_sum_s: Floats
+    energy_busy_idle_j: Floats
+    energy_step_average_j: Floats
+
+
+class Samples(NamedTuple):
+    """Samples of all workers."""
+
+    rows: Rows[Sampled]
+    load: Table  # [samples, G]
+    running: IntTable
+    longest: Table  # empty where the law does not ask for it
+
+
+class Records(NamedTuple):
+    """Records of what happened, emptied by the host when they are full."""
+
+    done: Rows[Completed]
+    ended: Ints  # requests in order of completion
+    steps: StepRows
+    decisions: Rows[Decided]
+
+
+class Run(NamedTuple):
+    """Everything the loop reads and writes."""
+
+    fixed: Fixed
+    now: Now
+    fleet: Fleet
+    slots: Slots
+    coming: Rows[Coming]
+    carried: Rows[Carried]
+    queues: Rows[Node]
+    ahead: Ahead
+    pool: Pool
+    policy: Policy
+    requests: Requests
+    sessions: Sessions
+    law: Law
+    records: Records
+    samples: Samples
+
+
+# The short loop (`cluster.short_loop`) has two words a slot and two a request.
+#: Bits of a worker or slot in a word that holds another number above them; as a slot: no slot.
+SHIFT = 24
+NO_SLOT = (1 << SHIFT) - 1
+
+
+class ShortSlot(Record):
+    """A slot of the short loop."""
+
+    link: int  # worker << SHIFT | the slot that follows in its chain
+    units: int  # load units its request leaves with
+
+
+class Admitted(Record):
+    """The short loop's record of a request, written at its admission; its times follow from the steps'."""
+
+    place: int  # step << SHIFT | worker
+    visible_s: float
+
+
+class ShortSteps(NamedTuple):
+    """The short loop's records of steps; `short_loop.step_rows` works out the other columns."""
+
+    running: Ints
+    admitted: Ints
+    start_s: Floats
+    duration_s: Floats
+    envelope: Floats
+    load_sum: Floats
+    load_min: Floats
+    energy_busy_idle_j: Floats
+    energy_step_average_j: Floats
+
+
+class ShortRun(NamedTuple):
+    """Everything the short loop reads and writes."""
+
+    fixed: Fixed
+    now: Now
+    fleet: Fleet
+    slots: Rows[ShortSlot]
+    calendar: Ints  # [ring], the first slot of each step's chain
+    ahead: Ahead
+    pool: Pool
+    policy: Policy
+    requests: Requests
+    law: Law
+    done: Rows[Admitted]
+    ended: Ints
+    steps: ShortSteps
+    samples: Samples

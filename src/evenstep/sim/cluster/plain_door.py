@@ -1,0 +1,110 @@
+"""The plain door: a policy's own `route` is called at every decision of the compiled loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import EvenstepError, PolicyError
+from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.sim.cluster.model import RAISED
+from evenstep.sim.cluster.state import State
+
+_INT64 = np.dtype(np.int64)
+_set = object.__setattr__
+
+
+class PlainDoor:
+    """Shows the policy its view and writes its answer where the loop reads it; the loop checks it as it checks a kernel's.
+
+    The policy sees one view object for all decisions. What it shows is valid until the policy has answered.
+    """
+
+    def __init__(self, policy: Any, state: State, name: str) -> None:
+        self.route, self.state, self.name = policy.route, state, name
+        self.error: BaseException | None = None
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Take the windows anew: the state's arrays were replaced."""
+        run = self.state.run
+        pool, fleet = run.pool, run.fleet
+        self.pool, self.memory, self.has_columns = pool, run.policy.memory, run.requests.key.size > 0
+        self.ids, self.loads, self.since_s = _sealed(pool.id), _sealed(pool.load), _sealed(pool.since_s)
+        self.classes, self.keys, self.steps = (
+            _sealed(pool.request_class),
+            _sealed(pool.key),
+            _sealed(pool.steps),
+        )
+        self.shown, self.answered = -1, pool.worker[:0]
+        no_ids, nothing = self.ids[:0], np.zeros(0)
+        self.view = RoutingView(
+            decision=0, seed=int(run.fixed.seed), now_s=0.0, mean_wait_s=0.0,
+            group=_sealed(fleet.group), queued=_sealed(fleet.queued), queued_load=_sealed(fleet.queued_load),
+            load=_sealed(fleet.load), free_slots=_sealed(fleet.free_slots), running=_sealed(fleet.running),
+            kv_free=_sealed(fleet.kv_free), seconds_per_token=_sealed(fleet.seconds_per_token),
+            waiting_id=no_ids, waiting_load=nothing, waited_s=nothing, waiting_class=no_ids, waiting_key=no_ids,
+            waiting_steps=nothing,
+            projections=_sealed(run.ahead.projections), growth=_sealed(run.ahead.growth),
+            cached_tokens=run.policy.cached, memory=_sealed(self.memory),
+        )  # fmt: skip
+
+    def answer(self, decision: int, now_s: float, mean_wait_s: float, first: int, waiting: int) -> float:
+        """Answer the loop; returns the bound. An error is kept for the host, and the loop is told to stop."""
+        view = self.view
+        _set(view, "decision", decision)
+        _set(view, "now_s", now_s)
+        _set(view, "mean_wait_s", mean_wait_s)
+        try:
+            self.show(first, waiting, now_s)
+            return self.decide(waiting)
+        except BaseException as error:
+            self.error = error
+            self.state.run.now.error_kind = RAISED
+            return 0.0
+
+    def show(self, first: int, waiting: int, now_s: float) -> None:
+        """Show the waiting requests."""
+        view, end = self.view, first + waiting
+        ids = self.ids[first:end]
+        _set(view, "waiting_id", ids)
+        _set(view, "waiting_load", self.loads[first:end])
+        _set(view, "waited_s", now_s - self.since_s[first:end])
+        _set(view, "waiting_key", self.keys[first:end] if self.has_columns else ids)
+        if self.has_columns:
+            _set(view, "waiting_class", self.classes[first:end])
+        if waiting != self.shown:
+            if not self.has_columns:  # then every class is 0
+                _set(view, "waiting_class", self.classes[:waiting])
+            _set(view, "waiting_steps", self.steps[:waiting])  # unknown, all of them
+            self.answered, self.shown = self.pool.worker[:waiting], waiting
+
+    def decide(self, waiting: int) -> float:
+        """Call the policy's `route`, and copy its answer and its memory."""
+        view = self.view
+        try:
+            decision: RoutingDecision = self.route(view)
+            worker, memory = decision.worker, decision.memory
+            if worker.shape != (waiting,) or (worker.dtype is not _INT64 and worker.dtype != _INT64):
+                raise PolicyError(
+                    f"policy {self.name} broke its contract at decision {view.decision}: worker has shape {worker.shape}"
+                    f" and dtype {worker.dtype}; expected ({waiting},) and int64, one entry a waiting request"
+                )
+            self.answered[...] = worker
+            if memory is not None and memory.size:
+                self.memory[:] = memory
+            return float(decision.bound)
+        except EvenstepError:
+            raise
+        except Exception as error:
+            raise PolicyError(
+                f"policy {self.name} raised {type(error).__name__} at decision {view.decision}: {error}"
+            ) from error
+
+
+def _sealed(array: Any) -> Any:
+    """The same array, read-only."""
+    window = array.view()
+    window.flags.writeable = False
+    return window

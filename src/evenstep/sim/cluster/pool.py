@@ -1,0 +1,116 @@
+"""The waiting pool, the heap of requests to come, and what restarted requests carry."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import Ints, Rows, part
+from evenstep.sim.cluster.model import Carried, Coming, Now, Pool, Requests
+
+
+@part
+def push(now: Now, pool: Pool, requests: Requests, row: int, load: float, since_s: float) -> None:
+    """Put a request at its place by (since, row); newcomers go to the end. The caller has checked that there is room."""
+    waiting_i, waiting_f = pool.waiting_i, pool.waiting_f
+    first, waiting = now.first, now.waiting
+    if first + waiting == waiting_i.shape[1]:
+        for k in range(3):
+            for i in range(waiting):
+                waiting_i[k, i] = waiting_i[k, first + i]
+                waiting_f[k, i] = waiting_f[k, first + i]
+        first = 0
+        now.first = 0
+    at = first + waiting
+    while at > first and (
+        pool.since_s[at - 1] > since_s or (pool.since_s[at - 1] == since_s and pool.id[at - 1] > row)
+    ):
+        for k in range(3):
+            waiting_i[k, at] = waiting_i[k, at - 1]
+            waiting_f[k, at] = waiting_f[k, at - 1]
+        at -= 1
+    here, r = np.uintp(at), np.uintp(row)
+    pool.id[here] = row
+    if requests.key.size > 0:
+        pool.request_class[here], pool.key[here] = requests.request_class[r], requests.key[r]
+    else:
+        pool.request_class[here], pool.key[here] = 0, row
+    pool.load[here], pool.since_s[here], pool.steps[here] = load, since_s, np.nan
+    now.waiting = waiting + 1
+
+
+@part
+def take_out(pool: Pool, first: int, sent: int, last: int) -> None:
+    """Take the sent requests (worker[i] >= 0, the last at i = last) out; older ones move up. Resets `worker` to hold."""
+    worker: Ints = pool.worker
+    if sent == last + 1:
+        for i in range(sent):
+            worker[i] = -1
+        return
+    free, gone = first + last, 0
+    for i in range(last, -1, -1):
+        if worker[i] >= 0:
+            worker[i] = -1
+            gone += 1
+        else:
+            if gone > 0:
+                for k in range(3):
+                    pool.waiting_i[k, free] = pool.waiting_i[k, first + i]
+                    pool.waiting_f[k, free] = pool.waiting_f[k, first + i]
+            free -= 1
+
+
+@part
+def heap_push(now: Now, coming: Rows[Coming], time_s: float, key: int) -> None:
+    """Add (time, key) to the binary heap of requests to come."""
+    at = now.coming
+    now.coming = at + 1
+    while at > 0:
+        up = (at - 1) >> 1
+        if coming[up].time_s < time_s or (coming[up].time_s == time_s and coming[up].key < key):
+            break
+        coming[at].time_s, coming[at].key = coming[up].time_s, coming[up].key
+        at = up
+    coming[at].time_s, coming[at].key = time_s, key
+
+
+@part
+def heap_pop(now: Now, coming: Rows[Coming]) -> None:
+    """Drop the smallest (time, key), which stands at index 0."""
+    size = now.coming - 1
+    now.coming = size
+    time_s, key = coming[size].time_s, coming[size].key
+    at = 0
+    while True:
+        down = 2 * at + 1
+        if down >= size:
+            break
+        right = down + 1
+        if right < size and (
+            coming[right].time_s < coming[down].time_s
+            or (coming[right].time_s == coming[down].time_s and coming[right].key < coming[down].key)
+        ):
+            down = right
+        if time_s < coming[down].time_s or (time_s == coming[down].time_s and key < coming[down].key):
+            break
+        coming[at].time_s, coming[at].key = coming[down].time_s, coming[down].key
+        at = down
+    coming[at].time_s, coming[at].key = time_s, key
+
+
+@part
+def carried_at(now: Now, carried: Rows[Carried], row: int) -> int:
+    """Index of what a restarted request carries, -1 if it never restarted."""
+    for i in range(now.carried):
+        if carried[i].row == row:
+            return i
+    return -1
+
+
+@part
+def drop_carried(now: Now, carried: Rows[Carried], at: int) -> None:
+    """Forget what the request at this index carried: the last entry takes its place."""
+    last = now.carried - 1
+    now.carried = last
+    here, there = carried[at], carried[last]
+    here.row, here.done, here.restarts = there.row, there.done, there.restarts
+    here.admitted_s, here.first_token_s = there.admitted_s, there.first_token_s

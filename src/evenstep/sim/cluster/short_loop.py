@@ -1,0 +1,331 @@
+"""The short compiled loop: the model and the bits of `cluster.loop` for the fleets that most runs are about.
+
+One barrier group, one decision over the whole pool, workers limited by slots alone, loads that grow by the same amount
+every step, no look ahead, no outages (`short_loop.fits` asks). Then a request's last step and its load there are known when
+it is admitted: the calendar of completions holds chains of slots of two words each, and a step is two passes over the
+workers, its completions and its admissions. A request's record is two words, written at its admission; its times follow
+from the steps' (`short_loop`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep.compiled import ROUTE_TYPE, Ints, declared, part, signature
+from evenstep.routing.idle import send_to_idle
+from evenstep.routing.view import HOLD
+from evenstep.sim.cluster.lookahead import overloaded
+from evenstep.sim.cluster.model import (
+    BROKEN,
+    COMPLETE,
+    DECIDE,
+    DONE,
+    FLUSH,
+    GROW,
+    NO_SLOT,
+    OVER_SLOTS,
+    REVEAL,
+    RUNNING,
+    SATURATED,
+    SHIFT,
+    START,
+    STUCK,
+    UNKNOWN_WORKER,
+    Fixed,
+    Fleet,
+    Now,
+    Pool,
+    Requests,
+    ShortRun,
+)
+from evenstep.sim.cluster.pool import take_out
+from evenstep.sim.cluster.step import energy, extremes, sample
+
+
+@part
+def grow(fleet: Fleet, delta: int, unit: float) -> None:
+    """Every running request grows by a step."""
+    units, running, load = fleet.units, fleet.running, fleet.load
+    for g in range(units.size):
+        loaded = units[g] + running[g] * delta
+        units[g], load[g] = loaded, loaded * unit
+
+
+@part
+def leave(run: ShortRun, slot: int) -> int:
+    """The requests in a chain of slots leave, and the chain joins the spare slots; answers how many they are."""
+    slots, fleet, unit = run.slots, run.fleet, run.fixed.unit
+    head, last, left = slot, slot, 0
+    while slot != NO_SLOT:
+        mine = slots[np.uintp(slot)]
+        link = mine.link
+        w = np.uintp(link >> SHIFT)
+        loaded = fleet.units[w] - mine.units
+        fleet.units[w], fleet.load[w] = loaded, loaded * unit
+        fleet.running[w] -= 1
+        fleet.free_slots[w] += 1
+        left += 1
+        last = slot
+        slot = link & NO_SLOT
+    if left > 0:
+        slots[np.uintp(last)].link = run.now.spare_slot
+        run.now.spare_slot = head
+    return left
+
+
+@part
+def complete(run: ShortRun) -> None:
+    """The step ends: growth, completions, the next step number."""
+    fixed, now, group = run.fixed, run.now, run.fleet.groups[0]
+    if now.running_all > 0:
+        now.now_s = group.end_s
+        grow(run.fleet, fixed.delta, fixed.unit)
+        bucket = np.uintp(group.step & fixed.ring_mask)
+        left = leave(run, run.calendar[bucket])
+        run.calendar[bucket] = NO_SLOT
+        now.completed += left
+        now.running_all -= left
+        now.free_total += left
+        group.step += 1
+    now.phase = REVEAL
+
+
+@part
+def due_requests(run: ShortRun) -> int:
+    """Requests of the trace that are visible by now and not yet in the pool."""
+    fixed, now, arrival_s = run.fixed, run.now, run.requests.arrival_s
+    if fixed.arrivals == SATURATED:
+        return min(fixed.pool_target - now.waiting, fixed.requests - now.cursor)
+    at, requests, now_s = now.cursor, fixed.requests, now.now_s
+    while at < requests and arrival_s[np.uintp(at)] <= now_s:
+        at += 1
+    return at - now.cursor
+
+
+@part
+def move_to_front(pool: Pool, first: int, waiting: int, has_columns: bool) -> None:
+    """Move the pool to the front of its arrays."""
+    for i in range(waiting):
+        pool.id[i], pool.key[i] = pool.id[first + i], pool.key[first + i]
+        pool.load[i], pool.since_s[i] = pool.load[first + i], pool.since_s[first + i]
+        if has_columns:
+            pool.request_class[i] = pool.request_class[first + i]
+
+
+@part
+def enter(run: ShortRun, count: int) -> None:
+    """The next requests of the trace enter the pool."""
+    fixed, now, pool, requests = run.fixed, run.now, run.pool, run.requests
+    start, end, has_columns = now.cursor, now.first + now.waiting, requests.key.size > 0
+    saturated, scale, unit, now_s = fixed.arrivals == SATURATED, fixed.scale, fixed.unit, now.now_s
+    for i in range(count):
+        new, here = np.uintp(start + i), np.uintp(end + i)
+        pool.id[here], pool.key[here] = start + i, start + i
+        pool.load[here] = (requests.prompt[new] * scale) * unit
+        pool.since_s[here] = now_s if saturated else requests.arrival_s[new]
+        if has_columns:
+            pool.request_class[here], pool.key[here] = requests.request_class[new], requests.key[new]
+    now.waiting += count
+    now.cursor += count
+
+
+@part
+def reveal(run: ShortRun) -> int:
+    """Requests whose time has come enter the pool; GROW when it is full."""
+    now, pool = run.now, run.pool
+    count = due_requests(run)
+    if count > 0:
+        if now.waiting + count > pool.id.size:
+            return GROW
+        if now.first + now.waiting + count > pool.id.size:
+            move_to_front(pool, now.first, now.waiting, run.requests.key.size > 0)
+            now.first = 0
+        enter(run, count)
+    now.overloaded_now = overloaded(pool.load, now.first, now.waiting, now.free_total)
+    now.phase = DECIDE
+    return RUNNING
+
+
+@part
+def broken(run: ShortRun, worker: int, at: int) -> int:
+    """The answer sends a request to a worker that does not exist or has no free slot."""
+    unknown = worker < HOLD or worker >= run.fixed.workers
+    run.now.error_kind = UNKNOWN_WORKER if unknown else OVER_SLOTS
+    run.now.error_worker, run.now.error_at = worker, at
+    return BROKEN
+
+
+@part
+def sent_in_vain(worker: Ints, start: int, offered: int) -> int:
+    """An answer past the last possible one: a worker that does not exist before one that has no slot; else `HOLD`."""
+    rest = worker[start:offered]
+    every = HOLD
+    for j in range(rest.size):
+        every &= rest[j]
+    if every == HOLD:
+        return every
+    most, least = HOLD, HOLD
+    for j in range(rest.size):
+        most, least = max(most, rest[j]), min(least, rest[j])
+    return least if least < HOLD else most
+
+
+@part
+def admit(run: ShortRun, possible: int) -> int:
+    """Start what the policy's answer sends. BROKEN, and what, when it breaks the contract."""
+    fixed, now, fleet, pool = run.fixed, run.now, run.fleet, run.pool
+    requests, slots, calendar, keep = run.requests, run.slots, run.calendar, run.fixed.keep == 1
+    step, now_s, scale, delta, mask = (
+        fleet.groups[0].step,
+        now.now_s,
+        fixed.scale,
+        fixed.delta,
+        fixed.ring_mask,
+    )
+    spare, wait_sum_s, logged, workers = now.spare_slot, now.wait_sum_s, now.request_rows, fixed.workers
+    sent, last, first, waiting = 0, -1, now.first, now.waiting
+    for i in range(waiting):
+        g = pool.worker[np.uintp(i)]
+        if g == HOLD:
+            continue
+        if g < HOLD or g >= workers or fleet.free_slots[np.uintp(g)] <= 0:
+            return broken(run, g, i)
+        w = np.uintp(g)
+        row, since_s = pool.id[np.uintp(first + i)], pool.since_s[np.uintp(first + i)]
+        r = np.uintp(row)
+        units, length = requests.prompt[r] * scale, requests.output[r]
+        wait_sum_s += now_s - since_s
+        seat, bucket = slots[np.uintp(spare)], np.uintp((step + length - 1) & mask)
+        following = seat.link & NO_SLOT
+        seat.link = g << SHIFT | calendar[bucket]
+        seat.units = units + length * delta
+        calendar[bucket] = spare
+        spare = following
+        fleet.units[w] += units
+        fleet.running[w] += 1
+        fleet.free_slots[w] -= 1
+        kept = r
+        if not keep:
+            kept = np.uintp(logged)
+            run.ended[kept] = row
+            logged += 1
+        run.done[kept].place = step << SHIFT | g
+        run.done[kept].visible_s = since_s
+        sent, last = sent + 1, i
+        if sent == possible:
+            wrong = sent_in_vain(pool.worker, last + 1, waiting)
+            if wrong != HOLD:
+                return broken(run, wrong, last + 1)
+            break
+    now.spare_slot, now.wait_sum_s, now.request_rows = spare, wait_sum_s, logged
+    now.waits += sent
+    now.running_all += sent
+    now.free_total -= sent
+    fleet.groups[0].admitted += sent
+    take_out(pool, first, sent, last)
+    now.first += sent
+    now.waiting -= sent
+    return RUNNING
+
+
+@part
+def decide(route: Any, run: ShortRun) -> int:
+    """Make the step's decision and carry it out. FLUSH when its records might find no room."""
+    fixed, now, fleet, pool, policy = run.fixed, run.now, run.fleet, run.pool, run.policy
+    if now.waiting > 0 and now.free_total > 0:
+        possible = min(now.waiting, now.free_total)
+        if fixed.keep == 0 and now.request_rows + possible > run.ended.size:
+            return FLUSH
+        now.mean_wait_s = now.wait_sum_s / now.waits if now.waits > 0 else 0.0
+        now.bound = route(
+            now.decisions, fixed.seed, now.now_s, now.mean_wait_s, now.first, now.waiting,
+            fleet.workers_i, fleet.workers_f, pool.waiting_i, pool.waiting_f, run.ahead.projections, run.ahead.growth,
+            policy.cached, policy.memory, policy.parameters, policy.scratch_i, policy.scratch_f, pool.worker,
+        )  # fmt: skip
+        if now.error_kind != 0:
+            return BROKEN
+        if fixed.may_hold == 0:
+            added = send_to_idle(
+                now.first, now.waiting, fleet.workers_i, fleet.workers_f, pool.waiting_f, pool.worker
+            )
+            now.held += added > 0
+        if admit(run, possible) == BROKEN:
+            return BROKEN
+        now.decisions += 1
+    now.phase = START
+    return RUNNING
+
+
+@part
+def skip_idle_time(fixed: Fixed, now: Now, requests: Requests) -> int:
+    """Nothing runs: go on to the next arrival. DONE or STUCK when there is none."""
+    if fixed.arrivals != SATURATED and now.cursor < fixed.requests:
+        now.now_s = max(now.now_s, requests.arrival_s[np.uintp(now.cursor)])
+        now.phase = REVEAL
+        return RUNNING
+    return DONE if now.completed == fixed.requests else STUCK
+
+
+@part
+def measure(run: ShortRun, now_s: float) -> float:
+    """Write the coming step down; answers when it ends."""
+    fixed, now, fleet, steps, group = run.fixed, run.now, run.fleet, run.steps, run.fleet.groups[0]
+    slope, unit, overhead, at = fixed.slope, fixed.unit, group.overhead_s, np.uintp(now.step_rows)
+    top, bottom, total = extremes(fleet.units)
+    largest = slope * (top * unit)
+    duration = overhead + largest
+    steps.running[at], steps.admitted[at] = now.running_all, group.admitted
+    steps.start_s[at], steps.duration_s[at] = now_s, duration
+    steps.envelope[at], steps.load_sum[at], steps.load_min[at] = top * unit, total * unit, bottom * unit
+    if fixed.priced == 1:
+        summed = slope * (total * unit)
+        busy, average = energy(fixed, run.law, fleet.running, fleet.units, 0, overhead, summed, duration)
+        idle = fixed.idle_w * duration * fixed.workers
+        steps.energy_busy_idle_j[at] = idle + fixed.span_w * busy
+        steps.energy_step_average_j[at] = idle + fixed.span_w * average
+    now.load_steps += total
+    return now_s + duration
+
+
+@part
+def start(run: ShortRun) -> int:
+    """Start the step. FLUSH when its record has no room."""
+    fixed, now, group = run.fixed, run.now, run.fleet.groups[0]
+    if now.running_all == 0:
+        group.admitted = 0
+        return skip_idle_time(fixed, now, run.requests)
+    if now.step_rows == run.steps.running.size:
+        return FLUSH
+    group.end_s = measure(run, now.now_s)
+    if (
+        now.stride > 0
+        and group.step % now.stride == 0
+        and sample(fixed, now, run.fleet, run.samples, 0, group.step)
+    ):
+        run.samples.rows[now.samples - 1].duration_s = group.end_s - now.now_s
+    now.step_rows += 1
+    now.active_steps += now.running_all
+    now.output_tokens = now.active_steps
+    now.steps += 1
+    now.overloaded += now.overloaded_now
+    group.admitted = 0
+    now.phase = COMPLETE
+    return RUNNING
+
+
+@declared(signature(int, ROUTE_TYPE, ShortRun))
+def advance(route: Any, run: ShortRun) -> int:
+    """Go on until the run is done or the host is needed: see `cluster.loop.advance`."""
+    now, status = run.now, RUNNING
+    while status == RUNNING:
+        if now.phase == COMPLETE:
+            complete(run)
+        if now.phase == REVEAL:
+            status = reveal(run)
+        if status == RUNNING and now.phase == DECIDE:
+            status = decide(route, run)
+        if status == RUNNING and now.phase == START:
+            status = start(run)
+    return status

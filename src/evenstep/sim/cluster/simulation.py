@@ -1,0 +1,214 @@
+"""The barrier-synchronised decode cluster: one fleet, one policy, one trace in; a `Run` out.
+
+Order of events, fixed so that results are reproducible to the last bit (spec: BF-IO sec. 3 and 6.2, BalanceRoute
+sec. 2.2; several groups, instant dispatch, outages and KV limits are ours):
+
+1. *Next event.* Every barrier group is idle or inside a step with a known end. Time moves to the earliest end; the
+   groups that end then are *at their boundary*. If a group is idle, or dispatch is instant, and a request becomes visible
+   strictly earlier, time moves there instead and no group is at a boundary. Requests that become visible while every
+   group is inside a step wait for the next boundary.
+2. *Complete*, groups ascending: every running request has produced its tokens; those at their last step leave and free
+   their slot, the others grow. The group's step number goes up by one. Outages of its workers that fall due at this step
+   number are applied: the requests of a lost worker, running and queued, go back to the pool with what they produced.
+3. *Reveal.* Requests whose time has come enter the pool in order of (time, row). Saturated arrivals then top the pool up to
+   `pool` requests from the trace in order. The pool is kept in order of (visible time, row), so a request that went
+   back stands where it stood before.
+4. *Decide*, if a request waits and a worker may be sent one: ``free_slots = slots + queue_depth - running - queued``, 0
+   for a lost worker. ``pool`` dispatch makes one decision over the whole pool; ``instant`` dispatch makes one for the
+   oldest waiting request at a time, until it is held or no worker may be sent more. A worker that would be left without
+   work though a request that the decision is about fits it is sent the oldest of those (unless `may_hold`). A request
+   sent to a worker whose group is not inside a step, that has a slot and an empty queue, starts at once; otherwise it
+   joins the worker's queue.
+5. *Start*, every group that is not inside a step, ascending: queues move up into free slots; a worker whose load exceeds
+   `kv_tokens` sends its newest requests (largest admission step, then row) back to the pool until it fits or has one left;
+   then the loads are measured, newcomers at their prompt, and the step lasts
+   ``overhead(group size) + max_g local_seconds(load_g, running_g, longest_g)``. A group with nothing running stays idle.
+
+A lost worker counts in its group with load 0. When nothing is running, nothing can become visible and outages are
+still pending, those of the earliest step are applied at once; when
+none are pending and requests still wait, the policy holds for ever: an error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from evenstep.cost.linear import Linear
+from evenstep.cost.power import Power
+from evenstep.cost.view import StepTime
+from evenstep.errors import InputError
+from evenstep.measure.metrics import Slo
+from evenstep.measure.records import Run
+from evenstep.predict.view import Predictor
+from evenstep.request import Trace
+from evenstep.routing.view import RoutingPolicy
+from evenstep.sim.cluster.drift import Drift
+
+_MOST_SLOTS = 4_000_000  # each takes some hundred bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Worker `worker` is lost (or comes back) when its group has done `step` steps."""
+
+    step: int
+    worker: int
+    back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The fleet and how requests reach it.
+
+    Args:
+        workers: G, data-parallel decode ranks.
+        slots: B, concurrent requests a worker; one number, or one a worker.
+        groups: sizes of the barrier groups, workers in order; empty = one group of all.
+        arrivals: ``saturated`` (revelation: the pool is topped up to `pool`), ``timed`` (the trace's times) or
+            ``closed`` (users with think time, or the trace's own sessions).
+        pool: requests the pool is topped up to when saturated.
+        users: users at a time when closed (sessions at a time when the trace's sessions are replayed); 0 = one a slot.
+        think_s: seconds a user thinks between requests when closed: every user takes the next row of the trace.
+            None = replay the trace's sessions: a request becomes visible `Trace.think_s` after the end of `Trace.after`
+            (or the session's start), the next session starts when one has ended.
+        dispatch: ``pool`` or ``instant``.
+        queue_depth: requests a worker may be sent beyond its slots; -1 = any number (a view then shows 2^40 free slots).
+        kv_tokens: KV tokens a worker holds; inf = only slots limit.
+        kv_reserve: KV tokens of growth set aside for every request on a worker: a policy sees
+            ``kv_free = kv_tokens - load - queued_load - kv_reserve * (running + queued)``, not below 0.
+        prefill_base_s, prefill_per_token_s: seconds of prefill between arrival and becoming visible (timed arrivals).
+        drift: how loads grow.
+        outages: workers lost and returned.
+        may_hold: whether a policy may leave a worker without work though a waiting request fits it (paper mode). Else the
+            oldest such request goes there by least load, and the run counts those decisions (``held_decisions``).
+        prefix_cache_blocks: blocks of prompt prefixes a worker keeps; 0 = caches are not looked at. Policies that read
+            `RoutingView.cached_tokens` then see them, and the run counts hits (`sim.prefix_caches`). A hit saves no time
+            here: prefill ends before the worker is known.
+
+    Raises:
+        InputError: a value out of range; the field is named.
+    """
+
+    workers: int = 16
+    slots: int | tuple[int, ...] = 72
+    groups: tuple[int, ...] = ()
+    arrivals: Literal["saturated", "timed", "closed"] = "saturated"
+    pool: int = 128
+    users: int = 0
+    think_s: float | None = None
+    dispatch: Literal["pool", "instant"] = "pool"
+    queue_depth: int = 0
+    kv_tokens: float = math.inf
+    kv_reserve: float = 0.0
+    prefill_base_s: float = 0.0
+    prefill_per_token_s: float = 0.0
+    drift: Drift = field(default_factory=Drift)
+    outages: tuple[Outage, ...] = ()
+    prefix_cache_blocks: int = 0
+    may_hold: bool = False
+
+    def __post_init__(self) -> None:
+        for name, low in (
+            ("workers", 1),
+            ("pool", 1),
+            ("users", 0),
+            ("queue_depth", -1),
+            ("prefix_cache_blocks", 0),
+        ):
+            value = getattr(self, name)
+            if value != int(value) or value < low:
+                raise InputError("cluster", name, value, f"an integer >= {low}")
+        sizes = self.slots if isinstance(self.slots, tuple) else (self.slots,)
+        if len(sizes) not in (1, self.workers) or not all(b == int(b) and b >= 1 for b in sizes):
+            raise InputError("cluster", "slots", self.slots, f"an integer >= 1, or {self.workers} of them")
+        total = self.workers * sizes[0] if len(sizes) == 1 else sum(sizes)
+        if total > _MOST_SLOTS:
+            raise InputError("cluster", "workers x slots", total, f"at most {_MOST_SLOTS:,} slots in all")
+        if self.groups and (sum(self.groups) != self.workers or min(self.groups) < 1):
+            raise InputError(
+                "cluster", "groups", self.groups, f"sizes >= 1 that add up to {self.workers} workers"
+            )
+        for name in ("kv_reserve", "prefill_base_s", "prefill_per_token_s"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError("cluster", name, value, "a finite number >= 0")
+        if not self.kv_tokens > 0:
+            raise InputError("cluster", "kv_tokens", self.kv_tokens, "a number of KV tokens > 0, or inf")
+        if self.think_s is not None and not (math.isfinite(self.think_s) and self.think_s >= 0):
+            raise InputError("cluster", "think_s", self.think_s, "a finite number of seconds >= 0")
+        for outage in self.outages:
+            if not 0 <= outage.worker < self.workers or outage.step < 0:
+                raise InputError(
+                    "cluster", "outages", outage, f"step >= 0 and a worker in 0..{self.workers - 1}"
+                )
+
+    @property
+    def slots_of(self) -> tuple[int, ...]:
+        """Slots of each worker."""
+        return self.slots if isinstance(self.slots, tuple) else (self.slots,) * self.workers
+
+    @property
+    def group_sizes(self) -> tuple[int, ...]:
+        return self.groups or (self.workers,)
+
+
+def simulate(
+    trace: Trace,
+    policy: RoutingPolicy,
+    *,
+    cluster: Cluster | None = None,
+    step_time: StepTime | None = None,
+    predictor: Predictor | None = None,
+    seed: int = 0,
+    records: bool = True,
+    workers: int = 0,
+    decisions: bool = False,
+    power: Power | None = None,
+    slo: Slo | None = None,
+    door: Literal["auto", "plain", "compiled"] = "auto",
+    name: str = "",
+) -> Run:
+    """Run a trace through a cluster under a routing policy; the events are in the order this module's docstring gives.
+
+    Args:
+        trace: the requests; all of them are run to completion.
+        policy: a routing policy; one that looks ahead (`horizon` > 0) needs a predictor.
+        cluster: the fleet; default `Cluster()`.
+        step_time: seconds of a step; default `Linear()`.
+        predictor: expected lengths of running requests; the oracle is ``evenstep.predict.oracle``.
+        seed: key of every random draw of the policy.
+        records: keep the request and step tables; without them memory does not grow with the trace.
+        workers: rows of the table of worker samples to keep; 0 = none. The stride doubles when it is full.
+        decisions: keep one row a decision.
+        power: prices energy; default `Power()`.
+        slo: objective for goodput.
+        door: ``compiled`` runs the policy's kernel inside the loop, ``plain`` calls its `route`; ``auto`` takes the kernel
+            where there is one. Both give the same digest.
+        name: the policy as it was asked for, for tables and reports.
+
+    Returns:
+        The run: tables, totals, every metric, and the digest.
+
+    Raises:
+        InputError: a trace or option that does not fit.
+        PolicyError: the policy broke its contract, raised, or holds for ever.
+    """
+    from evenstep.sim.cluster.host import run
+    from evenstep.sim.cluster.state import Options
+
+    options = Options(
+        seed=seed, records=records, decisions=decisions, samples=workers, power=power or Power()
+    )
+    return run(
+        trace,
+        policy,
+        cluster or Cluster(),
+        step_time or Linear(),
+        predictor,
+        options,
+        slo=slo,
+        door=door,
+        name=name,
+    )

@@ -1,0 +1,400 @@
+"""The compiled simulator's state for one run: made before the first event, and given more room when a buffer is full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenstep import compiled
+from evenstep.compiled import Ints, Record, Rows, cut, fill, one, rows, widened
+from evenstep.cost.power import Power
+from evenstep.cost.view import PiecewiseLinear, StepTime
+from evenstep.request import F8, I8, Trace
+from evenstep.routing import view as seen
+from evenstep.routing.view import HOLD, horizon_of, memory_size_of
+from evenstep.sim.cluster import model
+from evenstep.sim.cluster.drift import Drift, cumulated, units_per_token
+from evenstep.sim.cluster.model import Fixed, Run, ShortRun
+from evenstep.sim.cluster.roots import root_table
+from evenstep.sim.cluster.short_state import fits, is_linear
+
+MOST_PARAMETERS = 1088  # words of a policy's fields
+ANY_DEPTH = 1 << 40  # queue depth "any number"
+# Rows of a record buffer between two visits of the host; a visit costs as much as a thousand steps.
+KEPT_ROWS, PASSING_ROWS = 1 << 16, 1 << 14
+_ARRIVALS = {"saturated": model.SATURATED, "timed": model.TIMED, "closed": model.USERS}
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is asked of a run besides its trace, policy, cluster and step time.
+
+    Args:
+        seed, records, decisions, power: as in `cluster.simulate`.
+        samples: rows of the table of worker samples.
+        prediction: what is known of the coming steps, `NO_PREDICTION` ... `EXPECTED` of the model.
+        refresh_every: produced tokens after which a prediction is old.
+    """
+
+    seed: int = 0
+    records: bool = True
+    decisions: bool = False
+    samples: int = 0
+    power: Power | None = None
+    prediction: int = model.NO_PREDICTION
+    refresh_every: int = 16
+
+
+@dataclass(slots=True, eq=False)
+class State:
+    """A run's state, and what the host needs besides.
+
+    Args:
+        run: what the loop reads and writes.
+        policy: the policy that runs, for its working space; None = no policy yet.
+        request_class: the trace's classes.
+    """
+
+    run: Run | ShortRun
+    policy: object
+    request_class: I8 | None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the short loop runs it (`cluster.short_loop`)."""
+        return isinstance(self.run, ShortRun)
+
+    def grow(self) -> None:
+        """Double the pool, and in the long loop the heap, the carry list and the queues."""
+        run = self.run
+        pool = _grown_pool(run.pool)
+        handed = _handed(self.policy, run.fixed, pool.id.size, run.policy)
+        if isinstance(run, ShortRun):
+            self.run = run._replace(pool=pool, policy=handed)
+            return
+        queues = _doubled(run.queues)
+        _chain(queues, len(run.queues), run.now.queue_free)
+        run.now.queue_free = len(run.queues)
+        self.run = run._replace(
+            pool=pool, policy=handed, coming=_doubled(run.coming), carried=_doubled(run.carried), queues=queues
+        )  # fmt: skip
+
+
+def prepared(trace: Trace, policy: object, cluster: Any, step_time: StepTime, options: Options) -> State:
+    """The state before the first event: see `Run`."""
+    fixed = _fixed(trace, policy, cluster, step_time, options)
+    pool = _pool(max(256, 4 * min(cluster.pool, len(trace))) if fixed.arrivals == model.SATURATED else 1024)
+    fleet = _fleet(fixed, cluster, step_time)
+    now = one(model.Now)
+    now.phase = model.COMPLETE  # nothing to complete, but outages at step 0 fall due
+    now.stride, now.outages_left = int(options.samples > 0), len(cluster.outages)
+    now.free_total = int(fleet.free_slots.sum())
+    parts = {
+        "fixed": fixed,
+        "now": now,
+        "fleet": fleet,
+        "pool": pool,
+        "policy": _handed(policy, fixed, pool.id.size, None),
+        "requests": _requests(trace, cluster, fixed),
+        "law": _law(cluster, step_time, options.power, fixed),
+        "ahead": _ahead(fixed, cluster.drift),
+        "samples": _samples(fixed, options.samples),
+    }
+    run = _short_run(trace, cluster, parts) if fixed.short else _long_run(trace, cluster, parts)
+    return State(run, policy, trace.request_class)
+
+
+def _short_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> ShortRun:
+    fixed: Fixed = parts["fixed"]
+    places, room = fixed.workers * fixed.slots_max, KEPT_ROWS
+    if not fixed.keep:  # the requests of one decision must find room
+        room = max(PASSING_ROWS, sum(cluster.slots_of) + 8)
+    slots = rows(model.ShortSlot, places)
+    fill(slots, link=np.arange(1, places + 1))  # all are spare, each followed by the next
+    return ShortRun(
+        slots=slots,
+        calendar=np.full(fixed.ring_mask + 1, model.NO_SLOT),
+        done=rows(model.Admitted, len(trace) if fixed.keep else room),
+        ended=np.zeros(room, np.int64),
+        steps=_columns(model.ShortSteps, room),
+        **parts,
+    )
+
+
+def _long_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> Run:
+    fixed: Fixed = parts["fixed"]
+    room = KEPT_ROWS if fixed.keep else PASSING_ROWS
+    sessions = _sessions(trace) if fixed.arrivals == model.SESSIONS else _NO_SESSIONS
+    fixed.sessions = sessions.left.size
+    queues = rows(model.Node, max(64, fixed.workers * fixed.slots_max))
+    _chain(queues, 0, -1)
+    users = min(cluster.users or sum(cluster.slots_of), len(trace))
+    records = model.Records(
+        rows(model.Completed, len(trace) if fixed.keep else room),
+        np.zeros(room, np.int64),
+        _columns(model.StepRows, room),
+        rows(model.Decided, room * fixed.record_decisions),
+    )
+    return Run(
+        slots=_slots(fixed, cluster.slots_of),
+        coming=rows(model.Coming, max(64, 2 * users)),
+        carried=rows(model.Carried, 64),
+        queues=queues,
+        sessions=sessions,
+        records=records,
+        **parts,
+    )
+
+
+def _fixed(trace: Trace, policy: object, cluster: Any, step_time: StepTime, options: Options) -> Fixed:
+    drift: Drift = cluster.drift
+    horizon, scale, law = horizon_of(policy), units_per_token(drift), step_time.table()
+    fixed = one(Fixed)
+    fixed.requests, fixed.workers, fixed.groups = len(trace), cluster.workers, len(cluster.group_sizes)
+    fixed.slots_max, fixed.horizon, fixed.seed = max(cluster.slots_of), horizon, options.seed
+    fixed.arrivals = {**_ARRIVALS, "closed": _closed(cluster)}[cluster.arrivals]
+    fixed.pool_target, fixed.may_hold = cluster.pool, int(cluster.may_hold)
+    fixed.instant = int(cluster.dispatch == "instant")
+    fixed.depth = ANY_DEPTH if cluster.queue_depth < 0 else cluster.queue_depth
+    fixed.kv_limited = int(np.isfinite(cluster.kv_tokens))
+    fixed.scale, fixed.unit, fixed.tokens_per_step = scale, 1.0 / scale, drift.tokens_per_step
+    fixed.profile_kind = _profile_kind(drift)
+    fixed.delta = round(drift.growth * scale) if drift.is_linear else 0
+    fixed.ring_mask = _power_of_two(int(drift.steps(trace).max()) + horizon + 1) - 1
+    fixed.window_mask = _power_of_two(horizon + 1) - 1
+    fixed.prediction, fixed.refresh_every = options.prediction, options.refresh_every
+    fixed.law_kind, fixed.longest_share = _law_kind(law), law.longest_share
+    fixed.slope = _slopes(law)[0]
+    fixed.prefill_base_s, fixed.prefill_per_token_s = cluster.prefill_base_s, cluster.prefill_per_token_s
+    fixed.kv_tokens, fixed.kv_reserve, fixed.think_s = (
+        cluster.kv_tokens,
+        cluster.kv_reserve,
+        cluster.think_s or 0.0,
+    )
+    fixed.keep, fixed.record_decisions = int(options.records), int(options.decisions)
+    fixed.short = int(not options.decisions and fits(cluster, law, horizon))
+    if options.power is not None:
+        power, fixed.priced = options.power, 1
+        fixed.idle_w, fixed.span_w = power.idle_w, power.max_w - power.idle_w
+        fixed.full_power_s = drift.tokens_per_step * power.mfu_per_tokens_per_s / power.mfu_sat
+    return fixed
+
+
+def _closed(cluster: Any) -> int:
+    return model.SESSIONS if cluster.think_s is None else model.USERS
+
+
+def _profile_kind(drift: Drift) -> int:
+    if drift.is_linear:
+        return model.LINEAR
+    return model.SEQUENCE if drift.profiles is None else model.PROFILES
+
+
+def _law_kind(law: PiecewiseLinear) -> int:
+    if law.longest_share > 0:
+        return model.LINES_OF_LONGEST
+    return model.ONE_LINE if is_linear(law) else model.LINES
+
+
+def _slopes(law: PiecewiseLinear) -> F8:
+    """Seconds a token of each worker on its first line."""
+    return (law.seconds[:, 1] - law.seconds[:, 0]) / (law.load[1] - law.load[0])
+
+
+def _power_of_two(number: int) -> int:
+    """Smallest power of two above `number`."""
+    return 1 << number.bit_length()
+
+
+def _fleet(fixed: Fixed, cluster: Any, step_time: StepTime) -> model.Fleet:
+    G, sizes, slots = cluster.workers, cluster.group_sizes, cluster.slots_of
+    ints, floats = np.zeros((4, G), np.int64), np.zeros((4, G))
+    ints[seen.GROUP] = np.repeat(np.arange(len(sizes)), sizes)
+    ints[seen.FREE_SLOTS] = np.array(slots) + fixed.depth
+    floats[seen.KV_FREE] = cluster.kv_tokens
+    floats[seen.SECONDS_PER_TOKEN] = np.resize(_slopes(step_time.table()), G)
+    workers, groups = rows(model.Worker, G), rows(model.Group, len(sizes))
+    fill(workers, slots=slots, up=1, queue_head=-1, queue_tail=-1, longest_slot=-1)
+    overheads = [step_time.overhead_seconds(size) for size in sizes]
+    fill(groups, workers=sizes, boundary=2, first=np.cumsum([0, *sizes[:-1]]), overhead_s=overheads)
+    outages = rows(model.Loss, len(cluster.outages))
+    for row, outage in zip(outages, sorted(cluster.outages, key=lambda o: o.step), strict=True):
+        row.step, row.worker, row.back = outage.step, outage.worker, int(outage.back)
+    return model.Fleet(
+        ints, floats, ints[seen.GROUP], ints[seen.QUEUED], ints[seen.FREE_SLOTS], ints[seen.RUNNING],
+        floats[seen.LOAD], floats[seen.QUEUED_LOAD], floats[seen.KV_FREE], floats[seen.SECONDS_PER_TOKEN],
+        np.zeros(G, np.int64), workers, groups, outages,
+    )  # fmt: skip
+
+
+def _slots(fixed: Fixed, slots: tuple[int, ...]) -> model.Slots:
+    B, NG, ring = fixed.slots_max, fixed.groups, fixed.ring_mask + 1
+    places = rows(model.Slot, fixed.workers * B)
+    fill(places, row=-1)
+    free = np.zeros((fixed.workers, B), np.int64)
+    for g, b in enumerate(slots):  # slot numbers of worker g, the lowest on top
+        free[g, :b] = g * B + np.arange(b)[::-1]
+    return model.Slots(places, free, np.full((NG, ring), -1), np.zeros((NG, ring)), np.zeros((NG, ring)))
+
+
+def _ahead(fixed: Fixed, drift: Drift) -> model.Ahead:
+    G, H, window = fixed.workers, fixed.horizon, fixed.window_mask + 1
+    places = G * fixed.slots_max
+    curve_steps = H + -(-fixed.refresh_every // fixed.tokens_per_step) + 1
+    return model.Ahead(
+        look=rows(model.Look, places if H > 0 else 0),
+        leaving=np.zeros((G, window), np.int64),
+        leaving_units=np.zeros((G, window), np.int64),
+        due=rows(model.Due, places if fixed.prediction >= model.DEPARTURES else 0),
+        curves=np.zeros((places if fixed.prediction == model.EXPECTED else 0, curve_steps)),
+        projections=np.zeros((G, H + 1 if H > 0 else 0)),
+        growth=drift.gains(H),
+    )
+
+
+def _pool(room: int) -> model.Pool:
+    ints, floats = np.zeros((3, room), np.int64), np.zeros((3, room))
+    floats[seen.STEPS] = np.nan
+    return _windows(ints, floats, np.full(room, HOLD))
+
+
+def _windows(ints: NDArray[np.int64], floats: F8, worker: I8) -> model.Pool:
+    return model.Pool(
+        ints, floats, ints[seen.ID], ints[seen.CLASS], ints[seen.KEY],
+        floats[seen.WAITING_LOAD], floats[seen.SINCE_S], floats[seen.STEPS], worker,
+    )  # fmt: skip
+
+
+def _grown_pool(pool: model.Pool) -> model.Pool:
+    """The same pool with twice the room."""
+    room = pool.id.size
+    made = _pool(2 * room)
+    made.waiting_i[:, :room], made.waiting_f[:, :room] = pool.waiting_i, pool.waiting_f
+    made.worker[:room] = pool.worker
+    return made
+
+
+def _handed(policy: object, fixed: Fixed, room: int, before: model.Policy | None) -> model.Policy:
+    """What the policy's kernel is handed, with working space for a pool of this room; memory as it was `before`."""
+    kernel = compiled.kernel_of(policy)
+    parameters, ints, floats = np.zeros(MOST_PARAMETERS), 0, 0
+    if kernel is not None:
+        values = compiled.parameters(policy)
+        parameters[: values.size] = values
+        if hasattr(kernel, "scratch"):
+            ints, floats = kernel.scratch(fixed.workers, room, fixed.horizon, values)
+    memory = np.zeros(memory_size_of(policy), np.int64) if before is None else before.memory
+    return model.Policy(np.zeros((0, 0)), memory, parameters, np.zeros(ints, np.int64), np.zeros(floats))
+
+
+def _requests(trace: Trace, cluster: Any, fixed: Fixed) -> model.Requests:
+    timed = cluster.arrivals == "timed" and trace.arrival_s is not None
+    kinds, keys = _classes_and_keys(trace)
+    offsets, profile = _profile(cluster.drift, fixed)
+    return model.Requests(
+        prompt=np.ascontiguousarray(trace.prompt_tokens, np.int64),
+        output=np.ascontiguousarray(trace.output_tokens, np.int64),
+        arrival_s=np.ascontiguousarray(trace.arrival_s, np.float64) if timed else np.zeros(0),
+        request_class=kinds,
+        key=keys,
+        offsets=offsets,
+        profile=profile,
+    )
+
+
+def _classes_and_keys(trace: Trace) -> tuple[I8, I8]:
+    """Class and key of each request; empty when the trace has neither."""
+    if trace.request_class is None and trace.session is None and trace.prompt_key is None:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    session, key = trace.column("session"), trace.column("prompt_key")
+    keys = np.where(session >= 0, session, np.where(key != 0, key, np.arange(len(trace))))
+    return np.ascontiguousarray(trace.column("request_class"), np.int64), np.ascontiguousarray(keys, np.int64)
+
+
+def _profile(drift: Drift, fixed: Fixed) -> tuple[I8, I8]:
+    """Offsets and loads of every request, or common gains by age, in load units."""
+    nothing = np.zeros(0, np.int64)
+    if drift.profiles is not None:
+        loads = np.round(drift.profiles.values * fixed.scale).astype(np.int64)
+        return np.ascontiguousarray(drift.profiles.offsets, np.int64), loads
+    if drift.is_linear:
+        return nothing, nothing
+    gained = cumulated(drift.sequence, fixed.ring_mask + 1)
+    return nothing, np.round(gained * fixed.scale).astype(np.int64)
+
+
+def _law(cluster: Any, step_time: StepTime, power: Power | None, fixed: Fixed) -> model.Law:
+    law, counts = step_time.table(), np.arange(fixed.slots_max + 1)
+    return model.Law(
+        knots=np.ascontiguousarray(law.load, np.float64),
+        seconds=np.ascontiguousarray(law.seconds, np.float64),
+        local_s=np.zeros(cluster.workers),
+        count_power=np.zeros(0)
+        if power is None
+        else ((counts * fixed.full_power_s) ** power.gamma).astype(np.float64),
+        roots=np.zeros(0) if power is None else root_table(1.0 - power.gamma),
+    )
+
+
+def _samples(fixed: Fixed, count: int) -> model.Samples:
+    asked = count if fixed.law_kind == model.LINES_OF_LONGEST else 0
+    shape = count, fixed.workers
+    return model.Samples(
+        rows(model.Sampled, count),
+        np.zeros(shape),
+        np.zeros(shape, np.int64),
+        np.zeros((asked, fixed.workers)),
+    )
+
+
+def _columns(shape: Any, room: int) -> Any:
+    """A struct of arrays of this length; their memory is not touched before it is written."""
+    kinds = get_type_hints(shape, include_extras=True)
+    return shape(*(np.empty(room, np.int64 if kinds[name] == Ints else np.float64) for name in shape._fields))
+
+
+def _doubled(table: Rows[R]) -> Rows[R]:
+    return widened(table, 2 * len(table))
+
+
+def _chain(nodes: Rows[model.Node], start: int, end: int) -> None:
+    """Link the queue nodes from `start` on into a free list that ends in `end`."""
+    following = np.arange(start + 1, len(nodes) + 1)
+    following[-1] = end
+    fill(cut(nodes, start, len(nodes)), next=following)
+
+
+_NO_SESSIONS = model.Sessions(*(np.zeros(0, np.int64) for _ in range(6)), think_s=np.zeros(0))
+
+
+def _sessions(trace: Trace) -> model.Sessions:
+    """Sessions in order of their first request; a request without a session is one by itself."""
+    n = len(trace)
+    after, session = trace.column("after"), trace.column("session").copy()
+    alone = session < 0
+    session[alone] = session.max(initial=-1) + 1 + np.arange(int(alone.sum()))
+    _, first, number = np.unique(session, return_index=True, return_inverse=True)
+    rank = np.empty(first.size, np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(first.size)
+    session = rank[number]
+    follows, roots = np.flatnonzero(after >= 0), np.flatnonzero(after < 0)
+    return model.Sessions(
+        child_offsets=_offsets(after[follows], n),
+        children=follows[np.argsort(after[follows], kind="stable")],
+        session=session,
+        left=np.bincount(session, minlength=first.size),
+        root_offsets=_offsets(session[roots], first.size),
+        roots=roots[np.argsort(session[roots], kind="stable")],
+        think_s=np.ascontiguousarray(trace.column("think_s"), np.float64),
+    )
+
+
+def _offsets(owners: I8, count: int) -> I8:
+    """int64[count + 1], where each owner's entries begin when they stand in order of their owners."""
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(owners, minlength=count), out=offsets[1:])
+    return offsets

@@ -1,0 +1,210 @@
+"""One decode step of the compiled cluster: its loads, its length, its energy, its records."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import Ints, part
+from evenstep.sim.cluster.model import (
+    LINES_OF_LONGEST,
+    ONE_LINE,
+    PROFILES,
+    Fixed,
+    Fleet,
+    Law,
+    Now,
+    Run,
+    Samples,
+)
+from evenstep.sim.cluster.roots import root
+from evenstep.sim.cluster.slots import longest_units, steps_of
+
+
+@part
+def energy(
+    fixed: Fixed, law: Law, running: Ints, units: Ints, first: int, overhead: float, summed: float, duration: float
+) -> tuple[float, float]:  # fmt: skip
+    """Joules of one step of a group beyond idle power, without the factor `span_w`: (busy/idle, step average).
+
+    A worker busy for x seconds costs ``min(x, power * x ** exponent)``. Sums are kept in whole multiples of 2^-40 s: unlike
+    sums of floats they need not wait for each other.
+
+    Args:
+        fixed, law: of the run.
+        running, units: int64[workers], requests and load units of the group's workers.
+        first: the group's first worker.
+        overhead, summed, duration: seconds of overhead, of all workers without overhead, of the step.
+    """
+    slope, roots, local_s = fixed.slope * fixed.unit, law.roots, law.local_s
+    most, fewest = running[0], running[0]
+    for g in range(running.size):
+        most, fewest = max(most, running[g]), min(fewest, running[g])
+    if duration <= fewest * fixed.full_power_s:  # all at full power throughout, under either accounting
+        return running.size * overhead + summed, running.size * duration
+    grain = 1099511627776.0
+    whole = root(duration, roots)
+    worked, average = 0, 0
+    if most == fewest:
+        power = law.count_power[np.uintp(most)]
+        for g in range(units.size):
+            x = overhead + (slope * units[g] if fixed.law_kind == ONE_LINE else local_s[first + g])
+            worked += np.int64(min(x, power * root(x, roots)) * grain)
+        return worked / grain, running.size * min(duration, power * whole)
+    for g in range(units.size):
+        x = overhead + (slope * units[g] if fixed.law_kind == ONE_LINE else local_s[first + g])
+        power = law.count_power[np.uintp(running[g])]
+        worked += np.int64(min(x, power * root(x, roots)) * grain)
+        average += np.int64(min(duration, power * whole) * grain)
+    return worked / grain, average / grain
+
+
+@part
+def line_seconds(law: Law, g: int, tokens: float) -> float:
+    """Seconds at so many KV tokens on the lines of worker g."""
+    knots, cell = law.knots, 0
+    while cell < knots.size - 2 and tokens >= knots[cell + 1]:
+        cell += 1
+    row = g % law.seconds.shape[0]
+    slope = (law.seconds[row, cell + 1] - law.seconds[row, cell]) / (knots[cell + 1] - knots[cell])
+    return law.seconds[row, cell] + slope * (tokens - knots[cell])
+
+
+@part
+def local_times(run: Run, q: int) -> tuple[float, float]:
+    """Local seconds of a group's workers under a law of more than one line; returns (largest, sum).
+
+    A law of the longest request is read at `PiecewiseLinear.effective_load`.
+    """
+    fixed, fleet, law, group = run.fixed, run.fleet, run.law, run.fleet.groups[q]
+    largest, total = 0.0, 0.0
+    for g in range(group.first, group.first + group.workers):
+        tokens = fleet.units[g] * fixed.unit
+        if fixed.law_kind == LINES_OF_LONGEST:
+            longest = longest_units(run, g, group.step) * fixed.unit
+            tokens = tokens + fixed.longest_share * max(fleet.running[g] * longest - tokens, 0.0)
+        seconds = line_seconds(law, g, tokens)
+        law.local_s[g] = seconds
+        total += seconds
+        if g == group.first or seconds > largest:
+            largest = seconds
+    return largest, total
+
+
+@part
+def thin_out(now: Now, samples: Samples) -> None:
+    """Keep every other sample of a full table."""
+    half = samples.rows.size // 2
+    for i in range(half):
+        here, there = samples.rows[i], samples.rows[2 * i]
+        here.step, here.group = there.step, there.group
+        here.start_s, here.duration_s = there.start_s, there.duration_s
+        for g in range(samples.load.shape[1]):
+            samples.load[i, g] = samples.load[2 * i, g]
+            samples.running[i, g] = samples.running[2 * i, g]
+            if samples.longest.shape[0] > 0:
+                samples.longest[i, g] = samples.longest[2 * i, g]
+    now.stride *= 2
+    now.samples = half
+
+
+@part
+def sample(fixed: Fixed, now: Now, fleet: Fleet, samples: Samples, q: int, step: int) -> bool:
+    """Keep every worker's load at each stride-th step of a group; answers whether this one was kept."""
+    if now.samples == samples.rows.size:
+        thin_out(now, samples)
+        if step % now.stride != 0:
+            return False
+    here = samples.rows[now.samples]
+    here.step, here.group, here.start_s, here.duration_s = step, q, now.now_s, 0.0
+    for g in range(fixed.workers):
+        samples.load[now.samples, g] = fleet.units[g] * fixed.unit
+        samples.running[now.samples, g] = fleet.running[g]
+    now.samples += 1
+    return True
+
+
+@part
+def sample_longest(run: Run) -> None:
+    """Keep the longest request of every worker beside the newest sample."""
+    fleet, longest = run.fleet, run.samples.longest
+    for g in range(run.fixed.workers):
+        units = longest_units(run, g, fleet.groups[fleet.group[g]].step)
+        longest[run.now.samples - 1, g] = units * run.fixed.unit
+
+
+@part
+def tokens_made(run: Run, q: int) -> int:
+    """Tokens the coming step of a group produces; over a request's steps they add up to its output."""
+    fixed, rows, output, group = run.fixed, run.slots.rows, run.requests.output, run.fleet.groups[q]
+    step, made = group.step, fixed.tokens_per_step
+    tokens = group.running * made
+    if (
+        fixed.profile_kind == PROFILES
+    ):  # one a step until the output is made; what is left comes with the last step
+        tokens = 0
+        low = group.first * fixed.slots_max
+        for slot in range(low, low + group.workers * fixed.slots_max):
+            mine = rows[slot]
+            if mine.row >= 0:
+                done = mine.done + step - mine.admit
+                made_by = int(output[mine.row])
+                after = made_by if mine.finish == step else min(made_by, done + 1)
+                tokens += after - min(made_by, done)
+    elif made > 1:  # the last step of a request may make fewer
+        slot = run.slots.calendar[q, step & fixed.ring_mask]
+        while slot >= 0:
+            row = rows[slot].row
+            tokens -= steps_of(fixed, run.requests, row) * made - int(output[row])
+            slot = rows[slot].follower
+    return tokens
+
+
+@part
+def extremes(units: Ints) -> tuple[int, int, int]:
+    """Largest, smallest and total load."""
+    top, bottom, total = units[0], units[0], 0
+    for g in range(units.size):
+        top = max(top, units[g])
+        bottom = min(bottom, units[g])
+        total += units[g]
+    return top, bottom, total
+
+
+@part
+def start_step(run: Run, q: int) -> None:
+    """Measure a group that has running requests and start its step. The caller has checked for a free row in the records."""
+    fixed, now, fleet, rows, group = run.fixed, run.now, run.fleet, run.records.steps, run.fleet.groups[q]
+    low, high = group.first, group.first + group.workers
+    units, unit, overhead = fleet.units[low:high], fixed.unit, group.overhead_s
+    top, bottom, total = extremes(units)
+    if fixed.law_kind == ONE_LINE:
+        largest = fixed.slope * (top * unit)
+        summed = fixed.slope * (total * unit)
+    else:
+        largest, summed = local_times(run, q)
+    duration = overhead + largest
+    at = now.step_rows
+    now.step_rows = at + 1
+    tokens = group.running
+    if fixed.tokens_per_step > 1 or fixed.profile_kind == PROFILES:
+        tokens = tokens_made(run, q)
+    rows.group[at], rows.step[at], rows.running[at] = q, group.step, group.running
+    rows.running_all[at], rows.admitted[at], rows.tokens[at] = now.running_all, group.admitted, tokens
+    rows.start_s[at], rows.duration_s[at] = now.now_s, duration
+    rows.envelope[at], rows.load_sum[at], rows.load_min[at] = top * unit, total * unit, bottom * unit
+    rows.local_max_s[at], rows.local_sum_s[at] = largest, summed
+    if fixed.priced == 1:
+        busy, average = energy(
+            fixed, run.law, fleet.running[low:high], units, low, overhead, summed, duration
+        )  # fmt: skip
+        idle = fixed.idle_w * duration * group.workers
+        rows.energy_busy_idle_j[at] = idle + fixed.span_w * busy
+        rows.energy_step_average_j[at] = idle + fixed.span_w * average
+    now.load_steps += total
+    now.active_steps += group.running
+    now.steps += 1
+    now.overloaded += now.overloaded_now
+    group.admitted, group.grown, group.busy = 0, 0, 1
+    group.end_s = now.now_s + duration
+    ring = np.uintp(group.step & fixed.ring_mask)
+    run.slots.began_s[q, ring], run.slots.ended_s[q, ring] = now.now_s, group.end_s
