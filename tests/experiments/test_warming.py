@@ -37,7 +37,7 @@ def test_only_cold_kernels_of_ours_are_loaded(monkeypatch):
 
     monkeypatch.setattr(progress, "_in_cache", lambda file: False)
     assert progress.cold_kernels([JSQ(), Mine()], [LOOP, LOOP]) == [[LOOP, JSQS], [LOOP]]
-    monkeypatch.setattr(progress, "_in_cache", lambda file: file.stem == "short_loop_kernel")
+    monkeypatch.setattr(progress, "_in_cache", lambda file: file.stem == "short_loop")
     assert progress.cold_kernels([JSQ()], [LOOP]) == [[JSQS]]
     monkeypatch.setattr(progress, "_in_cache", lambda file: True)
     assert progress.cold_kernels([JSQ()], [LOOP]) == [[]]

@@ -102,7 +102,8 @@ def test_the_process_lets_a_stream_end_after_sigterm_and_exits_with_0(tmp_path):
 BROKEN = """
 from evenstep.cli.main import main
 from evenstep.errors import PolicyError
-from evenstep.gateway import compiling, gateway
+from evenstep.gateway import gateway
+from evenstep.gateway.operate import compiling
 def broken(*_):
     raise {error}
 {where} = broken

@@ -56,7 +56,7 @@ class Kept:
         return ""
 
 
-@pytest.mark.parametrize(("lacks", "is_there"), [("", True), ("best_kernel", False), ("relay_kernel", False)])
+@pytest.mark.parametrize(("lacks", "is_there"), [("", True), ("best_kernel", False), ("relaying", False)])
 def test_what_is_on_disk_is_seen(monkeypatch, lacks, is_there):
     monkeypatch.setattr(kernel_cache, "place", lambda: Kept(lacks))
     assert is_compiled("best") is is_there
