@@ -1,10 +1,11 @@
 """One batching engine in plain NumPy, iteration by iteration: the yardstick of the engine simulator.
 
-Same model and same answers as `evenstep.sim.engine.simulation.simulate_engine` with its defaults (chunked prefill, KV memory
-in blocks, recompute, a first token at the end of the prefill, time by the tokens of a batch), per-request and
-per-iteration records; the histogram of gaps between tokens is left out. Two rules: `sarathi`, as
-ours, and `vidur`, as Vidur publishes its Sarathi scheduler, which keeps a prompt's memory from admission on and leaves a hundredth of all free. Both first form the
-batch for all running requests at once and go request by request only where memory does not suffice.
+Same model and same answers as `evenstep.sim.engine.simulation.simulate_engine` with its defaults (chunked prefill, KV
+memory in blocks, recompute, a first token at the end of the prefill, time by the tokens of a batch), per-request and
+per-iteration records; the histogram of gaps between tokens is left out. Two rules: `sarathi`, as ours, and `vidur`, as
+Vidur publishes its Sarathi scheduler, which keeps a prompt's memory from admission on and leaves a hundredth of all
+free. Both first form the batch for all running requests at once and go request by request only where memory does not
+suffice.
 """
 
 from __future__ import annotations

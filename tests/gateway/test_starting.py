@@ -13,7 +13,7 @@ import urllib.request
 
 import pytest
 
-from evenstep import kernel_cache, sockets
+from evenstep import kernel_cache, names, sockets
 from evenstep.gateway.starting import WaitingRoom, is_compiled
 
 
@@ -58,9 +58,10 @@ class Kept:
 
 @pytest.mark.parametrize(("lacks", "is_there"), [("", True), ("best_kernel", False), ("relaying", False)])
 def test_what_is_on_disk_is_seen(monkeypatch, lacks, is_there):
+    names.build("routing", {"name": "best"})  # a first import may compile, and then asks the real place
     monkeypatch.setattr(kernel_cache, "place", lambda: Kept(lacks))
     assert is_compiled("best") is is_there
-    assert is_compiled("jsq") is (lacks != "relay_kernel")
+    assert is_compiled("jsq") is (lacks != "relaying")
 
 
 def test_without_a_compiler_there_is_nothing_to_wait_for(monkeypatch):
