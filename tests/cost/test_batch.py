@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from tests.strategies import batches
 
 from evenstep import names
-from evenstep.cost.batch import FEATURES, Batch, seconds_by_table
+from evenstep.cost.batch import FEATURES, Batch
+from evenstep.cost.batch_seconds import seconds_by_table
 from evenstep.errors import InputError
 
 PLAIN = [

@@ -2,7 +2,8 @@
 
 import pytest
 
-from evenstep.cost.batch import Batch, seconds_by_table
+from evenstep.cost.batch import Batch
+from evenstep.cost.batch_seconds import seconds_by_table
 from evenstep.cost.batch_table import BatchTable
 from evenstep.errors import InputError
 

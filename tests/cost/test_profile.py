@@ -6,7 +6,8 @@ from hypothesis import given
 from tests.strategies import batches, examples
 
 from evenstep import names
-from evenstep.cost.batch import Batch, seconds_by_table
+from evenstep.cost.batch import Batch
+from evenstep.cost.batch_seconds import seconds_by_table
 from evenstep.cost.profile import Profile, captured, padded
 from evenstep.cost.profile_tables import bundled
 from evenstep.errors import InputError

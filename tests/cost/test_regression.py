@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from tests.strategies import batches
 
-from evenstep.cost.batch import seconds_by_table
+from evenstep.cost.batch_seconds import seconds_by_table
 from evenstep.cost.regression import Regression
 from evenstep.errors import InputError
 

@@ -6,7 +6,7 @@ Compiled loops take laws as data. Every law here is the same sum with other numb
 
 with K the KV tokens held by the batch after it, c the tokens of a prefill chunk, k those computed before it, D the
 context of the decoding requests. ``lines`` are straight lines between knots, going on beyond the last. ``grid`` is read
-between the points of a measured table of attention times (`cost.profile`). `batch_kernel.seconds_of` is the compiled twin.
+between the points of a measured table of attention times (`cost.profile`). `batch_seconds` works the sum out.
 """
 
 from __future__ import annotations
@@ -97,10 +97,3 @@ def check_numbers(where: str, **values: float) -> None:
     for name, value in values.items():
         if not (np.isfinite(value) and value >= 0):
             raise InputError(where, name, value, "a finite number >= 0")
-
-
-def seconds_by_table(law: F8, batch: Batch) -> float:
-    """Seconds of a batch by a law's numbers; the plain way to what `batch_kernel.seconds_of` does."""
-    from evenstep.cost.batch_kernel import seconds_of
-
-    return float(seconds_of(law, batch.features))

@@ -54,7 +54,7 @@ class Parts:
         Returns:
             Seconds of the step, and float64[R].
         """
-        from evenstep.cost.batch_kernel import seconds_of
+        from evenstep.cost.batch_seconds import seconds_of
 
         tokens = self.padded(batches[:, TOKENS])
         seen = batches.copy()

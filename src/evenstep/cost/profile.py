@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from evenstep.cost.batch import Batch, check_numbers, layout, seconds_by_table
+from evenstep.cost.batch import Batch, check_numbers, layout
 from evenstep.cost.lockstep import Parts
 from evenstep.cost.profile_tables import Tables, read_tables
 from evenstep.errors import InputError
@@ -87,6 +87,8 @@ class Profile:
         return read_tables(self.path, self.collective)
 
     def seconds(self, batch: Batch) -> float:
+        from evenstep.cost.batch_seconds import seconds_by_table
+
         return seconds_by_table(self.table(), batch)
 
     def table(self) -> F8:
@@ -155,7 +157,7 @@ class Profile:
         )
 
     def _grid(self) -> F8:
-        """Attention of all layers, as `batch_kernel.on_grid` reads it."""
+        """Attention of all layers, as `batch_seconds.on_grid` reads it."""
         attention, skew = self.tables.attention, self.skew
         sizes = [float(axis.size) for axis in attention.axes]
         return np.concatenate([

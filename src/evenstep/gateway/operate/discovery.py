@@ -7,21 +7,18 @@ handles engines that fail.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.worker import Discovery, Dns, Worker
+from evenstep.gateway.operate.discovered import Tell, at_address, check
 from evenstep.gateway.operate.logs import fields
 from evenstep.gateway.operate.membership import Membership
 
 _log = logging.getLogger("evenstep.gateway.operate.discovery")
-#: Takes all workers of a source.
-Tell = Callable[[list[Worker]], Awaitable[None]]
 _AGAIN_S, _AGAIN_CAP_S = 1.0, 30.0
 
 
@@ -85,39 +82,3 @@ async def follow_dns(dns: Dns, tell: Tell) -> None:
         hosts = sorted({str(address[0]) for *_, address in found})
         await tell([worker for host in hosts for worker in at_address(dns.worker, host, dns.port)])
         await asyncio.sleep(dns.every_s)
-
-
-def at_address(common: Worker, host: str, port: int, name: str = "", group: str = "") -> list[Worker]:
-    """The worker at an address, or its ranks.
-
-    Args:
-        common: the settings it shares with its neighbours; scheme and path of its URL apply.
-        host: IPv4 or IPv6 address.
-        name, group: of the worker, if not derived from its address and from `common`.
-    """
-    scheme, _, path, _, _ = urlsplit(common.url)
-    shown = f"[{host}]" if ":" in host else host
-    url = urlunsplit((scheme, f"{shown}:{port}", path, "", ""))
-    return dataclasses.replace(common, url=url, name=name, group=group or common.group).each()
-
-
-def check(where: str, common: Worker, port: int, every_s: float) -> None:
-    """See that workers can be made of a source's settings.
-
-    Raises:
-        InputError: they cannot.
-    """
-    if not 0 < port < 65536:
-        raise InputError(where, "port", port, "a number from 1 to 65535")
-    if not 0 < every_s < float("inf"):
-        raise InputError(where, "every_s", every_s, "a number above 0")
-    if urlsplit(common.url).scheme not in ("http", "https") or urlsplit(common.url).netloc:
-        raise InputError(
-            where, "worker.url", common.url, "http:// or https://, with a path where there is one"
-        )
-    if common.name:
-        raise InputError(
-            where, "worker.name", common.name, "no name", "Each worker is called by its address."
-        )
-    for one in at_address(common, "127.0.0.1", port):
-        one.spec()

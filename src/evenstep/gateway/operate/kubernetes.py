@@ -15,7 +15,7 @@ from typing import Any
 from evenstep.errors import InputError
 from evenstep.gateway.config.secrets import read_secret
 from evenstep.gateway.config.worker import Kubernetes, Worker
-from evenstep.gateway.operate.discovery import Tell, at_address
+from evenstep.gateway.operate.discovered import Tell, at_address
 
 _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _LEAVE_S = 5.0

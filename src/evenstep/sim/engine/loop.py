@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import BATCH_TYPE, F1, F2, I1, I2, INT, ROWS_F, ROWS_I, declared
-from evenstep.cost.batch_kernel import seconds_of
+from evenstep.cost.batch_seconds import seconds_of
 from evenstep.scheduling.view import (
     BATCH_LIMIT,
     BLOCK_TOKENS,

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.cost.batch import Batch, BatchTime, seconds_by_table
+from evenstep.cost.batch import Batch, BatchTime
+from evenstep.cost.batch_seconds import seconds_by_table
 from evenstep.errors import PolicyError
 from evenstep.measure.quantiles import BINS, FIRST_BIN, SHIFT
 from evenstep.request import I8

@@ -1,5 +1,4 @@
-# pyright: basic
-"""Batch-time laws, compiled: seconds of a batch from a law's numbers. The layout is `cost.batch`'s."""
+"""Works out the seconds of a batch from a law's numbers, which `cost.batch` lays out."""
 
 from __future__ import annotations
 
@@ -23,11 +22,13 @@ from evenstep.cost.batch import (
     REQUESTS,
     TOKEN_KNOTS,
     TOKENS,
+    Batch,
 )
+from evenstep.request import F8
 
 
 @jit
-def before(law, first, points, at):
+def before(law: F8, first: int, points: int, at: float) -> int:
     """The stretch between knots that stand from `first` on a value lies in: 0..points - 2."""
     low, high = 0, points - 1
     while high - low > 1:
@@ -40,7 +41,7 @@ def before(law, first, points, at):
 
 
 @jit
-def on_lines(law, first, knots, at):
+def on_lines(law: F8, first: int, knots: int, at: float) -> float:
     """Seconds on straight lines between knots that stand at `first`; the end lines go on."""
     k = before(law, first, knots, at)
     left, right = law[first + k], law[first + k + 1]
@@ -49,7 +50,7 @@ def on_lines(law, first, knots, at):
 
 
 @jit
-def cell(law, first, points, at):
+def cell(law: F8, first: int, points: int, at: float) -> tuple[int, float]:
     """The cell of an axis a value lies in, and how far into it, 0..1 (beyond the last point above 1)."""
     if points == 1:
         return 0, 0.0
@@ -60,7 +61,7 @@ def cell(law, first, points, at):
 
 
 @jit
-def on_grid(law, first, chunk, chunk_context, decodes, context):
+def on_grid(law: F8, first: int, chunk: float, chunk_context: float, decodes: float, context: float) -> float:
     """Seconds between the points of a table over (prefill chunk, its context, decodes, their mean context)."""
     a, b, c, d = int(law[first]), int(law[first + 1]), int(law[first + 2]), int(law[first + 3])
     at = first + 6
@@ -84,7 +85,7 @@ def on_grid(law, first, chunk, chunk_context, decodes, context):
 
 
 @jit
-def attention(law, first, batch):
+def attention(law: F8, first: int, batch: F8) -> float:
     """Seconds of attention: chunks as one of equal work, decodes by their mean context and a share of the longest."""
     chunk, decodes = batch[PREFILL_TOKENS], batch[DECODES]
     before_chunk = 0.0
@@ -103,7 +104,7 @@ def attention(law, first, batch):
 
 
 @jit
-def seconds_of(law, batch):
+def seconds_of(law: F8, batch: F8) -> float:
     """Seconds of a batch: float64[*] law, float64[FEATURES] batch."""
     seconds = law[CONSTANT]
     seconds += law[PER_KV] * batch[KV]
@@ -121,3 +122,8 @@ def seconds_of(law, batch):
     if law[GRID] > 0.0:
         seconds += attention(law, at, batch)
     return seconds
+
+
+def seconds_by_table(law: F8, batch: Batch) -> float:
+    """Seconds of a batch by a law's numbers."""
+    return float(seconds_of(law, batch.features))

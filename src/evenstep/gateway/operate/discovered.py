@@ -1,0 +1,49 @@
+"""Makes workers of the addresses that a source of discovery found; shared by DNS and Kubernetes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit, urlunsplit
+
+from evenstep.errors import InputError
+from evenstep.gateway.config.worker import Worker
+
+#: Takes all workers of a source.
+Tell = Callable[[list[Worker]], Awaitable[None]]
+
+
+def at_address(common: Worker, host: str, port: int, name: str = "", group: str = "") -> list[Worker]:
+    """The worker at an address, or its ranks.
+
+    Args:
+        common: the settings it shares with its neighbours; scheme and path of its URL apply.
+        host: IPv4 or IPv6 address.
+        name, group: of the worker, if not derived from its address and from `common`.
+    """
+    scheme, _, path, _, _ = urlsplit(common.url)
+    shown = f"[{host}]" if ":" in host else host
+    url = urlunsplit((scheme, f"{shown}:{port}", path, "", ""))
+    return dataclasses.replace(common, url=url, name=name, group=group or common.group).each()
+
+
+def check(where: str, common: Worker, port: int, every_s: float) -> None:
+    """See that workers can be made of a source's settings.
+
+    Raises:
+        InputError: they cannot.
+    """
+    if not 0 < port < 65536:
+        raise InputError(where, "port", port, "a number from 1 to 65535")
+    if not 0 < every_s < float("inf"):
+        raise InputError(where, "every_s", every_s, "a number above 0")
+    if urlsplit(common.url).scheme not in ("http", "https") or urlsplit(common.url).netloc:
+        raise InputError(
+            where, "worker.url", common.url, "http:// or https://, with a path where there is one"
+        )
+    if common.name:
+        raise InputError(
+            where, "worker.name", common.name, "no name", "Each worker is called by its address."
+        )
+    for one in at_address(common, "127.0.0.1", port):
+        one.spec()
