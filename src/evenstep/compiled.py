@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 
 from evenstep import kernel_cache
 from evenstep.addresses import is_inside
+from evenstep.kernel_locks import locks
 
 if os.environ.get("EVENSTEP_PLAIN") == "1":
     numba: Any = None
@@ -541,15 +542,37 @@ def _cache_class(is_ours: bool) -> Any:
         _locator_classes = [*usual, Locator] if has_place else usual
 
     class Kept(caching.FunctionCache):
-        """A cache that is a help and never a hindrance: what a full disk does not take is compiled again next time."""
+        """A cache that is a help and never a hindrance: what a full disk does not take is compiled again next time.
+
+        What it lacks is compiled under a lock, so that of two processes one compiles and the other loads.
+        """
 
         _impl_class = Impl
 
         def save_overload(self, sig: Any, data: Any) -> None:
-            with suppress(OSError):
-                super().save_overload(sig, data)
+            try:
+                with suppress(OSError):
+                    super().save_overload(sig, data)
+            finally:
+                self.end_compiling()
 
         def load_overload(self, sig: Any, target_context: Any) -> Any:
+            found = self._loaded(sig, target_context)
+            if found is None:
+                locks().take(self._lock_name)
+                found = self._loaded(sig, target_context)  # another process may have compiled it by now
+                if found is not None:
+                    self.end_compiling()
+            return found
+
+        def end_compiling(self) -> None:
+            locks().release(self._lock_name)
+
+        @property
+        def _lock_name(self) -> str:
+            return f"{self._cache_path}/{self._impl.filename_base}"
+
+        def _loaded(self, sig: Any, target_context: Any) -> Any:
             with suppress(OSError):
                 return super().load_overload(sig, target_context)
 
@@ -564,7 +587,11 @@ def _listen() -> None:
         def on_start(self, event: Any) -> None:
             kernel_cache.announce()
 
-        def on_end(self, event: Any) -> None: ...
+        def on_end(self, event: Any) -> None:
+            kernel = event.data["dispatcher"]
+            end = getattr(kernel._cache, "end_compiling", None)
+            if end is not None and tuple(event.data["args"]) not in kernel.overloads:
+                end()  # it failed; else `save_overload` follows
 
     event.register("numba:compile", Compiling())
 

@@ -58,6 +58,11 @@ class Place:
         written = source.stat().st_mtime if self.is_beside else 0.0
         return any(index.stat().st_mtime >= written for index in folder.glob(f"{source.stem}.*.nbi"))
 
+    def lock_file(self) -> Path | None:
+        """The file whose bytes are locked while kernels are compiled (`kernel_locks`); None = nothing is kept."""
+        folder = ROOT / "__pycache__" if self.is_beside else self.folder
+        return None if folder is None else folder / "compiling.lock"
+
     def said(self) -> str:
         """What an operator should know of it; empty where it is as usual."""
         if self.is_beside:
@@ -161,13 +166,24 @@ class Announcer:
         self.say: Callable[[str], None] | None = None
         self._said = False
 
-    def __call__(self) -> None:
-        """Kernels are about to be compiled."""
-        if self.say is None or self._said:
-            return
-        self._said = True
+    def __call__(self, meanwhile: str = "") -> None:
+        """Kernels are about to be compiled.
+
+        Args:
+            meanwhile: what this process does until they are.
+        """
         more = place().said()
-        self.say(f"compiling kernels, up to a minute or two{'; ' + more if more else ', once a machine'}")
+        doing = f"; {meanwhile}" if meanwhile else ""
+        self._tell(f"compiling kernels, up to a minute or two{'; ' + more if more else ', once a machine'}{doing}")
+
+    def waiting(self) -> None:
+        """Kernels are about to be compiled by another process, and this one waits for them."""
+        self._tell("another process compiles kernels; waiting for it, then loading them")
+
+    def _tell(self, line: str) -> None:
+        if self.say is not None and not self._said:
+            self._said = True
+            self.say(line)
 
 
 announce = Announcer()

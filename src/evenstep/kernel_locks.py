@@ -1,0 +1,91 @@
+"""Lets one process compile a kernel while the others that need it wait, and then load what it compiled.
+
+The lock of a kernel is one byte of a file in the folder of compiled kernels, locked by the system. A process that dies
+loses its locks, so nothing waits for it. A folder that cannot be written, or a system without such locks, has no locks:
+each process then compiles by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from evenstep import kernel_cache
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows
+    fcntl = None
+
+#: Seconds after which a process no longer waits for another, and compiles by itself.
+PATIENCE_S = 600.0
+_LOOK_S = 0.05
+
+
+class Locks:
+    """The locks of one folder, for one process. Its threads take turns at compiling, which numba sees to.
+
+    Args:
+        file: its bytes are locked; nothing is written to it. None = nothing is locked.
+        say: told before the first wait.
+        pause: waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        file: Path | None,
+        say: Callable[[], None] = lambda: None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._say, self._pause = say, pause
+        self._held: dict[int, int] = {}  # byte -> how often it is held: a kernel may be compiled for two signatures
+        self._file = -1
+        if file is not None and fcntl is not None:
+            with suppress(OSError):
+                self._file = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def take(self, kernel: str) -> None:
+        """Return when no other process compiles this kernel, or when it took too long; `release` follows."""
+        if self._file < 0:
+            return
+        byte = zlib.crc32(kernel.encode())
+        self._held[byte] = self._held.get(byte, 0) + 1
+        waited_s = 0.0
+        while self._held[byte] == 1 and not self._is_ours(byte) and waited_s < PATIENCE_S:
+            if waited_s == 0.0:
+                self._say()
+            self._pause(_LOOK_S)
+            waited_s += _LOOK_S
+
+    def release(self, kernel: str) -> None:
+        """Let others have it; a kernel that is not held is left alone."""
+        byte = zlib.crc32(kernel.encode())
+        if byte not in self._held:
+            return
+        self._held[byte] -= 1
+        if self._held[byte] == 0:
+            del self._held[byte]
+            with suppress(OSError):
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, byte)  # pyright: ignore[reportOptionalMemberAccess]
+
+    def _is_ours(self, byte: int) -> bool:
+        """Whether this process has the byte now, or can have no lock at all."""
+        assert fcntl is not None
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+        except (BlockingIOError, PermissionError):  # another process has it
+            return False
+        except OSError:  # a file system without locks
+            return True
+        return True
+
+
+@cache
+def locks() -> Locks:
+    """The locks of the folder where this process keeps its kernels."""
+    return Locks(kernel_cache.place().lock_file(), kernel_cache.announce.waiting)
