@@ -166,15 +166,16 @@ class Announcer:
         self.say: Callable[[str], None] | None = None
         self._said = False
 
-    def __call__(self, meanwhile: str = "") -> None:
-        """Kernels are about to be compiled.
-
-        Args:
-            meanwhile: what this process does until they are.
-        """
+    def __call__(self) -> None:
+        """Kernels are about to be compiled."""
         more = place().said()
-        doing = f"; {meanwhile}" if meanwhile else ""
-        self._tell(f"compiling kernels, up to a minute or two{'; ' + more if more else ', once a machine'}{doing}")
+        self._tell(f"compiling kernels, up to a minute or two{'; ' + more if more else ', once a machine'}")
+
+    def meanwhile(self, doing: str) -> None:
+        """Kernels are compiled by other processes, and this one does something until then, at equal results."""
+        self()
+        if self.say is not None:
+            self.say(doing)
 
     def waiting(self) -> None:
         """Kernels are about to be compiled by another process, and this one waits for them."""

@@ -177,9 +177,9 @@ class _Worker:
         self.pipe, theirs = context.Pipe()
         ends = (theirs, self.pipe, *given) if given else (theirs,)
         self.process = context.Process(
-            target=_serve_forked if given else _serve_spawned, args=ends, daemon=True
+            target=_serve_forked if given else serve_spawned, args=ends, daemon=True
         )
-        with _interrupts_later():
+        with interrupts_later():
             self.process.start()
         theirs.close()
 
@@ -201,7 +201,7 @@ class _Worker:
 
 def work_off(
     jobs: Iterable[Job],
-    here: Here,
+    here: Executor,
     away: Callable[[float, int, int], Executor | None],
     *,
     choose: Callable[[Sequence[Any]], int] = lambda waiting: 0,
@@ -281,7 +281,7 @@ def is_worthwhile(spent: float, done: int, left: int) -> bool:
 
 
 @contextmanager
-def _interrupts_later() -> Generator[None]:
+def interrupts_later() -> Generator[None]:
     """Delays Ctrl-C to the end of the block, and keeps it from the processes started inside."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -294,7 +294,8 @@ def _interrupts_later() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve_spawned(pipe: Connection) -> None:
+def serve_spawned(pipe: Connection) -> None:
+    """Carries out one job after the other, until the pipe is closed; what all need comes first."""
     with suppress(EOFError, OSError):
         _serve(pipe, pickle.loads(pipe.recv_bytes()))
 

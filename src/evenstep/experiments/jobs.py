@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
 from evenstep.experiments.contenders import Contender
 from evenstep.experiments.executors import Executor, Here, Processes, can_fork, cores, is_worthwhile, work_off
+from evenstep.experiments.plain_first import PlainFirst
+from evenstep.experiments.warming import Warming
 from evenstep.measure.metrics import Slo
 from evenstep.measure.records import Run
 from evenstep.request import COLUMNS, Trace
@@ -153,7 +155,8 @@ def run_all(
     asked: list[Contender],
     traces: list[Trace],
     processes: int | None = None,
-    before: Callable[[int], None] = lambda contender: None,
+    warming: Warming | None = None,
+    begins_plain: bool = False,
 ) -> Iterator[Done]:
     """Every contender on every replicate; results come as they are ready.
 
@@ -165,8 +168,8 @@ def run_all(
         asked: the contenders.
         traces: `replicates(plan)`.
         processes: how many processes; None = start here, and use all cores as soon as that pays.
-        before: called with a contender's index before its runs, for instance to compile its kernel; the time it takes
-            does not count as a run's.
+        warming: has a contender's kernels compiled before its runs; the time it takes does not count as a run's.
+        begins_plain: make runs in plain Python until their kernels are compiled, with the same bits.
 
     Raises:
         InputError, PolicyError: from the first run that fails.
@@ -178,11 +181,17 @@ def run_all(
     shared = Shared(plan, asked, traces)
     cost: dict[int, float] = {}
     started: list[Executor] = []
+    kernels = warming if warming is not None else Warming([[] for _ in asked], 0)
+    here = Here(shared, lambda job: kernels.ready(job.contender))
+    plain = PlainFirst(here, shared, kernels) if begins_plain else None
 
     def away(spent: float, done: int, left: int) -> Executor | None:
+        if plain is not None and plain.is_plain:
+            return None
+        done -= plain.made if plain is not None else 0
         if allowed > 1 and (processes is not None or is_worthwhile(spent, done, left)):
             if can_fork():
-                _load_kernels(plan, asked, before)
+                _load_kernels(plan, asked, kernels)
             started.append(Processes(min(allowed, left), shared))
         return started[0] if started else None
 
@@ -195,22 +204,22 @@ def run_all(
             min(unknown) if unknown else max(first.values(), key=lambda place: cost[waiting[place].contender])
         )
 
-    here = Here(shared, lambda job: before(job.contender))
     try:
-        for ended in work_off(jobs, here, away, choose=longest):
+        for ended in work_off(jobs, plain or here, away, choose=longest):
             if ended.error is not None:
                 raise ended.error
-            cost[ended.job.contender] = ended.seconds
+            if ended.seconds > 0.0:
+                cost[ended.job.contender] = ended.seconds
             yield Done(ended.job.contender, ended.job.index, ended.result)
     finally:
-        for executor in started:
+        for executor in (*started, *([plain] if plain is not None else [])):
             executor.close()
 
 
-def _load_kernels(plan: Plan, asked: list[Contender], before: Callable[[int], None]) -> None:
+def _load_kernels(plan: Plan, asked: list[Contender], warming: Warming) -> None:
     """Load every loop and kernel here, so that children that are forked need not."""
     for contender, one in enumerate(asked):
-        before(contender)
+        warming.ready(contender)
         policy = one.build()[0]
         importlib.import_module(loop_of(policy, plan.cluster, plan.step_time))
         compiled.kernel_of(policy)

@@ -1,4 +1,4 @@
-"""Compiling kernels side by side: while this process compiles the simulator's loop, others compile the policies' kernels.
+"""Compiling kernels side by side: other processes compile the simulator's loop and the policies' kernels.
 
 Only the first comparison on a machine has anything to compile; the results go to the disk cache that all processes share.
 """
@@ -6,15 +6,29 @@ Only the first comparison on a machine has anything to compile; the results go t
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from multiprocessing import get_context
+from dataclasses import dataclass
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from typing import Any, cast
 
 from evenstep import compiled, kernel_cache
+from evenstep.experiments.children import Child, can_start
 
 #: Seconds after which a process no longer waits for another to compile, and compiles itself.
 PATIENCE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Loads a module and its kernels (`executors.Job`)."""
+
+    label: str
+
+    def carry_out(self, shared: Any) -> None:
+        """Compile them, if the cache does not have them."""
+        load(self.label)
 
 
 class Warming:
@@ -23,34 +37,84 @@ class Warming:
     Args:
         modules: for each contender the kernel modules that need compiling, its loop's first.
         processes: processes that may compile in parallel to this one; 0 = none, without any wait.
+        all_elsewhere: leave the first module to them as well: this process has other work.
     """
 
-    def __init__(self, modules: Sequence[Sequence[str]], processes: int) -> None:
+    def __init__(
+        self, modules: Sequence[Sequence[str]], processes: int, *, all_elsewhere: bool = False
+    ) -> None:
         self._modules = modules
-        self._loading: dict[str, Future[None]] = {}
-        cold = list(dict.fromkeys(module for needed in modules for module in needed))[1:]  # the first is ours
-        self._pool = None
-        if cold and processes > 0:
+        cold = list(dict.fromkeys(module for needed in modules for module in needed))
+        self._waiting = cold if all_elsewhere else cold[1:]
+        self._busy: dict[Connection, tuple[Child, str]] = {}
+        if not can_start() or processes < 1:
+            self._waiting = []
+        if self._waiting:
             kernel_cache.announce()
-            self._pool = ProcessPoolExecutor(min(processes, len(cold)), get_context("spawn"))
-            self._loading = {module: self._pool.submit(load, module) for module in cold}
+        for _ in range(min(processes, len(self._waiting))):
+            self._employ(Child(None))
+
+    @property
+    def pipes(self) -> list[Connection]:
+        """What to wait for; `note` takes those that have something to read."""
+        return list(self._busy)
+
+    def note(self, ready: Iterable[object]) -> None:
+        """Take note of processes that are done with a module, and give them the next."""
+        for pipe in ready:
+            if pipe not in self._busy:
+                continue
+            child, _ = self._busy.pop(cast("Connection", pipe))
+            try:
+                child.pipe.recv()  # what could not be loaded there is loaded here, and says why
+            except (EOFError, OSError):
+                child.end()
+                child = Child(None) if self._waiting else None
+            if child is not None:
+                self._employ(child)
+
+    def is_ready(self, contender: int) -> bool:
+        """Whether no other process still has to compile for this contender."""
+        return self._pending().isdisjoint(self._modules[contender])
+
+    def are_ready(self) -> bool:
+        """Whether no other process still compiles."""
+        return not self._pending()
 
     def ready(self, contender: int) -> None:
         """Return when this process has the contender's loop and its kernel, from the cache or compiled.
 
         What could not be compiled elsewhere is compiled here.
         """
+        while not self.is_ready(contender):
+            found = connection.wait(self.pipes, PATIENCE_S)
+            if not found:
+                self.end(at_once=True)
+            self.note(found)
         for module in self._modules[contender]:
-            if module in self._loading:
-                with suppress(Exception):
-                    self._loading[module].result(PATIENCE_S)
             load(module)
 
-    def end(self) -> None:
-        """Let the processes go."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
+    def end(self, *, at_once: bool = False) -> None:
+        """Let the processes go: each ends when the module that it compiles is in the cache, or at once."""
+        for child, _ in self._busy.values():
+            if at_once:
+                child.end()
+            else:
+                child.leave()
+        self._busy, self._waiting = {}, []
+
+    def _pending(self) -> set[str]:
+        return {*self._waiting, *(module for _, module in self._busy.values())}
+
+    def _employ(self, child: Child) -> None:
+        """Give a process the next module, or let it end."""
+        if not self._waiting:
+            child.end()
+            return
+        module = self._waiting.pop(0)
+        with suppress(OSError):
+            child.pipe.send(Load(module))
+        self._busy[child.pipe] = child, module
 
 
 def load(module: str) -> None:

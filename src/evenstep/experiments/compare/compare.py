@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from evenstep import kernel_cache
 from evenstep.cost.linear import Linear
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError, nearest
@@ -15,6 +16,7 @@ from evenstep.experiments.contenders import Asked, Contender, contenders
 from evenstep.experiments.executors import can_fork, cores
 from evenstep.experiments.jobs import Plan, replicates, run_all
 from evenstep.experiments.notation import slo_of
+from evenstep.experiments.plain_first import MEANWHILE, may_begin_plain
 from evenstep.experiments.progress import Progress, Silent, cold_kernels, compile_notice
 from evenstep.experiments.warming import Warming
 from evenstep.measure.metrics import Slo
@@ -263,13 +265,14 @@ def run_comparison(
     notice = compile_notice()
     if notice:
         watch.say(notice)
-    beside = cores() - 1 if processes is None else processes - 1
-    warming = Warming(cold_kernels(policies, loops), beside)
+    cold = cold_kernels(policies, loops)
+    begins_plain = any(cold) and may_begin_plain([one.policy for one in asked])
+    warming = _warming(cold, processes, begins_plain)
     watch.begin(len(asked) * plan.seeds)
     found: list[dict[int, Run]] = [{} for _ in asked]
     told = 0
     try:
-        for done in run_all(plan, asked, traces, processes, warming.ready):
+        for done in run_all(plan, asked, traces, processes, warming, begins_plain):
             found[done.contender][done.index] = done.run
             watch.advance(asked[done.contender].name)
             while told < len(asked) and len(found[told]) == plan.seeds:
@@ -278,12 +281,24 @@ def run_comparison(
                     on_contender(asked[told], [found[told][r] for r in range(plan.seeds)])
                     watch.show()
                 told += 1
+    except BaseException:
+        warming.end(at_once=True)
+        raise
     finally:
         warming.end()
         watch.end()
     runs = [[by_index[r] for r in range(plan.seeds)] for by_index in found]
     comparison = compare_runs(runs, baseline=first)
     return Outcome(replace(comparison, notes=(*comparison.notes, *told_of_seeds)), runs, traces)
+
+
+def _warming(cold: list[list[str]], processes: int | None, begins_plain: bool) -> Warming:
+    """What compiles kernels. Where runs begin in plain Python, at least one other process does, if that helps this one."""
+    beside = cores() - 1 if processes is None else processes - 1
+    if not begins_plain:
+        return Warming(cold, beside)
+    kernel_cache.announce.meanwhile(MEANWHILE)
+    return Warming(cold, max(1, beside) if kernel_cache.place().is_kept else 0, all_elsewhere=True)
 
 
 def _fewer(found: int, wanted: int) -> tuple[str, ...]:

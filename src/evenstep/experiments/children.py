@@ -1,0 +1,81 @@
+"""Python processes beside this one that compile kernels, or make runs in plain Python while kernels are compiled.
+
+They are new interpreters, neither forked nor spawned: a script without a ``__main__`` guard may start them. They are told
+what to do by a pipe, and end when it is closed and their job is done.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from evenstep.experiments.executors import interrupts_later, serve_spawned
+
+_CODE = "import sys; from evenstep.experiments.children import serve; serve(int(sys.argv[1]))"
+_LEAST = 19  # the niceness of a process that only takes time that nobody wants
+_left: list[subprocess.Popen[bytes]] = []  # processes that end by themselves
+
+
+def can_start() -> bool:
+    """Whether this system can hand a pipe to a new interpreter."""
+    return os.name == "posix" and bool(sys.executable)
+
+
+class Child:
+    """One such process.
+
+    Args:
+        shared: what all its jobs need; it can be pickled.
+        is_plain: it runs kernels as plain Python.
+
+    Attributes:
+        pipe: takes a job (`executors.Job`), and gives an `executors.Ended`.
+    """
+
+    def __init__(self, shared: Any, *, is_plain: bool = False) -> None:
+        _left[:] = [process for process in _left if process.poll() is None]
+        ours, theirs = socket.socketpair()
+        with theirs, interrupts_later():
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _CODE, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "EVENSTEP_PLAIN": "1"} if is_plain else None,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        self.pipe = Connection(ours.detach())
+        with suppress(OSError):  # it died already: its first answer is the end of the pipe
+            self.pipe.send(sys.path)
+            self.pipe.send_bytes(pickle.dumps(shared))
+
+    def give_way(self) -> None:
+        """From now on it takes only processor time that no other process wants."""
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, _LEAST)
+
+    def leave(self) -> None:
+        """Let it end by itself after its job."""
+        self.give_way()
+        self.pipe.close()
+        _left.append(self._process)
+
+    def end(self) -> None:
+        """End it at once."""
+        self.pipe.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def serve(file: int) -> None:
+    """Carry out the jobs that come from this end of a pipe, until it is closed."""
+    pipe = Connection(file)
+    with suppress(EOFError, OSError):
+        sys.path[:] = pipe.recv()
+        serve_spawned(pipe)

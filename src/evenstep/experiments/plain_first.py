@@ -1,0 +1,107 @@
+"""The first runs of a comparison on a machine that has no compiled kernels yet: in plain Python, at equal bits.
+
+One process makes runs in plain Python while others compile. A run whose kernels are compiled by the time it starts is made
+here, compiled. A run that is still going when its kernels are there is made anew here, so that one that is too large for
+plain Python takes no longer than it would.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from multiprocessing import connection
+from typing import Any
+
+from evenstep.errors import EvenstepError
+from evenstep.experiments.children import Child, can_start
+from evenstep.experiments.executors import Ended, Here, Job
+from evenstep.experiments.warming import Warming
+
+#: Seconds in which plain runs may take processor time from those that compile.
+EAGER_S = 20.0
+#: Seconds after which a run is given up where no other process compiles meanwhile.
+ALONE_S = 10.0
+MEANWHILE = "until kernels are compiled, runs are made in plain Python, with the same results"
+
+
+class PlainFirst:
+    """An executor of one job at a time: in plain Python until kernels are compiled, then in this process.
+
+    Args:
+        here: this process.
+        shared: what all jobs need.
+        warming: the processes that compile. Where it has none, this process compiles when a plain run takes too long.
+
+    Attributes:
+        made: runs made in plain Python.
+    """
+
+    def __init__(self, here: Here, shared: Any, warming: Warming) -> None:
+        self._here, self._warming = here, warming
+        self._is_alone = warming.are_ready()
+        self._child: Child | None = Child(shared, is_plain=True)
+        self._until_s = time.monotonic() + (ALONE_S if self._is_alone else EAGER_S)
+        self._job: Any = None
+        self.made = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there are runs that would be made in plain Python now."""
+        if self._left_s() <= 0.0 if self._is_alone else self._warming.are_ready():
+            self.close()
+        return self._child is not None
+
+    @property
+    def free(self) -> int:
+        return 1 if self._job is None else 0
+
+    def submit(self, job: Job) -> None:
+        self._job = job
+
+    def wait(self) -> Ended:
+        job, self._job = self._job, None
+        ended = self._plain(job) if self.is_plain and not self._is_compiled(job) else None
+        if ended is not None:
+            self.made += 1
+            return replace(ended, seconds=0.0)  # it does not say how long the next one takes
+        self._here.submit(job)
+        return self._here.wait()
+
+    def close(self) -> None:
+        if self._child is not None:
+            self._child.end()
+            self._child = None
+
+    def _is_compiled(self, job: Any) -> bool:
+        return not self._is_alone and self._warming.is_ready(job.contender)
+
+    def _plain(self, job: Any) -> Ended | None:
+        """The run in plain Python; None = it is to be made here, since its kernels are there, or it did not work."""
+        assert self._child is not None
+        try:
+            self._child.pipe.send(job)
+            while True:
+                found = connection.wait([self._child.pipe, *self._warming.pipes], self._left_s() or None)
+                self._warming.note(found)
+                if self._child.pipe in found:
+                    ended: Ended = self._child.pipe.recv()
+                    if ended.error is None or isinstance(ended.error, EvenstepError):
+                        return ended
+                    break
+                if self._is_compiled(job) or (self._is_alone and self._left_s() <= 0.0):
+                    break
+                if self._left_s() <= 0.0:
+                    self._child.give_way()
+        except (EOFError, OSError):  # it died
+            pass
+        self.close()
+        return None
+
+    def _left_s(self) -> float:
+        return max(0.0, self._until_s - time.monotonic())
+
+
+def may_begin_plain(policies: list[Any]) -> bool:
+    """Whether another process can make these contenders' runs: an object may remember what it saw, which would be lost."""
+    return can_start() and all(isinstance(policy, Mapping) for policy in policies)
