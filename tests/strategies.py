@@ -648,3 +648,84 @@ def batches(draw: Any) -> Batch:
     decoding = np.array(draw(st.lists(st.booleans(), min_size=count, max_size=count)))
     chunk = np.array(draw(st.lists(st.integers(1, 900), min_size=count, max_size=count)))
     return batch_of(before, np.where(decoding, 1, chunk), decoding)
+
+
+# --- HTTP ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Message:
+    """One HTTP message: its bytes, and what a reader has to find in them.
+
+    Args:
+        text: all bytes.
+        body: what the framing carries.
+        keep_alive: another message may follow on its connection.
+        to_head: the answer to a HEAD request.
+    """
+
+    text: bytes
+    body: bytes
+    keep_alive: bool = True
+    to_head: bool = False
+
+
+_FIELDS = st.lists(
+    st.sampled_from(
+        [b"X: 1", b"x-long: " + b"y" * 300, b"Accept:*/*", b"Trace: \t a \xff ", b"Upgrade: h2c", b"X:"]
+    ),
+    max_size=4,
+)
+
+
+@st.composite
+def _framed_bodies(draw: st.DrawFn, is_framed: bool) -> tuple[bytes, bytes, bytes]:
+    """The line that says how long a body is, the bytes that follow the head, and what they carry."""
+    if not is_framed:
+        body = draw(st.binary(max_size=60))
+        name = draw(st.sampled_from([b"Content-Length", b"content-length", b"CONTENT-LENGTH"]))
+        return b"%b: %d" % (name, len(body)), body, body
+    pieces = draw(st.lists(st.binary(min_size=1, max_size=30), max_size=4))
+    ends = st.sampled_from([b"", b";ext", b';a="b c"'])
+    text = b"".join(b"%x%b\r\n%b\r\n" % (len(one), draw(ends), one) for one in pieces)
+    trailers = draw(st.sampled_from([b"", b"Trailer: x\r\n", b"A:1\r\nB: 2\r\n"]))
+    return b"Transfer-Encoding: chunked", text + b"0\r\n" + trailers + b"\r\n", b"".join(pieces)
+
+
+@st.composite
+def http_requests(draw: st.DrawFn) -> Message:
+    """Valid requests of all framings, old and new."""
+    version = draw(st.sampled_from([b"1.1", b"1.1", b"1.0"]))
+    method = draw(st.sampled_from([b"POST", b"GET", b"HEAD", b"PUT", b"DELETE"]))
+    lines, text, body = [*draw(_FIELDS), b"Host: a:80"], b"", b""
+    if draw(st.booleans()):
+        line, text, body = draw(_framed_bodies(version == b"1.1" and draw(st.booleans())))
+        lines.append(line)
+    wish = draw(st.sampled_from([b"", b"Connection: close", b"Connection: Keep-Alive"]))
+    lines += [wish] * bool(wish)
+    first = b"%b /v1/x?y=%d HTTP/%b" % (method, draw(st.integers(0, 99)), version)
+    keeps = b"Keep" in wish if version == b"1.0" else b"close" not in wish
+    before = draw(st.sampled_from([b"", b"", b"\r\n"]))
+    head = b"\r\n".join([first, *draw(st.permutations(lines)), b"", b""])
+    return Message(before + head + text, body, keeps, method == b"HEAD")
+
+
+@st.composite
+def http_answers(draw: st.DrawFn) -> Message:
+    """Valid answers whose end is in their bytes, with and without interim answers before them."""
+    interim = draw(
+        st.sampled_from([b"", b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 X\r\nA: b\r\n\r\n" * 2])
+    )
+    version = draw(st.sampled_from([b"1.1", b"1.1", b"1.0"]))
+    status = draw(st.sampled_from([200, 200, 204, 304, 404, 500]))
+    line, text, body = draw(_framed_bodies(version == b"1.1" and draw(st.booleans())))
+    to_head = draw(st.booleans())
+    if to_head or status in (204, 304):
+        text = body = b""
+    lines = [*draw(_FIELDS), line]
+    wish = draw(st.sampled_from([b"", b"Connection: close", b"Connection: keep-alive"]))
+    lines += [wish] * bool(wish)
+    keeps = b"keep" in wish if version == b"1.0" else b"close" not in wish
+    first = b"HTTP/%b %d Some words" % (version, status)
+    head = b"\r\n".join([first, *draw(st.permutations(lines)), b"", b""])
+    return Message(interim + head + text, body, keeps, to_head)

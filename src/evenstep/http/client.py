@@ -1,0 +1,169 @@
+"""The client's side of one connection: which answer bytes bring. No socket, no loop, no clock.
+
+Rules of this file. A connection carries one request at a time. It may carry another one only if the answer ended exactly
+where its framing said, nothing followed, and the server did not announce a close (RFC 9112 sections 9.3 and 9.6). Interim
+answers are skipped (RFC 9110 section 15.2), up to a limit. A switch of protocols was never asked for and is a fault (section
+15.2.2). An answer without a length ends with its connection; any other that ends so is incomplete (RFC 9112 section 8).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from evenstep.http.errors import HttpError
+from evenstep.http.framing import Framing, framing_of
+from evenstep.http.head import PartialHead, ResponseHead, read_response_head
+from evenstep.http.heads import Heads
+
+_MOST_HEAD = 64 * 1024  # bytes of a head, and of all interim answers before it
+_HTTP = b"HTTP/1."
+
+
+class _State(Enum):
+    IDLE = "no answer is expected"
+    WAITING = "an answer is expected"
+    BODY = "its head has come"
+    BROKEN = "nothing more is read"
+
+
+_IDLE, _WAITING, _BODY, _BROKEN = _State
+
+
+class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """The part of an answer that some bytes brought.
+
+    Args:
+        head: of the answer, if it came now.
+        body: the next bytes of the body.
+        over: the answer has ended in order.
+        fault: why no more of it is read; empty = no fault. It comes after head and body.
+    """
+
+    head: ResponseHead | None = None
+    body: bytes = b""
+    over: bool = False
+    fault: str = ""
+
+
+class Client:
+    """One connection.
+
+    Args:
+        heads: the cache of parsed heads, shared by all connections to a server.
+
+    Attributes:
+        head: of the current answer; None before it has come.
+        length: of the current answer's body: bytes, `CHUNKED` or `UNTIL_CLOSED`.
+        keeps: after an answer: another request may follow.
+    """
+
+    __slots__ = ("_begun", "_framing", "_heads", "_interim", "_is_head", "_state", "head", "keeps", "length")
+
+    def __init__(self, heads: Heads[ResponseHead]) -> None:
+        self._heads = heads
+        self._state = _IDLE
+        self._begun = PartialHead()
+        self._framing: Framing | None = None
+        self._interim = self.length = 0
+        self._is_head = self.keeps = False
+        self.head: ResponseHead | None = None
+
+    def ask(self, is_head: bool = False) -> None:
+        """A request is sent; the next answer is its answer.
+
+        Args:
+            is_head: it is a HEAD request: its answer has no body, whatever its head says.
+        """
+        self._state, self._is_head, self._interim, self.head, self.keeps = _WAITING, is_head, 0, None, False
+
+    @property
+    def is_between(self) -> bool:
+        """Whether the next byte begins a chunk of a body. A host may read whole chunks itself then, and feed the rest."""
+        framing = self._framing
+        return framing is not None and framing.is_between
+
+    def receive(self, data: bytes) -> Piece | None:
+        """Take bytes of the server; what they bring, None = nothing yet."""
+        state = self._state
+        if state is _BODY:
+            return self._read_body(data, None)
+        if state is _WAITING:
+            return self._read_head(data)
+        return self._broken("it sends what nobody asked for") if state is _IDLE else None
+
+    def end(self) -> Piece | None:
+        """The server closed its side in order; what that brings."""
+        state, framing = self._state, self._framing
+        self._state, self._framing, self.keeps = _BROKEN, None, False
+        if state is _BODY and framing is not None and framing.ends_with_connection:
+            return Piece(over=True)
+        if state in (_WAITING, _BODY):
+            return Piece(fault="it closed the connection before its answer was complete")
+        return None
+
+    def _read_head(self, data: bytes) -> Piece | None:
+        begun = self._begun
+        while True:
+            found = None if self._is_head or begun.data else self._heads.split(data)
+            if found is None:
+                end = begun.add(data)
+                if end < 0:
+                    return self._wait()
+                text, rest = begun.take(end)
+                try:
+                    head, length = self._parse(text)
+                except HttpError as error:
+                    return self._broken(error.message)
+            else:
+                head, length, end = found
+                rest = data[end:]
+            if head.status >= 200:
+                return self._take_head(head, length, rest)
+            self._interim += end
+            if head.status == 101:
+                return self._broken("it wants another protocol")
+            if self._interim > _MOST_HEAD:
+                return self._broken("it says without an end that its answer will come")
+            if not rest:
+                return None
+            data = rest
+
+    def _parse(self, text: bytes) -> tuple[ResponseHead, int]:
+        if self._is_head:
+            head = read_response_head(text, to_head=True)
+            return head, head.length
+        return self._heads.read(text)
+
+    def _wait(self) -> Piece | None:
+        """The head is not whole: the part that is there must be plausible."""
+        text = self._begun.data
+        if not text.startswith(_HTTP[: len(text)]):
+            return self._broken("what it says is not HTTP")
+        return self._broken("its head is too large") if len(text) > _MOST_HEAD else None
+
+    def _take_head(self, head: ResponseHead, length: int, rest: bytes) -> Piece:
+        self.head, self.length, self.keeps = head, length, head.keep_alive
+        if length == len(rest):  # all of it is here, as of most answers that do not stream
+            self._state = _IDLE
+            return Piece(head, rest, True)
+        self._state, self._framing = _BODY, framing_of(length)
+        return self._read_body(rest, head) if rest else Piece(head)
+
+    def _read_body(self, data: bytes, head: ResponseHead | None) -> Piece:
+        framing = self._framing
+        assert framing is not None
+        try:
+            body = framing.feed(data)
+        except HttpError as error:
+            return self._broken(error.message, head)
+        if framing.over:
+            self._state, self._framing = _IDLE, None
+            if framing.rest:
+                self.keeps = False
+        return Piece(head, body, framing.over)
+
+    def _broken(self, fault: str, head: ResponseHead | None = None) -> Piece:
+        self._state, self._framing, self.keeps = _BROKEN, None, False
+        return Piece(head, fault=fault)

@@ -1,0 +1,213 @@
+"""How long a body is (RFC 9112 section 6.3), and chunked bodies, strictly (section 7.1): bytes in, bytes out.
+
+Each of the three framings takes bytes in any pieces and returns the part that belongs to the body. A chunk's size is at most
+eight hexadecimal digits. An extension (section 7.1.1) has no control characters and is ignored. Lines end with CRLF.
+Trailers (section 7.1.2) are checked and dropped. Sizes, extensions and trailers are bounded, so a peer cannot send them for
+ever without a growing body.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Protocol
+
+from evenstep.http.errors import HttpError
+from evenstep.http.head import CHUNKED, UNTIL_CLOSED
+
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[\t\x20-\x7e\x80-\xff]*+)?")
+_TRAILER = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*+")
+_END = b"0\r\n\r\n"  # as most bodies end
+_LONGEST_LINE = 4096
+_MOST_TRAILERS = 64
+
+_AT_SIZE, _IN_DATA, _AT_END, _AT_TRAILER, _OVER = range(5)
+
+
+class Framing(Protocol):
+    """Where one body ends.
+
+    Attributes:
+        is_between: the next byte begins a chunk.
+        over: the body has ended; `rest` is what followed it.
+        announced: bytes that the peer has promised and not sent yet.
+        ends_with_connection: the end of the connection ends the body.
+    """
+
+    is_between: bool
+    over: bool
+    rest: bytes
+    ends_with_connection: bool
+
+    @property
+    def announced(self) -> int: ...
+
+    def feed(self, data: bytes) -> bytes:
+        """The part of these bytes that belongs to the body.
+
+        Raises:
+            HttpError: they break a rule.
+        """
+        ...
+
+
+def framing_of(length: int) -> Framing:
+    """The framing of a body.
+
+    Args:
+        length: bytes of the body, `CHUNKED` or `UNTIL_CLOSED`.
+    """
+    if length == CHUNKED:
+        return Chunked()
+    return UntilClosed() if length == UNTIL_CLOSED else Sized(length)
+
+
+class Sized:
+    """A body with a Content-Length.
+
+    Args:
+        length: its bytes.
+    """
+
+    __slots__ = ("announced", "over", "rest")
+    is_between = ends_with_connection = False
+
+    def __init__(self, length: int) -> None:
+        self.announced, self.over, self.rest = length, not length, b""
+
+    def feed(self, data: bytes) -> bytes:
+        """See `Framing`."""
+        left = self.announced
+        if len(data) < left:
+            self.announced = left - len(data)
+            return data
+        self.announced, self.over = 0, True
+        self.rest = data[left:]
+        return data if len(data) == left else data[:left]
+
+
+class UntilClosed:
+    """The body of an answer that ends with its connection (RFC 9112 section 6.3, rule 8)."""
+
+    __slots__ = ()
+    is_between, over, rest, announced, ends_with_connection = False, False, b"", 0, True
+
+    def feed(self, data: bytes) -> bytes:
+        """See `Framing`."""
+        return data
+
+
+@lru_cache(maxsize=4096)
+def _length(line: bytes) -> int:
+    """The length in a size line; 0 if the line has an unusual form. Sizes repeat, since chunks of a stream are alike."""
+    size = _SIZE.fullmatch(line)
+    return int(size[1], 16) if size is not None else 0
+
+
+class Chunked:
+    """A chunked body."""
+
+    ends_with_connection = False
+    __slots__ = ("_left", "_line", "_state", "_trailers", "is_between", "over", "rest")
+
+    def __init__(self) -> None:
+        self.is_between, self.over = True, False
+        self.rest = b""
+        self._state = _AT_SIZE
+        self._left = 0
+        self._line = b""  # of a size, an end or a trailer that is not whole
+        self._trailers = 0
+
+    @property
+    def announced(self) -> int:
+        """Bytes of the current chunk that have not come."""
+        return self._left
+
+    def feed(self, data: bytes) -> bytes:
+        """See `Framing`."""
+        out, at, size = b"", 0, len(data)
+        if self.is_between:  # the common case: whole chunks, and then the end
+            while at < size:
+                stop = data.find(b"\r\n", at, at + 12)
+                length = _length(data[at:stop]) if stop > 0 else 0
+                end = stop + 2 + length
+                if not length or not data.startswith(b"\r\n", end):
+                    if data[at:] == _END:
+                        self._state, self.over, self.is_between = _OVER, True, False
+                        return out
+                    return out + self._all(data[at:])
+                out = out + data[stop + 2 : end] if out else data[stop + 2 : end]
+                at = end + 2
+            return out
+        return self._all(data)
+
+    def _all(self, data: bytes) -> bytes:
+        out = self._each(data)
+        self.is_between = self._state == _AT_SIZE and not self._line
+        return out
+
+    def _each(self, data: bytes) -> bytes:
+        out: list[bytes] = []
+        if self._line:
+            data, self._line = self._line + data, b""
+        at, end = 0, len(data)
+        while at < end and self._state != _OVER:
+            if self._state == _IN_DATA:
+                stop = min(end, at + self._left)
+                out.append(data[at:stop])
+                self._left -= stop - at
+                at = stop
+                if not self._left:
+                    self._state = _AT_END
+                continue
+            stop = data.find(b"\r\n", at)
+            if stop < 0:
+                self._wait(data[at:])
+                return b"".join(out)
+            self._take(data[at:stop])
+            at = stop + 2
+        if self._state == _OVER:
+            self.rest += data[at:]
+        return b"".join(out)
+
+    def _wait(self, line: bytes) -> None:
+        """Keep a line that is not whole. The part that is there must be valid."""
+        whole = line[:-1] if line.endswith(b"\r") else line
+        if self._state == _AT_END:
+            good = not whole
+        elif self._state == _AT_SIZE:
+            good = not whole or _SIZE.fullmatch(whole) is not None
+        else:
+            good = b"\n" not in whole and b"\r" not in whole
+        if not good or len(line) > _LONGEST_LINE:
+            raise HttpError("A chunk of the body is not framed as it has to be.")
+        self._line = line
+
+    def _take(self, line: bytes) -> None:
+        if self._state == _AT_END:
+            if line:
+                raise HttpError("A chunk of the body is longer than its size.")
+            self._state = _AT_SIZE
+            return
+        if len(line) > _LONGEST_LINE:
+            raise HttpError("A chunk of the body is not framed as it has to be.")
+        if self._state == _AT_SIZE:
+            size = _SIZE.fullmatch(line)
+            if size is None:
+                raise HttpError("The size of a chunk is no hexadecimal number.")
+            self._left = int(size[1], 16)
+            self._state = _IN_DATA if self._left else _AT_TRAILER
+            return
+        if not line:
+            self._state, self.over = _OVER, True
+            return
+        self._trailers += 1
+        if self._trailers > _MOST_TRAILERS or _TRAILER.fullmatch(line) is None:
+            raise HttpError("What follows the last chunk is no trailer.")
+
+
+def framed(data: bytes, last: bool = False) -> bytes:
+    """Bytes as a chunk; `last` ends the body with it."""
+    if not data:
+        return _END if last else b""
+    return b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if last else b"%x\r\n%b\r\n" % (len(data), data)

@@ -1,0 +1,265 @@
+"""Strict parsing of HTTP/1.1 heads: bytes to values, and nothing that two parsers could read in two ways.
+
+Rules of this file, with the sections they come from:
+
+* A head is everything up to and including its first empty line (RFC 9112 section 2.1). A line ends with CRLF only; a bare
+  CR or LF is refused, though a recipient may accept the LF (section 2.2).
+* No line is folded (section 5.2), and no space stands before a colon (section 5.1). Names are tokens (RFC 9110 section
+  5.6.2). Values have no control characters (RFC 9110 section 5.5).
+* The length of the body is given once, as plain digits (RFC 9110 section 8.6) or as ``chunked`` (RFC 9112 section 6.1),
+  and never as both (section 6.3).
+* A request names a path (section 3.2.1) and exactly one host (section 3.2).
+
+llhttp parses what these rules let through. A violation raises `HttpError`.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+
+import httptools
+
+from evenstep.http.errors import HttpError
+
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_FIELDS = rb"(?:" + _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*+\r\n)*+\r\n"
+_REQUEST = re.compile(_TOKEN + rb" /[\x21-\x7e]* HTTP/1\.[01]\r\n" + _FIELDS)
+_RESPONSE = re.compile(rb"HTTP/1\.[01] [1-5][0-9][0-9](?: [\t\x20-\x7e\x80-\xff]*+)?\r\n" + _FIELDS)
+_HOST = re.compile(rb"[A-Za-z0-9.\-_~%!$&'()*+,;=]*(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
+_DIGITS = re.compile(rb"[0-9]{1,18}")
+#: Lines of a head at most.
+MAX_FIELDS = 128
+CHUNKED = -1
+UNTIL_CLOSED = -2
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """The head of a request.
+
+    Args:
+        method, target: as they came.
+        path: the target without its query.
+        headers: by name in lower case; values of one name are joined by a comma.
+        length: bytes of the body, or `CHUNKED`; a cached head (`heads`) has the length of the first request.
+        keep_alive: the client lets the connection be reused (RFC 9112 section 9.3).
+        chunks: the client knows chunked bodies: it speaks HTTP/1.1 (RFC 9112 section 7.1).
+        expects: the client waits for a 100 before it sends the body (RFC 9110 section 10.1.1).
+    """
+
+    method: str
+    target: str
+    path: str
+    headers: dict[str, str]
+    length: int
+    keep_alive: bool
+    chunks: bool
+    expects: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """The head of an answer.
+
+    Args:
+        status: 100 to 599.
+        headers: as in `RequestHead`.
+        length: bytes of the body, `CHUNKED` or `UNTIL_CLOSED`.
+        keep_alive: the server lets the connection be reused (RFC 9112 section 9.3).
+        kind: the content type without parameters, in lower case.
+        is_plain: the body is not compressed.
+    """
+
+    status: int
+    headers: dict[str, str]
+    length: int
+    keep_alive: bool
+    kind: str
+    is_plain: bool
+
+    @property
+    def retry_after_s(self) -> float:
+        """Seconds that Retry-After asks for (RFC 9110 section 10.2.3); 0 without the header, or if it is a date."""
+        text = self.headers.get("retry-after", "")
+        return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else 0.0
+
+
+@lru_cache(maxsize=256)
+def _key_of(name: bytes) -> str:
+    return name.decode("latin-1").lower()
+
+
+class _Fields:
+    """What llhttp calls."""
+
+    __slots__ = ("doubled", "fields", "found", "url")
+
+    def __init__(self) -> None:
+        self.url = b""
+        self.fields = 0
+        self.found: dict[str, str] = {}
+        self.doubled: set[str] = set()
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields += 1
+        key = _key_of(name)
+        text = value.decode("latin-1")
+        if key in self.found:
+            self.doubled.add(key)
+            self.found[key] += ", " + text
+        else:
+            self.found[key] = text
+
+
+class PartialHead:
+    """The first bytes of a head, until the head is whole. Each byte is searched once.
+
+    Attributes:
+        data: the bytes so far.
+        searched: no head ends within this many of them.
+    """
+
+    __slots__ = ("data", "searched")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.searched = 0
+
+    def add(self, more: bytes) -> int:
+        """Add bytes; where the head ends, -1 = not yet."""
+        data = self.data
+        data += more
+        found = data.find(b"\r\n\r\n", max(0, self.searched - 3))
+        if found < 0:
+            self.searched = len(data)
+            return -1
+        return found + 4
+
+    def take(self, end: int) -> tuple[bytes, bytes]:
+        """Remove everything: the head, and the bytes after it."""
+        data = self.data
+        head, more = bytes(data[:end]), bytes(data[end:])
+        data.clear()
+        self.searched = 0
+        return head, more
+
+
+def read_request_head(head: bytes) -> RequestHead:
+    """Parse the head of a request.
+
+    Args:
+        head: up to and including the empty line.
+
+    Raises:
+        HttpError: it breaks a rule.
+    """
+    if _REQUEST.fullmatch(head) is None:
+        raise HttpError(_what_is_wrong(head))
+    fields = _Fields()
+    parser = httptools.HttpRequestParser(fields)
+    try:
+        with suppress(httptools.HttpParserUpgrade):  # a server may ignore the offer (RFC 9110 section 7.8)
+            parser.feed_data(head)
+    except httptools.HttpParserError as error:
+        raise HttpError(f"The request is not HTTP: {error}.") from None
+    _bounded(fields)
+    headers = fields.found
+    version_1_1 = parser.get_http_version() == "1.1"
+    if b"\\" in fields.url:  # no URL has one, and some engines read it as a slash
+        raise HttpError("The request's path has a backslash in it.")
+    # RFC 9112 section 3.2: none or several is a 400
+    if "host" in fields.doubled or ("host" not in headers and version_1_1):
+        raise HttpError("The request has no Host header, or several.")
+    if _HOST.fullmatch(headers.get("host", "").encode("latin-1")) is None:
+        raise HttpError("The Host header is no host.")
+    method = parser.get_method().decode("ascii")
+    if method == "CONNECT":  # RFC 9110 section 9.3.6
+        raise HttpError("CONNECT is not served.", 405)
+    length = _length(fields, version_1_1)
+    connection = headers.get("connection", "").lower()
+    keep_alive = "close" not in connection if version_1_1 else "keep-alive" in connection
+    expect = headers.get("expect", "").lower()
+    if expect and expect != "100-continue":  # RFC 9110 section 10.1.1
+        raise HttpError("Only 100-continue may be expected.", 417)
+    return RequestHead(
+        method=method,
+        target=(target := fields.url.decode("ascii")),
+        path=target.partition("?")[0],
+        headers=headers,
+        length=0 if length == UNTIL_CLOSED else length,
+        keep_alive=keep_alive,
+        chunks=version_1_1,
+        expects=bool(expect) and version_1_1,
+    )
+
+
+def read_response_head(head: bytes, to_head: bool = False) -> ResponseHead:
+    """Parse the head of an answer.
+
+    Args:
+        head: up to and including the empty line.
+        to_head: the answer to a HEAD request, so no body follows.
+
+    Raises:
+        HttpError: it breaks a rule.
+    """
+    if _RESPONSE.fullmatch(head) is None:
+        raise HttpError(_what_is_wrong(head))
+    fields = _Fields()
+    parser = httptools.HttpResponseParser(fields)
+    try:
+        with suppress(httptools.HttpParserUpgrade):
+            parser.feed_data(head)
+    except httptools.HttpParserError as error:
+        raise HttpError(f"The answer is not HTTP: {error}.") from None
+    _bounded(fields)
+    status = parser.get_status_code()
+    version_1_1 = parser.get_http_version() == "1.1"
+    length = _length(fields, version_1_1)
+    if to_head or status in {204, 304} or status < 200:  # RFC 9112 section 6.3, rule 1
+        length = 0
+    connection = fields.found.get("connection", "").lower()
+    keep_alive = "close" not in connection if version_1_1 else "keep-alive" in connection
+    kind = fields.found.get("content-type", "").partition(";")[0].strip().lower()
+    is_plain = fields.found.get("content-encoding", "identity") == "identity"
+    return ResponseHead(status, fields.found, length, keep_alive and length != UNTIL_CLOSED, kind, is_plain)
+
+
+def _bounded(fields: _Fields) -> None:
+    if fields.fields > MAX_FIELDS:
+        raise HttpError(f"There are more than {MAX_FIELDS} headers.", 431)
+
+
+def _length(fields: _Fields, version_1_1: bool) -> int:
+    """The length of the body (RFC 9112 section 6.3). The two headers exclude each other, and each appears once."""
+    headers, doubled = fields.found, fields.doubled
+    length, coding = headers.get("content-length"), headers.get("transfer-encoding")
+    if coding is not None:
+        if length is not None:
+            raise HttpError("There are both Content-Length and Transfer-Encoding.")
+        if not version_1_1 or "transfer-encoding" in doubled or coding.strip().lower() != "chunked":
+            raise HttpError("The only Transfer-Encoding is chunked, once, in HTTP/1.1.")
+        return CHUNKED
+    if length is None:
+        return UNTIL_CLOSED
+    if "content-length" in doubled or _DIGITS.fullmatch(length.encode("latin-1")) is None:
+        raise HttpError("Content-Length is not one number.")
+    return int(length)
+
+
+def _what_is_wrong(head: bytes) -> str:
+    """The rule that bytes break, in words."""
+    without = head.replace(b"\r\n", b"")
+    if b"\x00" in head:
+        return "There is a NUL in the head."
+    if b"\r" in without or b"\n" in without:
+        return "A line of the head does not end with CRLF."
+    if b"\r\n " in head or b"\r\n\t" in head:
+        return "A line of the head is folded."
+    return "The head is not HTTP/1.1."

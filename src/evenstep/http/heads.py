@@ -1,0 +1,114 @@
+"""Caches parsed heads: clients and engines send the same head again and again, except for the length of the body.
+
+A parsed head is a function of its bytes, and a strict parse costs more than the rest of a request's handling.
+So the result is cached by the head's bytes without its ``Content-Length: digits`` line. A head that gives its length
+in another form is cached under all of its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from evenstep.http.head import RequestHead, ResponseHead, read_request_head, read_response_head
+
+_FIRST, _SECOND = b"\r\nContent-Length: ", b"\r\ncontent-length: "
+_WIDTH = len(_FIRST)
+_DIGITS = 18  #: of a length at most, as in `head`
+_MOST = 512
+_LONGEST = 2048  # bytes of a head that is remembered
+
+T = TypeVar("T")
+
+
+class Heads(Generic[T]):
+    """A cache of parsed heads.
+
+    Args:
+        make: parses a head up to and including its empty line. It returns the value without the length, the body length,
+            and whether to cache the result. It raises if a head breaks a rule, so an invalid head is never cached.
+    """
+
+    def __init__(self, make: Callable[[bytes], tuple[T, int, bool]]) -> None:
+        self._make = make
+        self._without: dict[bytes, T] = {}  # by the head without the line of its length
+        self._whole: dict[bytes, tuple[T, int]] = {}
+        self._last: tuple[bytes, bytes, T] | None = None
+
+    def split(self, data: bytes) -> tuple[T, int, int] | None:
+        """The value of the head at the start of these bytes, the length of its body, and the offset of the body.
+
+        None if it differs from the last head; `read` then parses it once it is whole.
+        """
+        if self._last is None:
+            return None
+        before, after, found = self._last
+        start = len(before)
+        stop = data.find(b"\r", start, start + _DIGITS + 1)
+        digits = data[start:stop]
+        if data.startswith(after, stop) and data.startswith(before) and digits.isdigit():
+            return found, int(digits), stop + len(after)
+        return None
+
+    def read(self, head: bytes) -> tuple[T, int]:
+        """The value of a head, and the length of its body."""
+        place = _length_at(head)
+        if place is not None:
+            at, stop = place
+            key = head[:at] + head[stop:]
+            found = self._without.get(key)
+            if found is not None:
+                self._last = head[:at], head[stop:], found
+                return found, int(head[at:stop])
+            made, length, is_kept = self._make(head)
+            if is_kept and length >= 0:
+                _remember(self._without, key, made)
+                self._last = head[:at], head[stop:], made
+            return made, length
+        known = self._whole.get(head)
+        if known is not None:
+            return known
+        made, length, is_kept = self._make(head)
+        if is_kept:
+            _remember(self._whole, head, (made, length))
+        return made, length
+
+
+def _length_at(head: bytes) -> tuple[int, int] | None:
+    """Where the digits of its length begin and end; None where it has none, or says it in another way."""
+    at = head.rfind(_FIRST)  # it comes late, as a rule
+    if at < 0:
+        at = head.rfind(_SECOND)
+        if at < 0:
+            return None
+    at += _WIDTH
+    stop = head.find(b"\r\n", at)
+    digits = head[at:stop]
+    return (at, stop) if digits.isdigit() and len(digits) <= _DIGITS else None
+
+
+def _remember(known: dict[bytes, T], key: bytes, made: T) -> None:
+    if len(key) <= _LONGEST:
+        if len(known) >= _MOST:
+            known.clear()
+        known[key] = made
+
+
+def request_heads() -> Heads[RequestHead]:
+    """A cache for a server that keeps nothing but the heads themselves."""
+
+    def make(head: bytes) -> tuple[RequestHead, int, bool]:
+        found = read_request_head(head)
+        return found, found.length, True
+
+    return Heads(make)
+
+
+def response_heads() -> Heads[ResponseHead]:
+    """A cache for the answers of one server; heads of errors are parsed each time."""
+
+    def make(head: bytes) -> tuple[ResponseHead, int, bool]:
+        found = read_response_head(head)
+        return found, found.length, found.status == 200
+
+    return Heads(make)

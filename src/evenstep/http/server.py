@@ -1,0 +1,349 @@
+"""The server's side of one connection: bytes to requests, answers to bytes. No socket, no loop, no clock.
+
+The rule of this file is one line of states. `Server.receive` moves a connection along it, up to ``ANSWERING``; the answer
+brings it back to the beginning or ends it:
+
+    IDLE --first byte--> HEAD --empty line--> BODY --last byte--> ANSWERING --end of the answer--> IDLE or OVER
+
+* Requests are answered one after the other, in order (RFC 9112 section 9.3.2). Later bytes wait, up to a limit.
+* A request is handed over whole, because every user of this room needs all of it.
+* Input over a limit is refused before it is parsed or kept.
+* A fault makes the next answer the last one: nobody knows where the next request would begin (RFC 9112 section 9.6). An
+  answer to an unfinished request is the last one, too.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from http import HTTPStatus
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from evenstep.http.errors import HttpError, body_too_large, head_too_large
+from evenstep.http.framing import Framing, framed, framing_of
+from evenstep.http.head import PartialHead, RequestHead
+
+#: To be written when `Server.receive` returns `WAITS` (RFC 9110 section 10.1.1).
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_FIRST_LINES = {one.value: b"HTTP/1.1 %d %b\r\n" % (one, one.phrase.encode()) for one in HTTPStatus}
+
+
+class State(Enum):
+    """Where a connection stands."""
+
+    IDLE = "no byte of the next request has come"
+    HEAD = "a part of a head has come"
+    BODY = "a head has come, and a part of its body"
+    ANSWERING = "a request or a fault waits for its answer"
+    OVER = "nothing more is read"
+
+
+_IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
+
+
+class Parsed(Protocol):
+    """What a server keeps of a head."""
+
+    @property
+    def head(self) -> RequestHead: ...
+
+
+P = TypeVar("P", bound=Parsed)
+P_co = TypeVar("P_co", bound=Parsed, covariant=True)
+
+
+class Reads(Protocol[P_co]):
+    """Parses heads of requests, as `Heads` does."""
+
+    def read(self, head: bytes) -> tuple[P_co, int]:
+        """The parsed head, and the length of its body.
+
+        Raises:
+            HttpError: the head breaks a rule.
+        """
+        ...
+
+
+class Bounds(Protocol):
+    """The most a client may send: bytes of a head and of a body."""
+
+    @property
+    def head_bytes(self) -> int: ...
+
+    @property
+    def body_bytes(self) -> int: ...
+
+
+class Rules(Protocol[P_co]):
+    """What all connections of a service share; a service may exchange both at any time."""
+
+    @property
+    def heads(self) -> Reads[P_co]: ...
+
+    @property
+    def limits(self) -> Bounds: ...
+
+
+class Request(msgspec.Struct, Generic[P], frozen=True, eq=False, gc=False):
+    """A whole request."""
+
+    parsed: P
+    body: bytes
+
+
+class Waits(msgspec.Struct, frozen=True, eq=False):
+    """The client sends its body only after a `CONTINUE`."""
+
+
+WAITS = Waits()
+#: What bytes can bring.
+Event = Request[P] | HttpError | Waits
+
+
+class Server(Generic[P]):
+    """One connection.
+
+    Args:
+        rules: of the service.
+        most_waiting: bytes of later requests that may wait; a client that sends more gets one more answer, and no other.
+
+    Attributes:
+        state: where it stands.
+        keep_alive: the connection may be used again after this answer.
+        parsed: the head of the current request; None before its head and after its answer.
+        got: bytes of the current body so far.
+        is_framed: the body of the current answer goes out in chunks.
+    """
+
+    __slots__ = (
+        *("_begun", "_framing", "_had_empty_line", "_most_waiting", "_pieces", "_rules", "_waiting", "got"),
+        *("_chunks", "_is_head", "_prefix", "is_framed", "keep_alive", "parsed", "state"),
+    )
+
+    def __init__(self, rules: Rules[P], most_waiting: int = 64 * 1024) -> None:
+        self._rules, self._most_waiting = rules, most_waiting
+        self.state = _IDLE
+        self.parsed: P | None = None
+        self.keep_alive = self._chunks = True
+        self.is_framed = self._is_head = self._had_empty_line = False
+        self.got = 0
+        self._begun = PartialHead()
+        self._framing: Framing | None = None
+        self._pieces: list[bytes] = []
+        self._waiting = bytearray()
+        self._prefix = b""
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> Event[P] | None:
+        """Take bytes of the client; what they bring, None = nothing yet."""
+        state = self.state
+        if state is _IDLE:
+            if data[:1] != b"\r":  # the common case: a whole head, and no empty line before it
+                end = data.find(b"\r\n\r\n") + 4
+                if 4 <= end <= self._rules.limits.head_bytes:
+                    return self._take_head(data[:end], data[end:])
+            return self._gather(data)
+        if state is _HEAD:
+            return self._gather(data)
+        if state is _BODY:
+            return self._read_body(data)
+        if state is _ANSWERING:
+            self._wait(data)
+        return None
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of later requests."""
+        return len(self._waiting)
+
+    def following(self) -> Event[P] | None:
+        """What the bytes bring that waited for the last answer. To be called once after each answer if any wait."""
+        data = bytes(self._waiting)
+        self._waiting.clear()
+        return self.receive(data)
+
+    def _gather(self, data: bytes) -> Event[P] | None:
+        """Bytes of a head that is not whole."""
+        begun, limit = self._begun, self._rules.limits.head_bytes
+        before = begun.searched
+        end = begun.add(data)
+        gathered = begun.data
+        if before <= 1 and not self._had_empty_line and gathered.startswith(b"\r\n"):
+            self._had_empty_line = True  # one empty line before a request is ignored (RFC 9112 section 2.2)
+            _, rest = begun.take(2)
+            self.state = _IDLE
+            return self._gather(rest) if rest else None
+        if end < 0:
+            if len(gathered) > limit:
+                return self._fault(head_too_large(limit))
+            if b"\x00" in data or _has_bare_lf(gathered, before):
+                return self._fault(
+                    HttpError("A line of the head does not end with CRLF, or there is a NUL in it.")
+                )
+            self.state = _HEAD if gathered else _IDLE
+            return None
+        if end > limit:
+            return self._fault(head_too_large(limit))
+        return self._take_head(*begun.take(end))
+
+    def _take_head(self, head: bytes, more: bytes) -> Event[P] | None:
+        """A whole head.
+
+        Args:
+            more: the bytes after it.
+        """
+        rules = self._rules
+        try:
+            parsed, length = rules.heads.read(head)
+        except HttpError as error:
+            return self._fault(error)
+        found, limit = parsed.head, rules.limits.body_bytes
+        self.parsed = parsed
+        self.keep_alive, self._chunks, self._is_head = found.keep_alive, found.chunks, found.method == "HEAD"
+        if length > limit:
+            return self._fault(body_too_large(limit))
+        if length == len(more):
+            self.state = _ANSWERING
+            return Request(parsed, more)
+        if length == 0:
+            self.state = _ANSWERING
+            self._wait(more)
+            return Request(parsed, b"")
+        self.state, self.got, self._framing = _BODY, 0, framing_of(length)
+        if more:
+            return self._read_body(more)
+        return WAITS if found.expects else None
+
+    def _read_body(self, data: bytes) -> Event[P] | None:
+        framing, limit = self._framing, self._rules.limits.body_bytes
+        assert framing is not None and self.parsed is not None
+        try:
+            data = framing.feed(data)
+        except HttpError as error:
+            return self._fault(error)
+        self.got += len(data)
+        if self.got + framing.announced > limit:
+            return self._fault(body_too_large(limit))
+        if data:
+            self._pieces.append(data)
+        if not framing.over:
+            return None
+        self.state, self._framing = _ANSWERING, None
+        self._wait(framing.rest)
+        pieces, self._pieces = self._pieces, []
+        return Request(self.parsed, pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+    def _wait(self, data: bytes) -> None:
+        """Keep bytes of later requests, unless nobody will read them."""
+        if self.keep_alive and data:
+            self._waiting += data
+            if len(self._waiting) > self._most_waiting:
+                self._waiting.clear()
+                self.keep_alive = False
+
+    def _fault(self, error: HttpError) -> HttpError:
+        """The client broke a rule: its next answer says so, and is its last one."""
+        self.state, self.keep_alive = _ANSWERING, False
+        return error
+
+    # --- answering -----------------------------------------------------------------------------------------------
+
+    def whole(self, status: int, kind: bytes, body: bytes, fields: bytes = b"") -> bytes:
+        """A whole answer, to be written.
+
+        Args:
+            kind: its content type.
+            fields: further lines of the head, each with its CRLF.
+        """
+        self._begin()
+        first, stays = _FIRST_LINES.get(status) or _unknown(status), self._stays()
+        pieces = (
+            first,
+            fields,
+            b"Content-Type: ",
+            kind,
+            b"\r\nContent-Length: %d\r\n" % len(body),
+            stays,
+            b"\r\n",
+            b"" if self._is_head else body,
+        )
+        self._end()
+        return b"".join(pieces)
+
+    def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
+        """Begin an answer that comes in pieces. Its head goes out with the first of them.
+
+        Args:
+            kind, fields: as in `whole`.
+            length: bytes of all pieces, -1 = not known.
+        """
+        self._begin()
+        self.is_framed = length < 0 and self._chunks
+        self.keep_alive &= length >= 0 or self._chunks  # else the end of the connection ends the body
+        framing = b"Transfer-Encoding: chunked\r\n" if self.is_framed else b""
+        if length >= 0:
+            framing = b"Content-Length: %d\r\n" % length
+        first, stays = _FIRST_LINES.get(status) or _unknown(status), self._stays()
+        self._prefix = b"%b%bContent-Type: %b\r\n%b%b\r\n" % (first, fields, kind, framing, stays)
+
+    def piece(self, data: bytes, last: bool = False) -> bytes:
+        """A piece of the answer, to be written; `last` ends the answer."""
+        if self.is_framed:
+            data = framed(data, last)
+        if self._prefix:
+            data, self._prefix = self._prefix + data, b""
+        if last:
+            self._end()
+        return data
+
+    def forward(self, data: bytes) -> bytes:
+        """A piece that is framed as `is_framed` says, to be written."""
+        if self._prefix:
+            data, self._prefix = self._prefix + data, b""
+        return data
+
+    @property
+    def is_begun(self) -> bool:
+        """The answer has begun, and its head waits for the first piece."""
+        return bool(self._prefix)
+
+    def close(self) -> None:
+        """Read nothing more, and forget what was read."""
+        self.state, self.keep_alive = _OVER, False
+        self._framing = None
+        self._pieces.clear()
+        self._waiting.clear()
+
+    def _begin(self) -> None:
+        if self.state is not _ANSWERING:  # an answer to a part of a request
+            self.keep_alive = False
+
+    def _stays(self) -> bytes:
+        """The Connection header (RFC 9112 section 9.3): an HTTP/1.0 client that asked to keep alive waits for a yes."""
+        if not self.keep_alive:
+            return b"Connection: close\r\n"
+        return b"" if self._chunks else b"Connection: keep-alive\r\n"
+
+    def _end(self) -> None:
+        """The answer has ended."""
+        if not self.keep_alive:
+            self.close()
+            return
+        self.state, self.parsed = _IDLE, None
+        self._chunks, self._is_head, self._had_empty_line = True, False, False
+
+
+def _unknown(status: int) -> bytes:
+    return b"HTTP/1.1 %d Unknown\r\n" % status
+
+
+def _has_bare_lf(data: bytearray, start: int) -> bool:
+    """Whether an LF at or after `start` has no CR before it."""
+    at = data.find(b"\n", start)
+    while at >= 0:
+        if not at or data[at - 1] != 0x0D:
+            return True
+        at = data.find(b"\n", at + 1)
+    return False
