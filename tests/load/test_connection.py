@@ -8,6 +8,7 @@ import time
 import pytest
 from tests.load.test_answer import GOOD
 
+from evenstep.http.heads import response_heads
 from evenstep.load.answer import Answer, Meters
 from evenstep.load.connection import Call, Connection
 
@@ -38,6 +39,7 @@ class Wire:
 
 class Owner:
     def __init__(self):
+        self.heads = response_heads()
         self.back, self.lost = [], []
 
     def idle(self, connection):

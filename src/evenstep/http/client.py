@@ -108,10 +108,14 @@ class Client:
         while True:
             found = None if self._is_head or begun.data else self._heads.split(data)
             if found is None:
-                end = begun.add(data)
-                if end < 0:
-                    return self._wait()
-                text, rest = begun.take(end)
+                end = data.find(b"\r\n\r\n") + 4
+                if end >= 4 and not begun.data:  # the common case: the whole head at once
+                    text, rest = data[:end], data[end:]
+                else:
+                    end = begun.add(data)
+                    if end < 0:
+                        return self._wait()
+                    text, rest = begun.take(end)
                 try:
                     head, length = self._parse(text)
                 except HttpError as error:

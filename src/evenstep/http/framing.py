@@ -125,21 +125,29 @@ class Chunked:
 
     def feed(self, data: bytes) -> bytes:
         """See `Framing`."""
-        out, at, size = b"", 0, len(data)
-        if self.is_between:  # the common case: whole chunks, and then the end
-            while at < size:
-                stop = data.find(b"\r\n", at, at + 12)
-                length = _length(data[at:stop]) if stop > 0 else 0
-                end = stop + 2 + length
-                if not length or not data.startswith(b"\r\n", end):
-                    if data[at:] == _END:
-                        self._state, self.over, self.is_between = _OVER, True, False
-                        return out
-                    return out + self._all(data[at:])
-                out = out + data[stop + 2 : end] if out else data[stop + 2 : end]
-                at = end + 2
-            return out
+        if self.is_between:
+            stop = data.find(b"\r\n", 0, 12)
+            length = _length(data[:stop]) if stop > 0 else 0
+            if length and stop + 4 + length == len(data) and data.endswith(b"\r\n"):
+                return data[stop + 2 : -2]  # the common case: one whole chunk
+            return self._chunks(data)
         return self._all(data)
+
+    def _chunks(self, data: bytes) -> bytes:
+        """Whole chunks, and then the end, as most reads bring them."""
+        out, at, size = b"", 0, len(data)
+        while at < size:
+            stop = data.find(b"\r\n", at, at + 12)
+            length = _length(data[at:stop]) if stop > 0 else 0
+            end = stop + 2 + length
+            if not length or not data.startswith(b"\r\n", end):
+                if data[at:] == _END:
+                    self._state, self.over, self.is_between = _OVER, True, False
+                    return out
+                return out + self._all(data[at:])
+            out = out + data[stop + 2 : end] if out else data[stop + 2 : end]
+            at = end + 2
+        return out
 
     def _all(self, data: bytes) -> bytes:
         out = self._each(data)

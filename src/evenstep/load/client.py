@@ -7,6 +7,7 @@ import socket
 import ssl
 import time
 
+from evenstep.http.heads import response_heads
 from evenstep.load.connection import Call, Connection
 from evenstep.load.settings import Target
 
@@ -26,6 +27,7 @@ class Client:
     def __init__(self, target: Target, path: str, headers: dict[str, str], timeout_s: float) -> None:
         self._target, self._timeout_s = target, timeout_s
         self._loop = asyncio.get_running_loop()
+        self.heads = response_heads()
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self._making: set[asyncio.Task[None]] = set()

@@ -1,17 +1,20 @@
-"""One HTTP/1.1 connection to the server, on a raw protocol and llhttp: a chunk costs one read, no task and no future."""
+"""Hosts the client's side of HTTP on a raw protocol: a chunk costs one read, no task and no future."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
-import httptools
-
+from evenstep.http.client import Client as Machine
+from evenstep.http.client import Piece
+from evenstep.http.head import ResponseHead
+from evenstep.http.heads import Heads
 from evenstep.load.answer import Answer
 
 _MAX_ERROR = 64 * 1024
+_EVENTS = "text/event-stream"
 
 
 class Call:
@@ -68,7 +71,9 @@ class Call:
 
 
 class Owner(Protocol):
-    """Keeps connections for reuse."""
+    """Keeps connections for reuse, and what their answers' heads say."""
+
+    heads: Heads[ResponseHead]
 
     def idle(self, connection: Connection) -> None:
         """It can take another request."""
@@ -89,11 +94,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._transport = cast(asyncio.Transport, None)
-        self._parser: Any = None
+        self._machine = Machine(owner.heads)
         self._call: Call | None = None
-        self._now_s = 0.0
-        self._length: bool = False  # whether the head says where the body ends
-        self._kind = b""
         self._error = bytearray()
         self.idle_since_s = 0.0
 
@@ -108,7 +110,8 @@ class Connection(asyncio.Protocol):
     def send(self, call: Call) -> None:
         """Ask; the connection has to be idle."""
         self._call, call.connection = call, self
-        self._parser = httptools.HttpResponseParser(self)
+        self._error.clear()
+        self._machine.ask()
         self._transport.write(call.request)
 
     def drop(self) -> None:
@@ -117,77 +120,59 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._now_s = time.monotonic()
-        if self._call is None:  # unasked bytes
-            self._transport.abort()
-            return
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._broken(f"what came is not HTTP: {error}")
-
-    def _broken(self, message: str) -> None:
-        """What came cannot be read: the answer fails, or, where it had ended before, the connection alone."""
-        if self._call is not None:
-            self._call.fail("not-http", message)
-        else:
-            self._transport.abort()
+        now_s = time.monotonic()
+        piece = self._machine.receive(data)
+        if piece is not None:
+            self._take(piece, now_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.gone(self)
-        call, self._call = self._call, None
-        if call is None:
-            return
-        if (
-            exc is None and call.status == 200 and not self._length
-        ):  # the body lasts until the connection ends
-            self._now_s = time.monotonic()
-            self._call = call
-            self.on_message_complete()
-            return
-        said = "before the answer" if call.status == 0 else "in the middle of the answer"
-        call.fail("cut", f"the connection was closed {said}")
-
-    # called by the parser
-
-    def on_message_begin(self) -> None:
-        self._length, self._kind = False, b""
-        self._error = bytearray()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        lower = name.lower()
-        if lower == b"content-type":
-            self._kind = value
-        elif lower in (b"content-length", b"transfer-encoding"):
-            self._length = True
-
-    def on_headers_complete(self) -> None:
-        if self._call is not None:
-            self._call.status = self._parser.get_status_code()
-
-    def on_body(self, body: bytes) -> None:
         call = self._call
-        if call is None:
+        piece = self._machine.end() if exc is None else None
+        if call is not None and piece is not None and piece.over:  # the body lasts until the connection ends
+            self._take(piece, time.monotonic())
+        elif call is not None:
+            self._call = None
+            said = "before the answer" if call.status == 0 else "in the middle of the answer"
+            call.fail("cut", f"the connection was closed {said}")
+
+    def _take(self, piece: Piece, now_s: float) -> None:
+        """A part of the answer."""
+        call, head = self._call, self._machine.head
+        if call is None:  # unasked bytes
+            self._transport.abort()
             return
-        if call.status == 200 and self._kind.startswith(b"text/event-stream"):
-            call.answer.feed(body, self._now_s)
+        if head is not None:
+            call.status = head.status
+            if piece.body:
+                self._body(call, head, piece.body, now_s)
+                if call.is_over:
+                    return
+            if piece.over:
+                self._end(call, head, now_s)
+                return
+        if piece.fault:
+            call.fail("not-http", f"what came is not HTTP: {piece.fault}")
+
+    def _body(self, call: Call, head: ResponseHead, body: bytes, now_s: float) -> None:
+        if head.status == 200 and head.kind == _EVENTS:
+            call.answer.feed(body, now_s)
         elif len(self._error) < _MAX_ERROR:
             self._error += body
 
-    def on_message_complete(self) -> None:
-        call = self._call
-        if call is None or 100 <= call.status < 200:
-            return
+    def _end(self, call: Call, head: ResponseHead, now_s: float) -> None:
+        """The answer ended as its framing says."""
         self._call = None
-        if call.status != 200:
-            call.answer.fail(f"status-{call.status}", _text(self._error))
-        elif not self._kind.startswith(b"text/event-stream"):
-            kind = self._kind.decode("latin-1") or "no content type"
-            call.answer.fail("not-a-stream", f"200 with {kind}: {_text(self._error)}")
+        if head.status != 200:
+            call.answer.fail(f"status-{head.status}", _text(self._error))
+        elif head.kind != _EVENTS:
+            call.answer.fail(
+                "not-a-stream", f"200 with {head.kind or 'no content type'}: {_text(self._error)}"
+            )
         else:
-            call.answer.end(self._now_s)
-        if self._length and self._parser.should_keep_alive() and not self._transport.is_closing():
-            self.idle_since_s = self._now_s
+            call.answer.end(now_s)
+        if self._machine.keeps and not self._transport.is_closing():
+            self.idle_since_s = now_s
             self._owner.idle(self)
         else:
             self._transport.close()
