@@ -46,10 +46,14 @@ def test_a_chunked_body_is_read_and_100_continue_is_said():
     async def story():
         async with running() as emulator:
             head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n"
-            chunks = b'8\r\n{"prompt\r\n16\r\n":"split","stream":0==1\r\n0\r\n\r\n'.replace(b"0==1", b"true")
             whole = b'{"prompt":"x","max_tokens":1}'
             chunks = b"%x\r\n%b\r\n5\r\n%b\r\n0\r\n\r\n" % (len(whole) - 5, whole[:-5], whole[-5:])
-            answer = await raw(emulator, f"{head}{CLOSE}\r\n".encode() + chunks)
+            reader, writer = await asyncio.open_connection("127.0.0.1", emulator.ports[0][0])
+            writer.write(f"{head}{CLOSE}\r\n".encode())
+            answer = await reader.readuntil(b"\r\n\r\n")
+            writer.write(chunks)
+            answer += await reader.read()
+            writer.close()
             assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
 
     asyncio.run(story())
@@ -85,7 +89,7 @@ def test_http_1_0_gets_a_stream_without_chunks_that_ends_with_the_connection():
         (b"NOT HTTP\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", b"400"),
         (b"POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"400"),
-        (b"GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", b"400"),  # no Host
         (b"GET / HTTP/1.1\r\n" + b"X: %b\r\n" % (b"y" * 70000) + b"\r\n", b"431"),
     ],
 )
@@ -94,7 +98,16 @@ def test_what_cannot_be_read_is_refused_and_the_connection_closed(data, status):
         async with running() as emulator:
             answer = await raw(emulator, data)
             assert answer.startswith(b"HTTP/1.1 " + status)
-            assert answer.count(b"HTTP/1.1") == 1
+            assert answer.count(b"HTTP/1.1 ") == 1
+
+    asyncio.run(story())
+
+
+def test_the_offer_of_an_upgrade_is_ignored_as_vllm_does():
+    async def story():
+        async with running() as emulator:
+            offer = "Connection: close, Upgrade\r\nUpgrade: h2c\r\n"
+            assert (await raw(emulator, request(b"", "/health", "GET", offer))).startswith(b"HTTP/1.1 200 OK")
 
     asyncio.run(story())
 

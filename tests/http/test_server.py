@@ -204,6 +204,16 @@ def test_a_pile_of_later_requests_is_not_kept():
     assert server.state is State.OVER
 
 
+def test_bytes_that_come_before_the_waiting_ones_are_asked_for_keep_their_place():
+    server = machine()
+    second = POST % (4, b"next")
+    assert isinstance(server.receive(GET + second[:9]), Request)
+    server.whole(200, JSON, b"")
+    event = server.receive(second[9:])
+    assert isinstance(event, Request) and event.body == b"next"
+    assert server.following() is None
+
+
 # --- answers -------------------------------------------------------------------------------------------------
 
 

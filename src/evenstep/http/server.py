@@ -140,6 +140,9 @@ class Server(Generic[P]):
         """Take bytes of the client; what they bring, None = nothing yet."""
         state = self.state
         if state is _IDLE:
+            if self._waiting:
+                data = bytes(self._waiting) + data
+                self._waiting.clear()
             if data[:1] != b"\r":  # the common case: a whole head, and no empty line before it
                 end = data.find(b"\r\n\r\n") + 4
                 if 4 <= end <= self._rules.limits.head_bytes:
@@ -159,10 +162,8 @@ class Server(Generic[P]):
         return len(self._waiting)
 
     def following(self) -> Event[P] | None:
-        """What the bytes bring that waited for the last answer. To be called once after each answer if any wait."""
-        data = bytes(self._waiting)
-        self._waiting.clear()
-        return self.receive(data)
+        """What the bytes bring that waited for the last answer. To be called after each answer if any wait."""
+        return self.receive(b"")
 
     def _gather(self, data: bytes) -> Event[P] | None:
         """Bytes of a head that is not whole."""
