@@ -119,8 +119,8 @@ def test_a_page_that_is_too_large_is_not_read_to_its_end(monkeypatch):
     made = []
 
     class Noted(_Connection):
-        def __init__(self):
-            super().__init__()
+        def __init__(self, machine):
+            super().__init__(machine)
             made.append(self)
 
     monkeypatch.setattr("evenstep.gateway.connections.pages._Connection", Noted)

@@ -1,7 +1,7 @@
-"""Pages that are read again and again: GET over connections that stay open, and nothing else of HTTP.
+"""Reads pages again and again: GET over connections that stay open.
 
-An idle gateway does little but this, so that it has to cost little. A page is asked for once; a kept connection that turns
-out to be closed is not the page's fault, and one fresh connection is tried.
+An idle gateway does little else, so a page must cost little. A page is asked for once. If a kept connection turns out to be
+closed, that is not the page's fault: one fresh connection is tried.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import asyncio
 import ssl
 from urllib.parse import urlsplit
 
-import httptools
-
 from evenstep.errors import EngineError
+from evenstep.http.client import Client
+from evenstep.http.heads import response_heads
 
 _LARGEST = 32 << 20
 _OK = 200
@@ -27,7 +27,7 @@ class Pages:
     """
 
     def __init__(self, tls: ssl.SSLContext) -> None:
-        self._tls = tls
+        self._tls, self._heads = tls, response_heads()
         self._kept: dict[str, _Connection] = {}
 
     async def read(self, url: str, bearer: str = "") -> bytes:
@@ -54,7 +54,7 @@ class Pages:
         assert parts.hostname is not None  # a worker's address has one
         is_tls = parts.scheme == "https"
         _, fresh = await asyncio.get_running_loop().create_connection(
-            _Connection,
+            lambda: _Connection(Client(self._heads)),
             parts.hostname,
             parts.port or (443 if is_tls else 80),
             ssl=self._tls if is_tls else None,
@@ -92,47 +92,33 @@ class _StaleError(EngineError):
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: a question, its answer, the next question."""
+    """One connection: a question, its answer, the next question.
 
-    def __init__(self) -> None:
+    Args:
+        machine: reads what it brings.
+    """
+
+    def __init__(self, machine: Client) -> None:
+        self._machine = machine
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[bytes] | None = None
         self._page = bytearray()
         self._questions = 0
-        self._has_answered = self._has_length = self._has_head = False
+        self._has_answered = False
         self.is_open = False
 
-    # --- called by the parser ----------------------------------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        self._has_length = self._has_head = False
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._has_length |= name.lower() in {b"content-length", b"transfer-encoding"}
-
-    def on_headers_complete(self) -> None:
-        self._has_head = True
-
-    def on_body(self, body: bytes) -> None:
-        self._page += body
-        if len(self._page) > _LARGEST:
-            self._fail(EngineError(f"metrics page: size is over {_LARGEST} bytes; expected less."))
-
-    def on_message_complete(self) -> None:
-        if not self._parser.should_keep_alive():
-            self.close()
-        self._complete()
-
-    # --- the connection -----------------------------------------------------------------------------------------------
-
     def ask(self, head: bytes) -> asyncio.Future[bytes]:
-        """Ask for a page; it is there, or the reason why not, when the answer is done."""
+        """Ask for a page.
+
+        Returns:
+            The page, or the reason for its absence, when the answer is complete.
+        """
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
         self._has_answered = False
         self._questions += 1
         self._page.clear()
-        self._parser = httptools.HttpResponseParser(self)
+        self._machine.ask()
         self._transport.write(head)
         return self._answer
 
@@ -142,7 +128,7 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def give_up(self) -> None:
-        """Close, and keep nothing of the page: connection and parser know each other, so that they may stay for long."""
+        """Close, and keep nothing of the page."""
         self.close()
         self._page = bytearray()
 
@@ -155,16 +141,23 @@ class _Connection(asyncio.Protocol):
             self.close()
             return
         self._has_answered = True
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._fail(EngineError("metrics page: its answer is no HTTP; expected a page."))
+        piece = self._machine.receive(data)
+        if piece is None:
+            return
+        self._page += piece.body
+        if len(self._page) > _LARGEST:
+            self._fail(EngineError(f"metrics page: size is over {_LARGEST} bytes; expected less."))
+        elif piece.over:
+            self._complete()
+        elif piece.fault:
+            self._fail(EngineError(f"metrics page: its answer is no HTTP; expected a page. {piece.fault}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
+        piece = self._machine.end() if exc is None else None
         if self._answer is None or self._answer.done():
             return
-        if exc is None and self._has_head and not self._has_length:
+        if piece is not None and piece.over:
             self._complete()  # a page without a length ends with its connection
         elif self._questions > 1 and not self._has_answered:
             self._fail(_StaleError("metrics page: its connection was closed."))
@@ -172,14 +165,15 @@ class _Connection(asyncio.Protocol):
             self._fail(exc or EngineError("metrics page: its connection ended before the page did."))
 
     def _complete(self) -> None:
-        status = self._parser.get_status_code()
-        if self._answer is None or self._answer.done():
-            return
-        if status == _OK:
+        head = self._machine.head
+        assert head is not None and self._answer is not None
+        if not self._machine.keeps:
+            self.close()
+        if head.status == _OK:
             self._answer.set_result(bytes(self._page))
         else:
-            kind = NoPageError if status in _NO_PAGE else EngineError
-            self._fail(kind(f"metrics page: status is {status}; expected {_OK}."))
+            kind = NoPageError if head.status in _NO_PAGE else EngineError
+            self._fail(kind(f"metrics page: status is {head.status}; expected {_OK}."))
 
     def _fail(self, error: Exception) -> None:
         self.give_up()
