@@ -79,6 +79,11 @@ class Client:
         self._state, self._is_head, self._interim, self.head, self.keeps = _WAITING, is_head, 0, None, False
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no answer is expected, and the last one ended in order."""
+        return self._state is _IDLE
+
+    @property
     def is_between(self) -> bool:
         """Whether the next byte begins a chunk of a body. A host may read whole chunks itself then, and feed the rest."""
         framing = self._framing

@@ -10,14 +10,7 @@ from urllib.parse import urlsplit
 
 from evenstep.gateway.config.config import Engines
 from evenstep.gateway.connections.engine import EngineConnection, Leg
-from evenstep.gateway.connections.head import ResponseHead, read_response_head
-from evenstep.gateway.connections.heads import Heads
-
-
-def _read_head(head: bytes) -> tuple[ResponseHead, int, bool]:
-    found = read_response_head(head)
-    return found, found.length, found.status == 200
-
+from evenstep.http.heads import response_heads
 
 #: Bytes the system may buffer of an engine's output and of a client's unread answer. Its own default is megabytes for
 #: each stream that is read slowly.
@@ -52,7 +45,7 @@ class Endpoint:
         self.authority = f"{host}:{self._port}"
         self.is_tls = is_tls
         self.base = parts.path.rstrip("/")
-        self.heads = Heads(_read_head)
+        self.heads = response_heads()
         self.connections: set[EngineConnection] = set()
         self._idle: list[EngineConnection] = []
         self.continues_chats = True

@@ -10,8 +10,8 @@ import msgspec
 
 from evenstep.dispatch.events import Kind
 from evenstep.gateway.connections.engine import EngineConnection
-from evenstep.gateway.connections.head import ResponseHead
 from evenstep.gateway.serve.attached import Attached
+from evenstep.http.head import ResponseHead
 
 _MOST = 4 << 20
 

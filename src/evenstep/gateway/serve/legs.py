@@ -16,8 +16,8 @@ from evenstep.engines.streams.answers import read_answer, read_prefilled
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.errors import EngineError
 from evenstep.gateway.connections.engine import EngineConnection
-from evenstep.gateway.connections.head import ResponseHead
 from evenstep.gateway.serve.attached import Attached
+from evenstep.http.head import ResponseHead
 
 if TYPE_CHECKING:
     from evenstep.gateway.connections.relay import Flow

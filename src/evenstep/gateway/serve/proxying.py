@@ -14,10 +14,10 @@ from evenstep.engines.requests import refusals
 from evenstep.engines.requests.refusals import Refusal, denies_model, of_engine
 from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.engine import EngineConnection
-from evenstep.gateway.connections.head import CHUNKED, UNTIL_CLOSED, ResponseHead
 from evenstep.gateway.serve.attached import Attached, carried
 from evenstep.gateway.serve.ended import Outcome, Story
 from evenstep.gateway.serve.service import Received
+from evenstep.http.head import CHUNKED, UNTIL_CLOSED, ResponseHead
 
 #: Client fields that describe its body and the answer it accepts.
 _REQUEST_FIELDS = ("content-type", "content-encoding", "accept", "range")
