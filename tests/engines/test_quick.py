@@ -12,7 +12,7 @@ from evenstep.engines.streams import template as quicks
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.engines.streams.template import learned, spoken
 from evenstep.engines.view import Asked, Dialect
-from evenstep.gateway.connections.framing import Chunked, framed
+from evenstep.http.framing import Chunked, framed
 
 ALL = Asked(usage=True, continuous=True, token_ids=True)
 USAGE = Asked(usage=True, continuous=True)

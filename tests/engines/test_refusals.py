@@ -24,8 +24,6 @@ EVERY = [
     (refusals.overloaded(1.2), 503, "service_unavailable_error", "overloaded"),
     (refusals.waited_too_long(30, 5), 503, "service_unavailable_error", "pool_timeout"),
     (refusals.lasted_too_long(3600.0), 504, "server_error", "request_timeout"),
-    (refusals.too_large(10), 413, "invalid_request_error", "request_too_large"),
-    (refusals.head_too_large(10), 431, "invalid_request_error", "headers_too_large"),
     (refusals.too_slow(), 408, "invalid_request_error", "request_timeout"),
     (refusals.engine_failed(), 502, "server_error", "engine_failed"),
     (refusals.engine_too_slow(), 504, "server_error", "engine_timeout"),

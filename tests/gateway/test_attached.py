@@ -10,8 +10,8 @@ from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Engines
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections.endpoint import Endpoint
-from evenstep.gateway.connections.head import read_request_head
 from evenstep.gateway.serve.attached import Attached, carried
+from evenstep.http.head import read_request_head
 
 
 def attached(**fields):

@@ -54,6 +54,25 @@ def test_what_is_too_large_too_late_or_ambiguous_is_refused_and_the_connection_c
     assert answer.count(b"HTTP/1.1") == 1
 
 
+@pytest.mark.parametrize(
+    ("data", "limits", "code", "message"),
+    [
+        (b"GET / HTTP/1.1\r\nX: " + b"y" * 2000, {"head_bytes": 1000}, "headers_too_large", "The request's headers are larger than 1000 bytes."),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000\r\n\r\n", {"body_bytes": 1000}, "request_too_large", "The request body is larger than 1000 bytes."),
+        (b"GET / HTTP/1.1\r\n", {"head_s": 0.02}, "request_timeout", "The request did not arrive in time."),
+    ],
+)  # fmt: skip
+def test_a_refusal_has_a_word_for_programs(data, limits, code, message):
+    error = error_of(asyncio.run(refused(data, **limits)))
+    assert (error["code"], error["message"]) == (code, message)
+
+
+def test_a_refused_body_has_the_id_of_its_request():
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\nContent-Length: %d\r\n\r\n"
+    for data, limits in ((head % 2000, {"body_bytes": 1000}), (head % 9 + b"abc", {"body_s": 0.02})):
+        assert b"\r\nX-Request-Id: mine\r\n" in asyncio.run(refused(data, **limits))
+
+
 def test_a_connection_on_which_nothing_is_asked_is_closed_without_a_word():
     assert asyncio.run(refused(b"", idle_s=0.02)) == b""
 

@@ -27,7 +27,6 @@ from tests.gateway.running import (
 from evenstep.gateway.config.sections import Engines, Limits
 from evenstep.gateway.config.worker import Worker
 from evenstep.gateway.connections import relay
-from evenstep.gateway.connections.head import end_of_head
 from evenstep.gateway.connections.relay import Relay, relay_on
 from evenstep.gateway.serve import pools
 
@@ -93,7 +92,7 @@ async def answered(parts, body, headers=CLOSE, **config):
         answer = await raw(server, request(body, headers=headers))
         (pool,) = server.gateway.pools.all
         await until(lambda: not pool.requests)
-        return answer[end_of_head(answer) :], pool.dispatcher.parts.meters.output_tokens
+        return answer.partition(b"\r\n\r\n")[2], pool.dispatcher.parts.meters.output_tokens
 
 
 def joined(answer):
@@ -131,7 +130,7 @@ class Pair:
         answer = await raw(server, request(body, headers=CLOSE))
         await until(lambda: not pool.requests)
         pool.dispatcher.check()
-        return joined(answer[end_of_head(answer) :]), pool.dispatcher.parts.meters.output_tokens - before
+        return joined(answer.partition(b"\r\n\r\n")[2]), pool.dispatcher.parts.meters.output_tokens - before
 
     def ask(self, parts, body):
         self.parts = parts

@@ -7,10 +7,10 @@ import asyncio
 from tests.gateway.running import engine, request, serving, whole
 
 from evenstep.gateway.config.config import GatewayConfig
-from evenstep.gateway.connections.head import read_request_head
 from evenstep.gateway.serve.asking import asking_of
 from evenstep.gateway.serve.callers import Callers
 from evenstep.gateway.serve.service import Received
+from evenstep.http.head import read_request_head
 
 
 def test_a_request_is_served_from_what_was_received():

@@ -94,18 +94,6 @@ def lasted_too_long(limit_s: float) -> Refusal:
     return Refusal(504, "server_error", message, "request_timeout")
 
 
-def too_large(limit: int) -> Refusal:
-    """The body is over its limit."""
-    message = f"The request body is larger than {limit} bytes."
-    return Refusal(413, "invalid_request_error", message, "request_too_large")
-
-
-def head_too_large(limit: int) -> Refusal:
-    """The head is over its limit."""
-    message = f"The request's headers are larger than {limit} bytes."
-    return Refusal(431, "invalid_request_error", message, "headers_too_large")
-
-
 def too_slow() -> Refusal:
     """The client did not send its request in time."""
     return Refusal(408, "invalid_request_error", "The request did not arrive in time.", "request_timeout")

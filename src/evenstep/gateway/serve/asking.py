@@ -9,8 +9,6 @@ import msgspec
 
 from evenstep.engines.requests.parsing import Kind, kind_of
 from evenstep.engines.requests.refusals import Refusal
-from evenstep.gateway.connections.head import RequestHead
-from evenstep.gateway.connections.heads import Heads
 from evenstep.gateway.serve.attached import carried
 from evenstep.gateway.serve.callers import (
     CLASS_HEADER,
@@ -21,6 +19,8 @@ from evenstep.gateway.serve.callers import (
     class_of,
     expected_tokens,
 )
+from evenstep.http.head import RequestHead
+from evenstep.http.heads import Heads
 
 _NAME = re.compile(r"[A-Za-z0-9._\-]{1,128}")
 
