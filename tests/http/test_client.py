@@ -136,13 +136,13 @@ def test_a_host_may_read_whole_chunks_itself():
     machine = asked()
     piece = machine.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     assert piece is not None and machine.length == CHUNKED
-    assert machine.is_between
+    assert machine.framing is not None and machine.framing.is_between
     machine.receive(b"2\r\na")
-    assert not machine.is_between
+    assert not machine.framing.is_between
     machine.receive(b"b\r\n")
-    assert machine.is_between  # the host reads b"1\r\nx\r\n", and feeds what follows
+    assert machine.framing.is_between  # the host reads b"1\r\nx\r\n", and feeds what follows
     assert machine.receive(framed(b"", last=True)).over
-    assert not machine.is_between and machine.keeps
+    assert machine.framing is None and machine.keeps
 
 
 @examples(200)

@@ -57,15 +57,17 @@ class Client:
         head: of the current answer; None before it has come.
         length: of the current answer's body: bytes, `CHUNKED` or `UNTIL_CLOSED`.
         keeps: after an answer: another request may follow.
+        framing: of the body that is under way; None = none is. While it `is_between` chunks, a host may read whole chunks
+            itself, and feed the rest.
     """
 
-    __slots__ = ("_begun", "_framing", "_heads", "_interim", "_is_head", "_state", "head", "keeps", "length")
+    __slots__ = ("_begun", "_heads", "_interim", "_is_head", "_state", "framing", "head", "keeps", "length")
 
     def __init__(self, heads: Heads[ResponseHead]) -> None:
         self._heads = heads
         self._state = _IDLE
         self._begun = PartialHead()
-        self._framing: Framing | None = None
+        self.framing: Framing | None = None
         self._interim = self.length = 0
         self._is_head = self.keeps = False
         self.head: ResponseHead | None = None
@@ -76,32 +78,30 @@ class Client:
         Args:
             is_head: it is a HEAD request: its answer has no body, whatever its head says.
         """
-        self._state, self._is_head, self._interim, self.head, self.keeps = _WAITING, is_head, 0, None, False
+        self._state, self._is_head, self.head = _WAITING, is_head, None
 
     @property
     def is_idle(self) -> bool:
         """Whether no answer is expected, and the last one ended in order."""
         return self._state is _IDLE
 
-    @property
-    def is_between(self) -> bool:
-        """Whether the next byte begins a chunk of a body. A host may read whole chunks itself then, and feed the rest."""
-        framing = self._framing
-        return framing is not None and framing.is_between
-
     def receive(self, data: bytes) -> Piece | None:
         """Take bytes of the server; what they bring, None = nothing yet."""
-        state = self._state
-        if state is _BODY:
-            return self._read_body(data, None)
-        if state is _WAITING:
+        if self.framing is not None:
+            return self._read_body(data, self.framing)
+        if self._state is _WAITING:
+            # The common case: a head like the last one, and all of its body.
+            found = None if self._is_head or self._begun.data else self._heads.split(data)
+            if found is not None:
+                head, length, end = found
+                return self._take_head(head, length, data[end:])
             return self._read_head(data)
-        return self._broken("it sends what nobody asked for") if state is _IDLE else None
+        return self._broken("it sends what nobody asked for") if self._state is _IDLE else None
 
     def end(self) -> Piece | None:
         """The server closed its side in order; what that brings."""
-        state, framing = self._state, self._framing
-        self._state, self._framing, self.keeps = _BROKEN, None, False
+        state, framing = self._state, self.framing
+        self._state, self.framing, self.keeps = _BROKEN, None, False
         if state is _BODY and framing is not None and framing.ends_with_connection:
             return Piece(over=True)
         if state in (_WAITING, _BODY):
@@ -111,33 +111,28 @@ class Client:
     def _read_head(self, data: bytes) -> Piece | None:
         begun = self._begun
         while True:
-            found = None if self._is_head or begun.data else self._heads.split(data)
-            if found is None:
-                end = data.find(b"\r\n\r\n") + 4
-                if end >= 4 and not begun.data:  # the common case: the whole head at once
-                    text, rest = data[:end], data[end:]
-                else:
-                    end = begun.add(data)
-                    if end < 0:
-                        return self._wait()
-                    text, rest = begun.take(end)
-                try:
-                    head, length = self._parse(text)
-                except HttpError as error:
-                    return self._broken(error.message)
+            end = data.find(b"\r\n\r\n") + 4
+            if end >= 4 and not begun.data:  # the common case: the whole head at once
+                text, data = data[:end], data[end:]
             else:
-                head, length, end = found
-                rest = data[end:]
+                end = begun.add(data)
+                if end < 0:
+                    return self._wait()
+                text, data = begun.take(end)
+            try:
+                head, length = self._parse(text)
+            except HttpError as error:
+                return self._broken(error.message)
             if head.status >= 200:
-                return self._take_head(head, length, rest)
+                self._interim = 0
+                return self._take_head(head, length, data)
             self._interim += end
             if head.status == 101:
                 return self._broken("it wants another protocol")
             if self._interim > _MOST_HEAD:
                 return self._broken("it says without an end that its answer will come")
-            if not rest:
+            if not data:
                 return None
-            data = rest
 
     def _parse(self, text: bytes) -> tuple[ResponseHead, int]:
         if self._is_head:
@@ -157,22 +152,20 @@ class Client:
         if length == len(rest):  # all of it is here, as of most answers that do not stream
             self._state = _IDLE
             return Piece(head, rest, True)
-        self._state, self._framing = _BODY, framing_of(length)
-        return self._read_body(rest, head) if rest else Piece(head)
+        self._state, self.framing = _BODY, framing_of(length)
+        return self._read_body(rest, self.framing, head) if rest else Piece(head)
 
-    def _read_body(self, data: bytes, head: ResponseHead | None) -> Piece:
-        framing = self._framing
-        assert framing is not None
+    def _read_body(self, data: bytes, framing: Framing, head: ResponseHead | None = None) -> Piece:
         try:
             body = framing.feed(data)
         except HttpError as error:
             return self._broken(error.message, head)
         if framing.over:
-            self._state, self._framing = _IDLE, None
+            self._state, self.framing = _IDLE, None
             if framing.rest:
                 self.keeps = False
         return Piece(head, body, framing.over)
 
     def _broken(self, fault: str, head: ResponseHead | None = None) -> Piece:
-        self._state, self._framing, self.keeps = _BROKEN, None, False
+        self._state, self.framing, self.keeps = _BROKEN, None, False
         return Piece(head, fault=fault)

@@ -258,10 +258,10 @@ class Server(Generic[P]):
             kind: its content type.
             fields: further lines of the head, each with its CRLF.
         """
-        self._begin()
-        first, stays = _FIRST_LINES.get(status) or _unknown(status), self._stays()
+        is_usual = self.state is _ANSWERING and self.keep_alive and self._chunks
+        stays = b"" if is_usual else self._stays()
         pieces = (
-            first,
+            _FIRST_LINES.get(status) or _unknown(status),
             fields,
             b"Content-Type: ",
             kind,
@@ -280,9 +280,9 @@ class Server(Generic[P]):
             kind, fields: as in `whole`.
             length: bytes of all pieces, -1 = not known.
         """
-        self._begin()
         self.is_framed = length < 0 and self._chunks
-        self.keep_alive &= length >= 0 or self._chunks  # else the end of the connection ends the body
+        if length < 0 and not self._chunks:
+            self.keep_alive = False  # the end of the connection ends the body
         framing = b"Transfer-Encoding: chunked\r\n" if self.is_framed else b""
         if length >= 0:
             framing = b"Content-Length: %d\r\n" % length
@@ -291,8 +291,8 @@ class Server(Generic[P]):
 
     def piece(self, data: bytes, last: bool = False) -> bytes:
         """A piece of the answer, to be written; `last` ends the answer."""
-        if self.is_framed:
-            data = framed(data, last)
+        if self.is_framed:  # RFC 9112 section 7.1
+            data = b"%x\r\n%b\r\n" % (len(data), data) if data and not last else framed(data, last)
         if self._prefix:
             data, self._prefix = self._prefix + data, b""
         if last:
@@ -317,12 +317,10 @@ class Server(Generic[P]):
         self._pieces.clear()
         self._waiting.clear()
 
-    def _begin(self) -> None:
-        if self.state is not _ANSWERING:  # an answer to a part of a request
-            self.keep_alive = False
-
     def _stays(self) -> bytes:
         """The Connection header (RFC 9112 section 9.3): an HTTP/1.0 client that asked to keep alive waits for a yes."""
+        if self.state is not _ANSWERING:  # an answer to a part of a request
+            self.keep_alive = False
         if not self.keep_alive:
             return b"Connection: close\r\n"
         return b"" if self._chunks else b"Connection: keep-alive\r\n"

@@ -196,7 +196,8 @@ class Client(asyncio.Protocol):
         if service.is_draining:
             machine.keep_alive = False
         service.told(status)
-        self.transport.write(machine.whole(status, kind, body, self._named() + fields))
+        named = self._named()
+        self.transport.write(machine.whole(status, kind, body, named + fields if fields else named))
         self._answered()
 
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:

@@ -124,7 +124,8 @@ class EngineConnection(asyncio.Protocol):
     @property
     def is_between(self) -> bool:
         """Whether the next byte begins an HTTP chunk of a body."""
-        return not self._is_closed and self._machine.is_between
+        framing = self._machine.framing
+        return framing is not None and framing.is_between and not self._is_closed
 
     # --- called by a leg ----------------------------------------------------------------------------------------
 
@@ -222,8 +223,8 @@ class EngineConnection(asyncio.Protocol):
         self._endpoint.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        leg = self._leg
-        if leg is not None and self._machine.is_between:
+        framing, leg = self._machine.framing, self._leg
+        if framing is not None and framing.is_between and leg is not None:
             data = leg.chunks(data)
             if not data:
                 return

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from evenstep.gateway.config.config import Limits
 from evenstep.gateway.serve.asking import Asking, ClientHeads
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from evenstep.gateway.connections.client import Client
 
 
-@dataclass(slots=True)
-class Received:
+class Received(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A request, whole."""
 
     asking: Asking
