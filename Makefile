@@ -28,7 +28,7 @@ help:
 	@echo "make test-all  every test, from the lock file; a skipped test fails; then a tenth of the leaderboard again"
 	@echo "make engines   real vLLM and NIXL on the processor, from the lock file, into $(ENGINES); make test-all does it too"
 	@echo "make check     lint, format, types, imports, spelling, docs, file sizes"
-	@echo "make mutants  change a module one operator at a time, and see whether its tests notice: make mutants MODULE=routing/jsq"
+	@echo "make mutants  change a module one operator at a time, and see whether its tests notice: make mutants MODULE=routing/policies/jsq"
 	@echo "make bench     the speed ratios of benchmarks/"
 	@echo "make docs      the documentation, into build/site"
 	@echo "make leaderboard  rank every policy on every workload anew: page, data and picture; five to ten minutes on two cores"

@@ -1,4 +1,4 @@
-"""`python -m tests.mutants routing/least_load`: change a module one operator at a time, and see whether its tests notice.
+"""`python -m tests.mutants routing/policies/least_load`: change a module one operator at a time, and see whether its tests notice.
 
 Runs the module's own test file and the contracts of its room, in plain Python, for each mutant in a process of its own;
 prints each one that survives. Exit code 1 where more than one in ten does.
@@ -34,8 +34,9 @@ def main() -> int:
 
     path = ROOT / "src" / "evenstep" / f"{found.module}.py"
     room, name = found.module.split("/")[0], found.module.split("/")[-1]
+    own = next(iter(sorted((ROOT / "tests" / room).rglob(f"test_{name}.py"))), None)
     tests = found.tests or [
-        f"tests/{found.module.rsplit('/', 1)[0]}/test_{name}.py",
+        *([str(own.relative_to(ROOT))] if own is not None else []),
         f"tests/contracts/test_{room}.py",
     ]
     every = list(mutants(path.read_text(encoding="utf-8"), set(found.functions) if found.functions else None))
