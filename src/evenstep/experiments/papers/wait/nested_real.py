@@ -9,19 +9,16 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.experiments.papers.interval._interval import lengths as like_lmsys
-from evenstep.experiments.papers.wait._nested_ten import LAW, OUTPUTS, RATIOS, SHARES
+from evenstep.experiments.papers.wait._families import LAW, LIMIT, OUTPUTS, PROMPT, SHARES, TenTypes
 from evenstep.experiments.papers.wait._wait import Workload
 from evenstep.experiments.reproduce import Experiment, Setting
 from evenstep.report.findings import Constant, Findings
 from evenstep.request import I8
-from evenstep.scheduling.policies.nested_wait import NestedWait
-from evenstep.theory.fluid import Types
-from evenstep.theory.nested_thresholds import doubts, with_slack
+from evenstep.theory.nested_thresholds import doubts
 
-RATE = 55.0
-
-#: Width of the paper's bins of outputs and its mean prompt, tokens; what brings the stand-in's prompts to that mean.
-BIN, PROMPT, LONGER = 50, 60, 1.5
+TEN = TenTypes(rate=55.0, over=10)
+#: Width of the paper's bins of outputs, tokens; what brings the stand-in's prompts to the paper's mean.
+BIN, LONGER = 50, 1.5
 
 
 def drawn(which: I8, seed: int, replicate: int) -> tuple[I8, I8]:
@@ -32,28 +29,19 @@ def drawn(which: I8, seed: int, replicate: int) -> tuple[I8, I8]:
 
 
 def run(setting: Setting) -> Findings:
-    scaled = tuple(max(round(n / 10), 1) for n in RATIOS)
     middle = tuple(end - BIN // 2 for end in OUTPUTS)
-    limit = BIN * sum(RATIOS) + RATIOS[0]
-    types = Types([RATE * n / sum(SHARES) for n in SHARES], (PROMPT,) * 10, OUTPUTS, LAW.d0_s, LAW.d1_s)
-    least = tuple(with_slack(types, 0.0, iterations=1e6, delta=0.01).thresholds.tolist())
-    broken = "; ".join(doubts(types, np.array(scaled), math.inf))
-    gated = {
-        "Nested WAIT": NestedWait(scaled, OUTPUTS[:-1]), "Nested WAIT, solved": NestedWait(least, OUTPUTS[:-1]),
-    }  # fmt: skip
+    broken = "; ".join(doubts(TEN.types, np.array(TEN.scaled), math.inf))
     work = Workload(
-        (PROMPT,) * 10, middle, SHARES, limit, gated,
-        rates=(RATE,), law=LAW, lengths=drawn,
-    )  # fmt: skip
+        (PROMPT,) * 10, middle, SHARES, LIMIT, TEN.gated, rates=(TEN.rate,), law=LAW, lengths=drawn
+    )
     found = work.find(
         setting,
         "the paper sees more throughput for some 0.5 s more latency; below capacity there is none to be had: what a policy "
         "that keeps up completes is what arrives, and pausing until others come leaves more of it over at the end. Rounding "
         f"to a tenth of the paper's ratios breaks eq. 10, so that requests queue at heads ({broken}); the solved keep it",
         [
-            Constant("thresholds", scaled, "the paper: the same as of the ten types; over ten for a tenth of the rate"),
-            Constant("solved thresholds", least, "the least of eq. 10 for this rate and law"),
-            Constant("rate", f"{RATE:g} requests/s, constant", "Fig. 14 names none; its arrivals vary in time"),
+            *TEN.constants("the paper: the same as of the ten types; over ten for a tenth of the rate"),
+            Constant("rate", f"{TEN.rate:g} requests/s, constant", "Fig. 14 names none; its arrivals vary in time"),
             Constant("outputs", f"uniform in bins of {BIN} tokens, shares {':'.join(map(str, SHARES))}",
                      "the shares of the ten types, which are those of the data"),
             Constant("prompts", f"{LONGER:g} times a lognormal, median 11, sigma 1.95 on 1..468",
@@ -63,8 +51,8 @@ def run(setting: Setting) -> Findings:
     return replace(
         found,
         claims=[
-            claim for claim in found.claims if "throughput" in claim.says
-        ],  # the paper's latency is higher, too
+            one for one in found.claims if "throughput" in one.says
+        ],  # its latency is higher in the paper, too
         stands_in=f"drawn prompt and output lengths for those of LMSYS-Chat-1M; {found.stands_in}",
     )
 

@@ -1,32 +1,5 @@
 """WAIT sec. 6.1, Fig. 8: throughput and latency with known output lengths, high demand."""
 
-from __future__ import annotations
+from evenstep.experiments.papers.wait import _families
 
-from evenstep.experiments.papers.wait._wait import Workload, thresholds
-from evenstep.experiments.reproduce import Experiment, Setting
-from evenstep.report.findings import Constant, Findings
-from evenstep.scheduling.policies.wait import Wait
-
-PROMPTS, OUTPUTS, SHARES = (20, 20, 20), (100, 200, 300), (6000, 4000, 2000)
-BATCH_LIMIT = 4096
-#: Arrivals over the largest rate.
-LOADS = (0.5, 0.9, 1.1)
-
-
-def run(setting: Setting) -> Findings:
-    own = thresholds(BATCH_LIMIT, SHARES, OUTPUTS)
-    printed = thresholds(BATCH_LIMIT, SHARES, OUTPUTS, printed=True)
-    gated = {"WAIT": Wait(own), "WAIT, thresholds as printed": Wait(printed)}
-    work = Workload(PROMPTS, OUTPUTS, SHARES, BATCH_LIMIT, gated, loads=LOADS)
-    return work.find(
-        setting,
-        "below capacity every policy that keeps up has the throughput of the arrivals, so waiting cannot raise it; what "
-        "WAIT saves is iterations, and it pays in latency",
-        [Constant("thresholds", f"{own}; as printed {printed}", "in proportion to the arrivals, as eq. 9 needs; sec. 6.1 "
-                  "prints another rule")],
-    )  # fmt: skip
-
-
-experiment = Experiment(
-    "WAIT against vLLM and Sarathi, high demand", "WAIT sec. 6.1, Fig. 8", run, most_traces=0
-)
+experiment = _families.WAIT_HIGH

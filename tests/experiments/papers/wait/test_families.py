@@ -1,6 +1,6 @@
-"""What the two experiments with ten types share: the paper's ratios against its own condition."""
+"""What the experiments with ten types share: the paper's ratios against its own condition."""
 
-from evenstep.experiments.papers.wait._nested_ten import OUTPUTS, RATIOS, SHARES
+from evenstep.experiments.papers.wait._families import OUTPUTS, RATIOS, SHARES
 
 
 def below_eq_10(thresholds):
