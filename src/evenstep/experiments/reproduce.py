@@ -17,12 +17,15 @@ from evenstep.experiments.contenders import contender
 from evenstep.experiments.jobs import Plan
 from evenstep.experiments.progress import Progress, Silent
 from evenstep.measure.comparison import Interval, mean_interval, paired_difference
+from evenstep.measure.engine_records import EngineRun
 from evenstep.measure.records import Run
 from evenstep.report.findings import Findings, Reproduction, Row
 from evenstep.request import Trace
 from evenstep.sim.cluster.simulation import Cluster
 from evenstep.workload.replicate import Drawn, Source
 
+#: Runs by policy, one a replicate.
+Runs = Mapping[str, Sequence[Run]]
 #: Default number of replicates, in full and in quick size.
 SEEDS, QUICK_SEEDS = 5, 2
 #: Constants of the default workloads: not said where a trace takes their place.
@@ -161,7 +164,7 @@ def run_policies(
     return dict(zip(policies, outcome.runs, strict=True))
 
 
-def values(runs: Sequence[Run], name: str, factor: float = 1.0) -> list[float]:
+def values(runs: Sequence[Run] | Sequence[EngineRun], name: str, factor: float = 1.0) -> list[float]:
     """A field of the summary, one number a replicate; nan where a replicate has none."""
     return [float("nan") if (v := run.summary[name]) is None else factor * float(v) for run in runs]
 
@@ -177,28 +180,40 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Interval:
 
 
 def rows_of(
-    runs: Mapping[str, Sequence[Run]],
+    runs: Runs,
     name: str,
     quantity: str,
     unit: str,
     factor: float = 1.0,
-    paper: Mapping[str, float] | None = None,
+    paper: Mapping[str, float | str] | None = None,
     against: str = "",
 ) -> list[Row]:
     """A row a policy for one field of the summary, with the paired difference to `against` (the first when empty)."""
     base = against or next(iter(runs))
-    rows: list[Row] = []
-    for label, own in runs.items():
-        ours = values(own, name, factor)
-        apart = None if label == base else paired_difference(ours, values(runs[base], name, factor))
-        number = (paper or {}).get(label)
-        rows.append(Row(label, quantity, unit, number, mean_interval(ours), apart, base if apart else ""))
-    return rows
+    numbers = {label: values(own, name, factor) for label, own in runs.items()}
+    return [
+        row(
+            label, quantity, unit, own, (paper or {}).get(label), () if label == base else numbers[base], base
+        )
+        for label, own in numbers.items()
+    ]
 
 
-def long_table(
-    runs: Mapping[str, Sequence[Run]], fields: Sequence[str], **fixed: Any
-) -> dict[str, list[Any]]:
+def row(
+    case: str,
+    quantity: str,
+    unit: str,
+    ours: Sequence[float],
+    paper: float | str | None = None,
+    base: Sequence[float] = (),
+    against: str = "",
+) -> Row:
+    """A mean over replicates, with the paired difference to `base`, called `against`, where there is one."""
+    apart = paired_difference(ours, base) if base else None
+    return Row(case, quantity, unit, paper, mean_interval(ours), apart, against if apart else "")
+
+
+def long_table(runs: Runs, fields: Sequence[str], **fixed: Any) -> dict[str, list[Any]]:
     """A row a policy and replicate with these fields of the summary, for the data file.
 
     Args:
@@ -225,3 +240,14 @@ def clearly(difference: Interval, sign: int) -> bool | None:
     if difference.low is None or difference.high is None or not difference.is_clear:
         return None
     return (difference.value > 0) == (sign > 0)
+
+
+def beyond(value: Interval, limit: float) -> Interval:
+    """How far a value is above a limit."""
+    low, high = (None if end is None else end - limit for end in (value.low, value.high))
+    return Interval(value.value - limit, low, high)
+
+
+def grouped(runs: Mapping[tuple[Any, ...], Sequence[Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """The parts of the keys as columns, a row a replicate."""
+    return {name: [key[i] for key in runs for _ in runs[key]] for i, name in enumerate(names)}

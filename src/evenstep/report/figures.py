@@ -52,6 +52,18 @@ def band_line(
         axes.fill_between(x, [one.low for one in y], [one.high for one in y], color=colour, alpha=0.18, lw=0)
 
 
+def labelled(
+    axes: Any, x: str = "", y: str = "", title: str = "", *, legend: bool = False, **options: Any
+) -> None:
+    """Labels and a pale grid; a legend without a frame, with `options`, where one is wanted."""
+    for text, put in ((x, axes.set_xlabel), (y, axes.set_ylabel), (title, axes.set_title)):
+        if text:
+            put(text)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    if legend:
+        axes.legend(frameon=False, **options)
+
+
 def bars(axes: Any, names: Sequence[str], y: Sequence[Interval], paper: Sequence[float | None]) -> None:
     """A bar a case with its interval, and a diamond where the paper has a number."""
     place = np.arange(len(names))
@@ -86,4 +98,4 @@ def worker_lines(axes: Any, x: F8, load: F8, points: int = 200) -> None:
     workers = load.shape[1]
     for g in range(workers):
         axes.plot(x[kept], load[kept, g] / 1e3, lw=0.7, color=COLOURS[g % len(COLOURS)], alpha=0.85)
-    axes.grid(alpha=0.25, linewidth=0.6)
+    labelled(axes)

@@ -10,8 +10,7 @@ import numpy as np
 from evenstep.cost.batch import Batch
 from evenstep.cost.profile_tables import BUNDLED, rows_of
 from evenstep.experiments.papers import _profiles as profiles
-from evenstep.experiments.reproduce import Experiment, Setting
-from evenstep.measure.comparison import Interval
+from evenstep.experiments.reproduce import Experiment, Setting, row
 from evenstep.report.figures import COLOURS
 from evenstep.report.findings import Claim, Constant, Findings, Row
 from evenstep.request import F8
@@ -159,10 +158,7 @@ def _rows(name: str, kind: str, own: Table) -> list[Row]:
         "step, median": ("% longer", 100 * float(np.median(step))),
         "step, p95": ("% longer", 100 * float(np.percentile(step, 95))),
     }
-    return [
-        Row(f"{name}: {kind}", quantity, unit, None, Interval(value, None, None))
-        for quantity, (unit, value) in figures.items()
-    ]
+    return [row(f"{name}: {kind}", quantity, unit, [value]) for quantity, (unit, value) in figures.items()]
 
 
 def _law_rows(name: str, kind: str, own: Table) -> list[Row]:
@@ -178,10 +174,7 @@ def _law_rows(name: str, kind: str, own: Table) -> list[Row]:
         f"C, {SLOTS} decodes": ("ms", 1e3 * overhead_s),
         f"t_l, {SLOTS} decodes": ("ns", 1e9 * per_token_s),
     }
-    return [
-        Row(f"{name}: {kind}", quantity, unit, None, Interval(value, None, None))
-        for quantity, (unit, value) in figures.items()
-    ]
+    return [row(f"{name}: {kind}", quantity, unit, [value]) for quantity, (unit, value) in figures.items()]
 
 
 def _claim(name: str, kind: str, step: F8) -> Claim:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant, near_cap, step_time_constant
-from evenstep.experiments.reproduce import Setting, run_policies, workload
+from evenstep.experiments.reproduce import Runs, Setting, rows_of, run_policies, workload
 from evenstep.measure.records import Run
-from evenstep.report.findings import Constant
+from evenstep.report.findings import Constant, Row
 from evenstep.sim.cluster.simulation import Cluster
 
 PAPER = "BalanceRoute"
@@ -83,6 +83,36 @@ def requests(setting: Setting, workers: int) -> int:
     return workers * setting.pick(500, 40)
 
 
+def rows(
+    runs: Runs,
+    said: str,
+    paper: Mapping[str, tuple[float, float, float]],
+    against: str,
+    spread: str = "spread",
+) -> list[Row]:
+    """Spread, TPOT p95 and throughput of every method, beside the paper's three numbers.
+
+    Args:
+        runs: label to runs.
+        said: what stands before a quantity.
+        paper: label to the paper's numbers.
+        against: the method others are compared with; empty = the first.
+        spread: what the table calls the spread.
+    """
+    columns = (
+        (SPREAD, spread, "tokens", 1.0),
+        (TPOT, "TPOT p95", "ms", 1e3),
+        (RATE, "throughput", "tok/s", 1.0),
+    )
+    return [
+        one
+        for place, (field, quantity, unit, factor) in enumerate(columns)
+        for one in rows_of(
+            runs, field, f"{said}: {quantity}", unit, factor, {m: v[place] for m, v in paper.items()}, against
+        )
+    ]
+
+
 def constants(
     setting: Setting, workers: Sequence[int], kinds: Sequence[str] = (HEAVY, NEAR_CAP)
 ) -> list[Constant]:
@@ -90,37 +120,21 @@ def constants(
     sizes = ", ".join(map(str, workers))
     found = [
         Constant("G", sizes, "the paper's decode workers"),
-        Constant(
-            "B", SLOTS, "the batch limit is lost from the text; the spreads of its tables suggest about 10"
-        ),
-        Constant(
-            "pool",
-            f"{POOL} G",
-            "not given; saturated arrivals for its 'heavy load', growing with G as its request rate does",
-        ),
-        Constant(
-            "requests",
-            f"{requests(setting, 1)} G",
-            "not given; all are run to completion; a trace file's own rows where one is given",
-        ),
+        Constant("B", SLOTS, "the batch limit is lost from the text; the spreads of its tables suggest about 10"),
+        Constant("pool", f"{POOL} G", "not given; saturated arrivals for its 'heavy load', growing with G as its request "
+                 "rate does"),
+        Constant("requests", f"{requests(setting, 1)} G", "not given; all are run to completion; a trace file's own rows "
+                 "where one is given"),
         step_time_constant(),
         Constant("H", f"{LONG}, and {SHORT} for the shorter oracle row", "lost from the text"),
-        Constant(
-            "beta, gamma",
-            "G and 0.9",
-            "the main setting is lost from the text; the marginal reading of eq. 2 (see br-sweep)",
-        ),
+        Constant("beta, gamma", "G and 0.9", "the main setting is lost from the text; the marginal reading of eq. 2 (see "
+                 "br-sweep)"),
         Constant("U_th, K", "G and 8", "lost from the text"),
         Constant("age bound", "off", "ours, not the paper's"),
-        Constant(
-            "predictors", "learn online from nothing", "the paper trains on an earlier part of the trace"
-        ),
-        Constant(
-            "window",
-            "first to last step with 98 % of the slots busy",
-            "spread and throughput; TPOT is of all requests",
-        ),
-    ]
+        Constant("predictors", "learn online from nothing", "the paper trains on an earlier part of the trace"),
+        Constant("window", "first to last step with 98 % of the slots busy", "spread and throughput; TPOT is of all "
+                 "requests"),
+    ]  # fmt: skip
     if HEAVY in kinds:
         found.append(heavy_constant(recurring=True))
     if NEAR_CAP in kinds:

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenstep.experiments.papers.balance_route import _balance_route as br
 from evenstep.experiments.papers.balance_route import br_sweep, br_table1, br_table2
-from evenstep.experiments.reproduce import Experiment, Setting, clearly, mean, values
+from evenstep.experiments.reproduce import Experiment, Runs, Setting, clearly, mean, values
 from evenstep.measure.comparison import paired_difference
 from evenstep.measure.records import Run
 from evenstep.report.figures import worker_lines
@@ -18,8 +18,6 @@ from evenstep.report.findings import Claim, Constant, Findings, Row, with_interv
 
 #: Samples of every worker in a panel, and kept of a run.
 SEGMENT, SAMPLES = 300, 3000
-
-Runs = Mapping[str, Sequence[Run]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,17 @@ from typing import Any
 from evenstep.experiments.papers.balance_route import _balance_route as br
 from evenstep.experiments.reproduce import (
     Experiment,
+    Runs,
     Setting,
+    beyond,
     clearly,
     joined,
     long_table,
     mean,
-    rows_of,
     values,
 )
 from evenstep.measure.comparison import Interval, mean_interval, paired_difference
-from evenstep.measure.records import Run
-from evenstep.report.figures import COLOURS, band_line
+from evenstep.report.figures import COLOURS, band_line, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 
 #: (beta, gamma), in the order of the paper's tables.
@@ -40,8 +40,6 @@ PAPER: dict[int, dict[tuple[int, float], tuple[float, float, float]]] = {
 }  # fmt: skip
 READINGS = ("marginal", "single")
 _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share")
-
-Runs = Mapping[str, Sequence[Run]]
 
 
 def run(setting: Setting) -> Findings:
@@ -87,18 +85,7 @@ def _name(beta: int, gamma: float) -> str:
 
 def _rows(g: int, reading: str, runs: Runs) -> list[Row]:
     paper = {_name(*point): number for point, number in PAPER.get(g, {}).items()}
-    columns = (
-        (br.SPREAD, "spread", "tokens", 1.0),
-        (br.TPOT, "TPOT p95", "ms", 1e3),
-        (br.RATE, "throughput", "tok/s", 1.0),
-    )
-    return [
-        row
-        for place, (field, said, unit, factor) in enumerate(columns)
-        for row in rows_of(
-            runs, field, f"G = {g}, {reading}: {said}", unit, factor, {m: v[place] for m, v in paper.items()}
-        )
-    ]
+    return br.rows(runs, f"G = {g}, {reading}", paper, "")
 
 
 def _flatness(runs: Runs, cross: Sequence[tuple[int, float]]) -> Interval:
@@ -118,14 +105,11 @@ def _claims(
     """Flat means: no point of the cross is further from the others than the paper's are, with half as much to spare."""
     where = f"G = {g}, {reading} reading"
     allowed = 1.5 * (_paper_flatness(g) or 1.3)
-    if flat.low is None or flat.high is None or flat.low < allowed < flat.high:
-        holds = None
-    else:
-        holds = flat.high <= allowed
     worst = max((_name(*p) for p in cross), key=lambda m: mean(runs[m], br.SPREAD).value)
     apart = paired_difference(values(runs[worst], br.SPREAD), values(runs[br.JSQ], br.SPREAD))
     return [
-        Claim(f"{where}: spreads differ little over the cross (here: at most {allowed:.2f} times)", holds,
+        Claim(f"{where}: spreads differ little over the cross (here: at most {allowed:.2f} times)",
+              clearly(beyond(flat, allowed), -1),
               f"{with_interval(flat)} times, most at {worst}"),
         Claim(f"{where}: every point is below JSQ", clearly(apart, -1),
               f"{worst}: {with_interval(apart)} tokens from JSQ's {with_interval(mean(runs[br.JSQ], br.SPREAD))}"),
@@ -158,19 +142,11 @@ def _draw(figure: Any, runs: Mapping[tuple[int, str], Runs], cross: Sequence[tup
                 y = [mean(runs[g, reading][_name(*point)], br.SPREAD, 1e-3) for point in points]
                 band_line(axes, x, y, f"{reading} reading", colour)
             if g in PAPER:
-                axes.plot(
-                    x,
-                    [PAPER[g][point][0] / 1e3 for point in points],
-                    "D:",
-                    color="#555555",
-                    markersize=4,
-                    label="paper",
-                )
+                paper = [PAPER[g][point][0] / 1e3 for point in points]
+                axes.plot(x, paper, "D:", color="#555555", markersize=4, label="paper")
             jsq = mean(runs[g, READINGS[0]][br.JSQ], br.SPREAD, 1e-3).value
             axes.axhline(jsq, color="#aaaaaa", ls="--", lw=1, label="JSQ")
-            axes.set_title(f"G = {g}")
-            axes.set_xlabel(title)
-            axes.grid(alpha=0.25, linewidth=0.6)
+            labelled(axes, title, title=f"G = {g}")
         row[0].set_ylabel("spread, 10^3 tokens")
         row[0].set_ylim(0, None)
     panels[0, 0].legend(frameon=False, fontsize=8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,18 +10,17 @@ import numpy as np
 from evenstep.experiments.papers.balance_route import _balance_route as br
 from evenstep.experiments.reproduce import (
     Experiment,
+    Runs,
     Setting,
     clearly,
     joined,
     long_table,
     mean,
     ratio,
-    rows_of,
     values,
 )
 from evenstep.measure.comparison import paired_difference
 from evenstep.measure.metrics import full_slot_tokens_per_s
-from evenstep.measure.records import Run
 from evenstep.report.figures import bars
 from evenstep.report.findings import Claim, Findings, with_interval
 
@@ -40,8 +39,6 @@ PAPER: dict[str, dict[str, tuple[float, float, float]]] = {
 }  # fmt: skip
 _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share", "full_slot_tokens_per_s", "oldest_wait_s", "makespan_s")
 
-Runs = Mapping[str, Sequence[Run]]
-
 
 def run(setting: Setting) -> Findings:
     workers = setting.pick(8, 4)
@@ -51,7 +48,11 @@ def run(setting: Setting) -> Findings:
         runs[kind], told = br.run_on(setting, kind, workers, br.METHODS)
         stands_in.append(told)
     return Findings(
-        rows=[row for kind, of in runs.items() for row in _rows(kind, of)],
+        rows=[
+            row
+            for kind, of in runs.items()
+            for row in br.rows(of, kind, PAPER.get(kind, {}), br.JSQ, "average imbalance (max - min)")
+        ],
         claims=[claim for kind, of in runs.items() for claim in _claims(kind, of)],
         constants=br.constants(setting, (workers,)),
         remark=_remark(next(iter(runs.values()))),
@@ -60,22 +61,6 @@ def run(setting: Setting) -> Findings:
         draw=lambda figure: _draw(figure, runs),
         size=(12, 6.6),
     )
-
-
-def _rows(kind: str, runs: Runs) -> list[Any]:
-    paper = PAPER.get(kind, {})
-    columns = (
-        (br.SPREAD, "average imbalance (max - min)", "tokens", 1.0, 0),
-        (br.TPOT, "TPOT p95", "ms", 1e3, 1),
-        (br.RATE, "throughput", "tok/s", 1.0, 2),
-    )
-    return [
-        row
-        for field, said, unit, factor, place in columns
-        for row in rows_of(
-            runs, field, f"{kind}: {said}", unit, factor, {m: v[place] for m, v in paper.items()}, br.JSQ
-        )
-    ]
 
 
 def _claims(kind: str, runs: Runs) -> list[Claim]:

@@ -8,18 +8,17 @@ from typing import Any
 from evenstep.experiments.papers.balance_route import _balance_route as br
 from evenstep.experiments.reproduce import (
     Experiment,
+    Runs,
     Setting,
     clearly,
     joined,
     long_table,
     mean,
     ratio,
-    rows_of,
     values,
 )
 from evenstep.measure.comparison import Interval, paired_difference
-from evenstep.measure.records import Run
-from evenstep.report.figures import COLOURS, band_line
+from evenstep.report.figures import COLOURS, band_line, labelled
 from evenstep.report.findings import Claim, Findings, Row, with_interval
 
 METHODS = {m: br.METHODS[m] for m in (*br.BASELINES, br.BR0, br.ORACLE)}
@@ -39,8 +38,6 @@ PAPER: dict[int, dict[str, tuple[float, float, float]]] = {
 }  # fmt: skip
 _FIELDS = (br.SPREAD, br.TPOT, br.RATE, "idle_share", "full_slot_tokens_per_s")
 
-Runs = Mapping[str, Sequence[Run]]
-
 
 def run(setting: Setting) -> Findings:
     sizes: Sequence[int] = setting.pick(tuple(PAPER), (4, 8))
@@ -50,7 +47,7 @@ def run(setting: Setting) -> Findings:
         runs[g], stands_in = br.run_on(setting, br.HEAVY, g, METHODS)
     return Findings(
         rows=[
-            *[row for g, of in runs.items() for row in _rows(g, of)],
+            *[row for g, of in runs.items() for row in br.rows(of, f"G = {g}", PAPER[g], br.JSQ)],
             *[Row(f"G = {g}", f"throughput of {m} over the best baseline", "%", _paper_gain(g, m), _gain(of, m))
               for g, of in runs.items() for m in (br.BR0, br.ORACLE)],
         ],
@@ -68,21 +65,6 @@ def run(setting: Setting) -> Findings:
         draw=lambda figure: _draw(figure, runs),
         size=(11, 4.0),
     )  # fmt: skip
-
-
-def _rows(g: int, runs: Runs) -> list[Row]:
-    columns = (
-        (br.SPREAD, "spread", "tokens", 1.0),
-        (br.TPOT, "TPOT p95", "ms", 1e3),
-        (br.RATE, "throughput", "tok/s", 1.0),
-    )
-    return [
-        row
-        for place, (field, said, unit, factor) in enumerate(columns)
-        for row in rows_of(
-            runs, field, f"G = {g}: {said}", unit, factor, {m: v[place] for m, v in PAPER[g].items()}, br.JSQ
-        )
-    ]
 
 
 def _gain(runs: Runs, method: str) -> Interval:
@@ -134,9 +116,7 @@ def _draw(figure: Any, runs: Mapping[int, Runs]) -> None:
     for axes in (spreads, gains):
         axes.set_xscale("log", base=2)
         axes.set_xticks(x, [str(g) for g in x])
-        axes.set_xlabel("workers G (dotted: paper)")
-        axes.grid(alpha=0.25, linewidth=0.6)
-        axes.legend(frameon=False, fontsize=8, ncols=2, loc="upper left")
+        labelled(axes, "workers G (dotted: paper)", legend=True, fontsize=8, ncols=2, loc="upper left")
 
 
 experiment = Experiment("six methods at 4, 8 and 16 workers", "BalanceRoute Tables 2, 4 and 5", run)

@@ -7,10 +7,10 @@ from typing import Any
 
 from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant, near_cap
 from evenstep.experiments.papers.balance_route import _balance_route as br
-from evenstep.experiments.reproduce import Experiment, Setting, clearly, workload
+from evenstep.experiments.reproduce import Experiment, Setting, clearly, row, workload
 from evenstep.measure.comparison import mean_interval, paired_difference
 from evenstep.predict.evaluation import evaluate
-from evenstep.report.figures import COLOURS, band_line
+from evenstep.report.figures import COLOURS, band_line, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import Trace
 from evenstep.workload.replicate import replicate
@@ -43,7 +43,7 @@ def run(setting: Setting) -> Findings:
                     for name, value in scores.items():
                         found.setdefault((kind, predictor, horizon), {}).setdefault(name, []).append(value)
     return Findings(
-        rows=[row for key, scores in found.items() for row in _rows(key, scores)],
+        rows=[one for key, scores in found.items() for one in _rows(key, scores)],
         claims=[claim for kind in br.kinds(setting) for claim in _claims(kind, found)],
         constants=[
             Constant("H", ", ".join(map(str, horizons)), "lost from the text, and AUC and MAE hang on it: each "
@@ -72,13 +72,8 @@ def _judged(trace: Trace, predictor: str, horizons: Sequence[int]) -> dict[int, 
     """Scores by horizon of a predictor that learned the first half; nan where a score has no value."""
     found = evaluate(trace, [predictor], horizons)
     return {
-        score.horizon: {
-            "auc": _number(score.auc),
-            "brier": score.brier,
-            "mae": _number(score.mae),
-            "accepted": score.gate_share,
-        }
-        for score in found.scores
+        s.horizon: {"auc": _number(s.auc), "brier": s.brier, "mae": _number(s.mae), "accepted": s.gate_share}
+        for s in found.scores
     }
 
 
@@ -93,10 +88,7 @@ def _rows(key: tuple[str, str, int], scores: Scores) -> list[Row]:
     shown = (("auc", "stage-1 AUC", "", paper[0], 1.0), ("mae", "stage-2 MAE", "tokens", paper[1], 1.0),
              ("brier", "stage-1 Brier score", "", None, 1.0), ("accepted", "refreshes above the "
                  "gate", "%", None, 100.0))  # fmt: skip
-    return [
-        Row(case, said, unit, number, mean_interval([f * v for v in scores[n]]))
-        for n, said, unit, number, f in shown
-    ]
+    return [row(case, said, unit, [f * v for v in scores[n]], number) for n, said, unit, number, f in shown]
 
 
 def _claims(kind: str, found: dict[tuple[str, str, int], Scores]) -> list[Claim]:
@@ -142,9 +134,7 @@ def _draw(figure: Any, found: dict[tuple[str, str, int], Scores], horizons: Sequ
             band_line(axes, list(horizons), y, f"{kind}, {predictor}", colour)
             if (kind, predictor) in PAPER:
                 axes.axhline(PAPER[kind, predictor][place], color=colour, ls=":", lw=1)
-        axes.set_title(f"{title} (dotted: paper, its H is lost)")
-        axes.set_xlabel("window H, steps")
-        axes.grid(alpha=0.25, linewidth=0.6)
+        labelled(axes, "window H, steps", title=f"{title} (dotted: paper, its H is lost)")
     panels[1].set_ylim(bottom=0)
     panels[1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0.0, 0.93))
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from evenstep.cost.linear import Linear
+from evenstep.experiments.reproduce import Setting, run_policies, workload
+from evenstep.measure.records import Run
 from evenstep.report.findings import Constant
 from evenstep.sim.cluster.simulation import Cluster
 from evenstep.workload.synthetic.laws import Gamma, Lognormal
@@ -41,6 +46,22 @@ def burst(requests: int) -> Synthetic:
 def fleet(workers: int = 16, slots: int = 72, pool: int = 128) -> Cluster:
     """A saturated fleet of one barrier group."""
     return Cluster(workers=workers, slots=slots, pool=pool, may_hold=True)
+
+
+def run_on(
+    setting: Setting, cluster: Cluster, requests: int, policies: Mapping[str, str] = POLICIES, **kept: Any
+) -> tuple[dict[str, list[Run]], str]:
+    """Policies on the stand-in workload (or the user's trace) and the sentence on what stands in.
+
+    Args:
+        setting: how.
+        cluster: the fleet.
+        requests: drawn where the user gave no trace.
+        policies: label to spec.
+        kept: what `run_policies` keeps of the runs.
+    """
+    source, stands_in = workload(setting, burst(requests), MISSING, cluster, STEP_TIME)
+    return run_policies(setting, source, policies, cluster, STEP_TIME, **kept), stands_in
 
 
 def constants(cluster: Cluster, requests: int) -> list[Constant]:

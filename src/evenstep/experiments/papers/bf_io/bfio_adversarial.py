@@ -13,7 +13,7 @@ from evenstep.cost.linear import Linear
 from evenstep.experiments.reproduce import Experiment, Setting
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.names import parse
-from evenstep.report.figures import COLOURS, band_line
+from evenstep.report.figures import COLOURS, band_line, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8, I8, Trace
 from evenstep.routing.view import RoutingDecision, RoutingPolicy, RoutingView
@@ -43,7 +43,13 @@ def run(setting: Setting) -> Findings:
     rows: list[Row] = []
     for name, by_size in found.items():
         rows += [
-            Row(f"{name}, G = {g}", "step work over that of an even deal", "", f"grows like {g}", _own(v))
+            Row(
+                f"{name}, G = {g}",
+                "step work over that of an even deal",
+                "",
+                f"grows like {g}",
+                mean_interval(v),
+            )
             for g, v in by_size.items()
         ]
     rows += [
@@ -141,10 +147,6 @@ def _ratio(spec: str, against: str, workers: int, seed: int) -> float:
     return _work(victim, trace, workers, seed) / _work(_dealt(trace, workers), trace, workers, seed)
 
 
-def _own(values: Sequence[float]) -> Interval:
-    return mean_interval(values)
-
-
 def _exponent(by_size: dict[int, list[float]]) -> Interval:
     """Slope of log ratio over log G, replicate by replicate."""
     x = np.log(list(by_size))
@@ -167,15 +169,12 @@ def _draw(figure: Any, found: dict[str, dict[int, list[float]]], sizes: Sequence
     axes.plot(sizes, sizes, color="#888888", ls=":", label="G")
     for number, (name, by_size) in enumerate(found.items()):
         marker = "osD"[number]
-        band_line(axes, sizes, [_own(v) for v in by_size.values()], name, COLOURS[number], marker)
+        band_line(axes, sizes, [mean_interval(v) for v in by_size.values()], name, COLOURS[number], marker)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xticks(list(sizes), [str(g) for g in sizes])
     axes.set_yticks([1, *sizes], ["1", *map(str, sizes)])
-    axes.set_xlabel("workers G")
-    axes.set_ylabel("work over that of an even deal")
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.legend(frameon=False)
+    labelled(axes, "workers G", "work over that of an even deal", legend=True)
 
 
 experiment = Experiment(

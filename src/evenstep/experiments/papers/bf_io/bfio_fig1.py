@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from evenstep.experiments.papers._heavy import STEP_TIME, heavy, heavy_constant, step_time_constant
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.reproduce import Experiment, Setting, run_policies, workload
+from evenstep.experiments.reproduce import Experiment, Runs, Setting, row, run_policies, workload
 from evenstep.measure import metrics
-from evenstep.measure.comparison import mean_interval
 from evenstep.measure.records import Run
 from evenstep.report.figures import COLOURS, worker_lines
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
@@ -29,7 +28,7 @@ _SAMPLES = 6000
 def run(setting: Setting) -> Findings:
     workers = setting.pick(WORKERS, 8)
     slots = setting.pick(SLOTS, (6, 12))
-    runs: dict[int, Mapping[str, Sequence[Run]]] = {}
+    runs: dict[int, Runs] = {}
     requests = {b: setting.pick(max(3_200, 7 * workers * b), 8 * workers * b) for b in slots}
     stands_in = ""
     for b in slots:
@@ -37,7 +36,7 @@ def run(setting: Setting) -> Findings:
         missing = "the paper's industrial trace, which it does not name"
         source, stands_in = workload(setting, heavy(requests[b]), missing, cluster, STEP_TIME)
         runs[b] = run_policies(setting, source, POLICIES, cluster, STEP_TIME, records=True, samples=_SAMPLES)
-    rows = [row for b, of in runs.items() for policy, own in of.items() for row in _rows(policy, b, own)]
+    rows = [one for b, of in runs.items() for policy, own in of.items() for one in _rows(policy, b, own)]
     return Findings(
         rows=rows,
         claims=[_claim(rows)],
@@ -73,15 +72,15 @@ def _rows(policy: str, slots: int, runs: Sequence[Run]) -> list[Row]:
     idle = [_idle(run) for run in runs]
     case = f"{policy}, B = {slots}"
     return [
-        Row(case, "idle share, mean over steps", "%", MEAN, mean_interval([float(x.mean()) for x in idle])),
-        Row(case, "idle share, median over steps", "%", MEDIAN, mean_interval([float(np.median(x)) for x in idle])),
-    ]  # fmt: skip
+        row(case, "idle share, mean over steps", "%", [float(x.mean()) for x in idle], MEAN),
+        row(case, "idle share, median over steps", "%", [float(np.median(x)) for x in idle], MEDIAN),
+    ]
 
 
 def _claim(rows: Sequence[Row]) -> Claim:
-    means = [row for row in rows if row.paper == MEAN]
-    above = [row.ours.low is not None and row.ours.low >= MEAN for row in means]
-    seen = "; ".join(f"{row.case}: {with_interval(row.ours)} %" for row in means)
+    means = [one for one in rows if one.paper == MEAN]
+    above = [one.ours.low is not None and one.ours.low >= MEAN for one in means]
+    seen = "; ".join(f"{one.case}: {with_interval(one.ours)} %" for one in means)
     return Claim("two fifths of the workers' time are lost at the barrier", any(above), seen)
 
 

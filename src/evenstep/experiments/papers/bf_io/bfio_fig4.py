@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from evenstep.experiments.papers.bf_io import _bf_io as bf
 from evenstep.experiments.reproduce import (
     Experiment,
+    Runs,
     Setting,
     clearly,
     long_table,
     mean,
     rows_of,
-    run_policies,
     values,
-    workload,
 )
 from evenstep.measure.comparison import paired_difference
-from evenstep.measure.records import Run
-from evenstep.report.figures import COLOURS, band_line
+from evenstep.report.figures import COLOURS, band_line, labelled
 from evenstep.report.findings import Claim, Constant, Findings, with_interval
 
 WINDOWS = (0, 5, 10, 20, 40, 80, 160, 320, 500)
 DISCOUNTS = (1.0, 0.9)
 _FIELD = "imbalance_envelope_tokens"
 
-Runs = Mapping[str, Sequence[Run]]
-
 
 def run(setting: Setting) -> Findings:
     requests = setting.pick(12_000, 1_000)
     windows = setting.pick(WINDOWS, (0, 10, 80))
     cluster = bf.fleet() if not setting.quick else bf.fleet(workers=4, slots=16, pool=32)
-    source, stands_in = workload(setting, bf.burst(requests), bf.MISSING, cluster, bf.STEP_TIME)
     policies = {_name(h, d): bf.horizon(h, d) for d in DISCOUNTS for h in windows if h or d == 1}
-    runs = run_policies(setting, source, policies, cluster, bf.STEP_TIME)
+    runs, stands_in = bf.run_on(setting, cluster, requests, policies)
     return Findings(
         rows=[
             *rows_of(runs, _FIELD, "average imbalance", "10^4 tokens", 1e-4),
@@ -105,10 +100,7 @@ def _draw(figure: Any, runs: Runs, windows: Sequence[int]) -> None:
     axes.set_xticks(list(windows), [str(h) for h in windows])
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("window H, steps")
-    axes.set_ylabel("average imbalance, 10^4 tokens")
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.legend(frameon=False)
+    labelled(axes, "window H, steps", "average imbalance, 10^4 tokens", legend=True)
 
 
 experiment = Experiment("the imbalance of BF-IO over its window H", "BF-IO Fig. 4", run)

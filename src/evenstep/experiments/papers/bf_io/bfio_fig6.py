@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.reproduce import (
-    Experiment,
-    Setting,
-    clearly,
-    mean,
-    rows_of,
-    run_policies,
-    values,
-    workload,
-)
+from evenstep.experiments.reproduce import Experiment, Runs, Setting, clearly, mean, row, rows_of, values
 from evenstep.measure import metrics
-from evenstep.measure.comparison import mean_interval, paired_difference
+from evenstep.measure.comparison import paired_difference
 from evenstep.measure.records import Run
 from evenstep.report.figures import worker_lines
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
@@ -30,19 +21,17 @@ BAND = {bf.FCFS: ("60", "110"), bf.JSQ: ("about 80", "above 120"), bf.BF0: ("abo
 TAIL = 0.01
 SAMPLES = 1000
 
-Runs = Mapping[str, Sequence[Run]]
-
 
 def run(setting: Setting) -> Findings:
     requests = setting.pick(18_000, 1_200)
     cluster = bf.fleet() if not setting.quick else bf.fleet(workers=4, slots=24, pool=32)
-    source, stands_in = workload(setting, bf.burst(requests), bf.MISSING, cluster, bf.STEP_TIME)
-    runs = run_policies(setting, source, bf.POLICIES, cluster, bf.STEP_TIME, records=True, samples=SAMPLES)
-    gaps = rows_of(
-        runs, "imbalance_spread_tokens", "heaviest minus lightest worker, mean", "10^3 tokens", 1e-3
-    )
+    runs, stands_in = bf.run_on(setting, cluster, requests, records=True, samples=SAMPLES)
+    said = "heaviest minus lightest worker, mean"
     return Findings(
-        rows=[*[_with_paper(row) for row in gaps], *[row for p in runs for row in _ends(p, runs[p])]],
+        rows=[
+            *rows_of(runs, "imbalance_spread_tokens", said, "10^3 tokens", 1e-3, GAP),
+            *[one for p in runs for one in _ends(p, runs[p])],
+        ],
         claims=[
             _less(runs, bf.BF0, bf.FCFS, "BF-IO(0) holds the workers closer together than FCFS"),
             _less(runs, bf.BF20, bf.BF0, "BF-IO(20) holds them closer together than BF-IO(0)"),
@@ -65,16 +54,12 @@ def run(setting: Setting) -> Findings:
     )  # fmt: skip
 
 
-def _with_paper(row: Row) -> Row:
-    return Row(row.case, row.quantity, row.unit, GAP.get(row.case), row.ours, row.difference, row.against)
-
-
 def _ends(policy: str, runs: Sequence[Run]) -> list[Row]:
     low, high = zip(*[_extremes(run) for run in runs], strict=True)
     below, above = BAND.get(policy, (None, None))
     return [
-        Row(policy, "lowest load", "10^3 tokens", below, mean_interval(low)),
-        Row(policy, "highest load", "10^3 tokens", above, mean_interval(high)),
+        row(policy, "lowest load", "10^3 tokens", low, below),
+        row(policy, "highest load", "10^3 tokens", high, above),
     ]
 
 

@@ -9,19 +9,11 @@ import numpy as np
 
 from evenstep.cost.power import Power
 from evenstep.experiments.papers.bf_io import _bf_io as bf
-from evenstep.experiments.reproduce import (
-    Experiment,
-    Setting,
-    clearly,
-    rows_of,
-    run_policies,
-    values,
-    workload,
-)
+from evenstep.experiments.reproduce import Experiment, Runs, Setting, clearly, row, rows_of, values
 from evenstep.measure import metrics
-from evenstep.measure.comparison import mean_interval, paired_difference
+from evenstep.measure.comparison import paired_difference
 from evenstep.measure.records import Run, StepTable
-from evenstep.report.figures import COLOURS
+from evenstep.report.figures import COLOURS, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8
 
@@ -31,22 +23,19 @@ ACCOUNTINGS = {"energy_busy_idle_j": "busy and idle apart", "energy_step_average
 #: Stretches that a run is cut into, and the share of them outside the range reported, at each end.
 STRETCHES, TAIL = 200, 0.05
 
-Runs = Mapping[str, Sequence[Run]]
-
 
 def run(setting: Setting) -> Findings:
     requests = setting.pick(18_000, 1_200)
     cluster = bf.fleet() if not setting.quick else bf.fleet(workers=4, slots=24, pool=32)
-    source, stands_in = workload(setting, bf.burst(requests), bf.MISSING, cluster, bf.STEP_TIME)
     policies = {p: bf.POLICIES[p] for p in (bf.FCFS, bf.BF20)}
-    runs = run_policies(setting, source, policies, cluster, bf.STEP_TIME, records=True)
+    runs, stands_in = bf.run_on(setting, cluster, requests, policies, records=True)
     series = {
         (p, name): [_watts(run, name) for run in own] for p, own in runs.items() for name in ACCOUNTINGS
     }
     first = {key: own[0] for key, own in series.items()}
     return Findings(
         rows=[
-            *[row for (p, name), own in series.items() for row in _range(p, name, [watts for _, watts in own])],
+            *[one for (p, name), own in series.items() for one in _range(p, name, [watts for _, watts in own])],
             *rows_of(runs, "power_busy_idle_w", "mean power of the whole run, busy and idle apart", "W"),
         ],
         claims=[_claim(runs), _flat(first)],
@@ -101,12 +90,12 @@ def _sums(steps: StepTable, column: F8, edges: Any, last: int) -> F8:
 
 
 def _range(policy: str, name: str, watts: Sequence[F8]) -> list[Row]:
-    low, high = (mean_interval([float(np.quantile(w, q)) for w in watts]) for q in (TAIL, 1 - TAIL))
+    low, high = ([float(np.quantile(w, q)) for w in watts] for q in (TAIL, 1 - TAIL))
     said = ACCOUNTINGS[name]
     return [
-        Row(policy, f"lower end of the range, {said}", "W", PAPER[policy][0], low),
-        Row(policy, f"upper end of the range, {said}", "W", PAPER[policy][1], high),
-    ]  # fmt: skip
+        row(policy, f"lower end of the range, {said}", "W", low, PAPER[policy][0]),
+        row(policy, f"upper end of the range, {said}", "W", high, PAPER[policy][1]),
+    ]
 
 
 def _claim(runs: Runs) -> Claim:
@@ -129,9 +118,7 @@ def _draw(figure: Any, series: Mapping[tuple[str, str], tuple[F8, F8]]) -> None:
         for colour, policy in zip(COLOURS, PAPER, strict=False):
             x, y = series[policy, name]
             axes.plot(x, y, color=colour, lw=1.0, label=policy)
-        axes.set_title(title)
-        axes.set_xlabel("time, s")
-        axes.grid(alpha=0.25, linewidth=0.6)
+        labelled(axes, "time, s", title=title)
     panels[0].set_ylabel("mean power of a worker, W")
     panels[0].legend(frameon=False, loc="lower right")
 

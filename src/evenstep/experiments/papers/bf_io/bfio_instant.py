@@ -8,18 +8,17 @@ from typing import Any
 from evenstep.experiments.papers.bf_io import _bf_io as bf
 from evenstep.experiments.reproduce import (
     Experiment,
+    Runs,
     Setting,
     joined,
     long_table,
     mean,
     ratio,
-    run_policies,
+    row,
     values,
-    workload,
 )
-from evenstep.measure.comparison import Interval, mean_interval, paired_difference
-from evenstep.measure.records import Run
-from evenstep.report.figures import COLOURS, band_line
+from evenstep.measure.comparison import Interval
+from evenstep.report.figures import COLOURS, band_line, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.sim.cluster.simulation import Cluster
 
@@ -29,21 +28,20 @@ POLICIES = {p: bf.POLICIES[p] for p in (bf.FCFS, bf.BF0, bf.BF20)}
 _FIELD = "imbalance_envelope_tokens"
 _FIELDS = (_FIELD, "idle_share", "full_slot_tokens_per_s")
 
-Found = Mapping[float | None, Mapping[str, Sequence[Run]]]
+Found = Mapping[float | None, Runs]
 
 
 def run(setting: Setting) -> Findings:
     depths: Sequence[float | None] = setting.pick(DEPTHS, (None, 0.0, 2.0))
     workers, slots = setting.pick((16, 72), (4, 12))
     requests = setting.pick(16_000, 800)
-    found: dict[float | None, Mapping[str, Sequence[Run]]] = {}
+    found: dict[float | None, Runs] = {}
     stands_in = ""
     for depth in depths:
         cluster = _cluster(workers, slots, depth)
-        source, stands_in = workload(setting, bf.burst(requests), bf.MISSING, cluster, bf.STEP_TIME)
-        found[depth] = run_policies(setting, source, POLICIES, cluster, bf.STEP_TIME)
+        found[depth], stands_in = bf.run_on(setting, cluster, requests, POLICIES)
     return Findings(
-        rows=[row for depth, runs in found.items() for row in _rows(depth, runs)],
+        rows=[one for depth, runs in found.items() for one in _rows(depth, runs)],
         claims=[_claim(found, policy) for policy in (bf.BF0, bf.BF20)],
         constants=[
             *bf.constants(_cluster(workers, slots, None), requests),
@@ -77,20 +75,18 @@ def _name(depth: float | None) -> str:
     return "pool" if depth is None else f"{depth:g} B"
 
 
-def _gain(runs: Mapping[str, Sequence[Run]], policy: str) -> Interval:
+def _gain(runs: Runs, policy: str) -> Interval:
     """Imbalance of FCFS over that of a policy."""
     return ratio(values(runs[bf.FCFS], _FIELD), values(runs[policy], _FIELD))
 
 
-def _rows(depth: float | None, runs: Mapping[str, Sequence[Run]]) -> list[Row]:
+def _rows(depth: float | None, runs: Runs) -> list[Row]:
     base = values(runs[bf.FCFS], _FIELD, 1e-4)
     rows: list[Row] = []
     for policy, own in runs.items():
-        ours = values(own, _FIELD, 1e-4)
-        apart = None if policy == bf.FCFS else paired_difference(ours, base)
+        ours, apart = values(own, _FIELD, 1e-4), () if policy == bf.FCFS else base
         case = f"{policy}, {_name(depth)}"
-        versus = bf.FCFS if apart else ""
-        rows.append(Row(case, "average imbalance", "10^4 tokens", None, mean_interval(ours), apart, versus))
+        rows.append(row(case, "average imbalance", "10^4 tokens", ours, None, apart, bf.FCFS))
         if policy != bf.FCFS:
             rows.append(Row(case, "imbalance of FCFS over it", "times", None, _gain(runs, policy)))
     return rows
@@ -113,10 +109,8 @@ def _draw(figure: Any, found: Found) -> None:
             band_line(gains, x, [_gain(runs, policy) for runs in found.values()], policy, colour)
     for axes in (loads, gains):
         axes.set_xticks(x, [_name(depth) for depth in found])
-        axes.set_xlabel("per-worker queue depth")
         axes.set_ylim(bottom=0)
-        axes.grid(alpha=0.25, linewidth=0.6)
-        axes.legend(frameon=False)
+        labelled(axes, "per-worker queue depth", legend=True)
     loads.set_ylabel("average imbalance, 10^4 tokens")
     gains.set_ylabel("imbalance of FCFS over it")
 

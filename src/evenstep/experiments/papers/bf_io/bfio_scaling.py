@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,17 +11,16 @@ import numpy as np
 from evenstep.experiments.papers.bf_io import _bf_io as bf
 from evenstep.experiments.reproduce import (
     Experiment,
+    Runs,
     Setting,
+    clearly,
     joined,
     long_table,
     ratio,
-    run_policies,
     values,
-    workload,
 )
 from evenstep.measure.comparison import Interval, mean_interval
-from evenstep.measure.records import Run
-from evenstep.report.figures import COLOURS, band_line
+from evenstep.report.figures import COLOURS, band_line, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 
 SLOTS = (9, 18, 36, 72, 144)
@@ -31,7 +30,6 @@ POLICIES = {bf.FCFS: bf.POLICIES[bf.FCFS], bf.BF0: bf.POLICIES[bf.BF0]}
 POOL = 8
 _FIELD = "imbalance_envelope_tokens"
 
-Runs = Mapping[str, Sequence[Run]]
 Line = Mapping[int, Runs]
 
 
@@ -50,9 +48,7 @@ def run(setting: Setting) -> Findings:
         line: dict[int, Runs] = {}
         for x, workers, slots, pool in points:
             cluster = bf.fleet(workers, slots, pool)
-            drawn = bf.burst(turns * workers * slots)
-            source, stands_in = workload(setting, drawn, bf.MISSING, cluster, bf.STEP_TIME)
-            line[x] = run_policies(setting, source, POLICIES, cluster, bf.STEP_TIME)
+            line[x], stands_in = bf.run_on(setting, cluster, turns * workers * slots, POLICIES)
         lines[sweep] = line
     shared = bf.constants(bf.fleet(g, b, fixed), turns * g * b)
     slopes = {sweep: _exponent(line, sweep) for sweep, line in lines.items()}
@@ -97,13 +93,8 @@ def _exponent(line: Line, sweep: str) -> Interval:
     """Slope of log gain over log B, or over log log G, replicate by replicate."""
     kept = [x for x in line if _scale(sweep, x) > 0]
     logs = np.log([_scale(sweep, x) for x in kept])
-    gains = [
-        [
-            a / b
-            for a, b in zip(values(line[x][bf.FCFS], _FIELD), values(line[x][bf.BF0], _FIELD), strict=True)
-        ]
-        for x in kept
-    ]
+    pairs = [(values(line[x][bf.FCFS], _FIELD), values(line[x][bf.BF0], _FIELD)) for x in kept]
+    gains = [[a / b for a, b in zip(*pair, strict=True)] for pair in pairs]
     replicates = len(gains[0])
     return mean_interval(
         [float(np.polyfit(logs, np.log([g[r] for g in gains]), 1)[0]) for r in range(replicates)]
@@ -112,18 +103,13 @@ def _exponent(line: Line, sweep: str) -> Interval:
 
 def _claim(sweep: str, line: Line) -> Claim:
     slope = _exponent(line, sweep)
-    if slope.low is None or slope.high is None or slope.low <= 0 < slope.high:
-        holds = None
-    else:
-        holds = slope.low > 0
     says = (
         "the gain of BF-IO(0) over FCFS grows with B"
         if sweep == "B"
         else f"it grows with G ({sweep.partition(', ')[2]})"
     )
-    return Claim(
-        f"{says} (paper: at least like the square root of B log G)", holds, f"exponent {with_interval(slope)}"
-    )
+    said = f"{says} (paper: at least like the square root of B log G)"
+    return Claim(said, clearly(slope, +1), f"exponent {with_interval(slope)}")
 
 
 def _draw(figure: Any, lines: Mapping[str, Line]) -> None:
@@ -137,11 +123,9 @@ def _draw(figure: Any, lines: Mapping[str, Line]) -> None:
         axes.plot(x, shape, ls=":", color="#777777", label="sqrt(B)" if sweep == "B" else "sqrt(log G)")
         axes.set_xscale("log", base=2)
         axes.set_xticks(x, [str(v) for v in x])
-        axes.set_title(sweep)
-        axes.set_xlabel("slots a worker B" if sweep == "B" else "workers G")
         axes.set_ylim(bottom=0)
-        axes.grid(alpha=0.25, linewidth=0.6)
-        axes.legend(frameon=False, loc="lower right")
+        x_label = "slots a worker B" if sweep == "B" else "workers G"
+        labelled(axes, x_label, title=sweep, legend=True, loc="lower right")
     panels[0].set_ylabel("imbalance of FCFS over BF-IO(0)")
 
 

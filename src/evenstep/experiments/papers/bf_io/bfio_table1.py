@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenstep.experiments.papers.bf_io import _bf_io as bf
 from evenstep.experiments.reproduce import (
     Experiment,
+    Runs,
     Setting,
+    beyond,
     clearly,
     long_table,
     mean,
     ratio,
     rows_of,
-    run_policies,
     values,
-    workload,
 )
 from evenstep.measure.comparison import Interval, mean_interval, paired_difference
-from evenstep.measure.records import Run
 from evenstep.report.figures import bars
 from evenstep.report.findings import Claim, Findings, Row, with_interval
 
@@ -32,14 +30,11 @@ _FIELDS = (
     "energy_busy_idle_j", "energy_step_average_j", "makespan_s", "oldest_wait_s",
 )  # fmt: skip
 
-Runs = Mapping[str, Sequence[Run]]
-
 
 def run(setting: Setting) -> Findings:
     requests = setting.pick(24_000, 2_000)
     cluster = bf.fleet() if not setting.quick else bf.fleet(workers=4, slots=24, pool=32)
-    source, stands_in = workload(setting, bf.burst(requests), bf.MISSING, cluster, bf.STEP_TIME)
-    runs = run_policies(setting, source, bf.POLICIES, cluster, bf.STEP_TIME)
+    runs, stands_in = bf.run_on(setting, cluster, requests)
     rows = [
         *rows_of(runs, "imbalance_envelope_tokens", "average imbalance", "10^4 tokens", 1e-4, IMBALANCE),
         *rows_of(runs, "window_tokens_per_s", "throughput", "10^4 tok/s", 1e-4, THROUGHPUT),
@@ -64,13 +59,6 @@ def run(setting: Setting) -> Findings:
     )
 
 
-def _below(value: Interval, limit: float) -> bool | None:
-    """Whether the whole interval lies below; None where it holds the limit, or without an interval."""
-    if value.low is None or value.high is None or value.low <= limit <= value.high:
-        return None
-    return value.high < limit
-
-
 def _share(runs: Runs, policy: str, name: str) -> Interval:
     """Energy of a policy in per cent of that of FCFS, replicate by replicate."""
     pairs = zip(values(runs[policy], name), values(runs[bf.FCFS], name), strict=True)
@@ -87,18 +75,18 @@ def _claims(runs: Runs) -> list[Claim]:
     rate = ratio(ours, fcfs)
     less = ratio(imbalance[bf.BF20], imbalance[bf.FCFS])
     return [
-        Claim("BF-IO(20) cuts the imbalance of FCFS (paper: 17 times)", _below(less, 1), f"{with_interval(cut)} times"),
+        Claim("BF-IO(20) cuts the imbalance of FCFS (paper: 17 times)", clearly(beyond(less, 1), -1),
+              f"{with_interval(cut)} times"),
         Claim("looking ahead 20 steps cuts BF-IO(0)'s imbalance (paper: by 44 %)", clearly(ahead, -1),
               f"{100 * ahead.value / mean(runs[bf.BF0], 'imbalance_envelope_tokens').value:+.0f} %"),
         Claim("JSQ is worse than FCFS (paper: 28.2 against 27.9)", clearly(jsq, +1), f"difference "
             f"{with_interval(jsq)} tokens"),
-        Claim("BF-IO(20) has the higher throughput (paper: by 14 %)", _below(ratio(fcfs, ours), 1),
+        Claim("BF-IO(20) has the higher throughput (paper: by 14 %)", clearly(beyond(ratio(fcfs, ours), 1), -1),
               f"{100 * (rate.value - 1):+.1f} %"),
-        Claim("BF-IO(20) saves energy, busy and idle priced apart (paper: 3.3 "
-              "%)", _below(apart, 100),
+        Claim("BF-IO(20) saves energy, busy and idle priced apart (paper: 3.3 %)", clearly(beyond(apart, 100), -1),
               f"{100 - apart.value:.2f} % saved"),
         Claim("BF-IO(20) saves energy, step average as eqs. 10, 11 and D45 print it (paper: 3.3 %)",
-              _below(average, 100), f"{100 - average.value:.2f} % saved"),
+              clearly(beyond(average, 100), -1), f"{100 - average.value:.2f} % saved"),
     ]  # fmt: skip
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.cost.token_budget import TokenBudget
-from evenstep.experiments.reproduce import Setting, clearly, ratio
-from evenstep.measure.comparison import Interval, mean_interval, paired_difference
-from evenstep.report.figures import COLOURS
-from evenstep.report.findings import Claim, Constant, Row, with_interval
+from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, grouped, ratio, row
+from evenstep.measure.comparison import Interval
+from evenstep.report.figures import COLOURS, labelled
+from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8, I8, Trace
 from evenstep.scheduling.policies.a_max import AMax
 from evenstep.scheduling.policies.a_min import AMin
@@ -117,14 +117,17 @@ class Sweep:
         )  # fmt: skip
         return float(done.summary["e2e_mean_s"])
 
+    def at_most(self, name: str, label: str) -> list[float]:
+        """A policy's latencies at the largest count and the paper's memory, one a replicate."""
+        return self.values[name, label, self.counts[-1], MEMORY]
+
     def rows(self) -> list[Row]:
         """A row a simulation, with the paired difference to hindsight."""
         found: list[Row] = []
         for (name, label, count, memory), own in self.values.items():
             base = self.values[name, HINDSIGHT, count, memory]
-            apart = None if label == HINDSIGHT else paired_difference(own, base)
             case = f"{label}, {name}, n = {count:,}" + (f", M = {memory:,}" if memory != MEMORY else "")
-            found.append(Row(case, LATENCY, "s", None, mean_interval(own), apart, HINDSIGHT if apart else ""))
+            found.append(row(case, LATENCY, "s", own, None, () if label == HINDSIGHT else base, HINDSIGHT))
         return found
 
     def over_hindsight(self, name: str, label: str, memory: int = MEMORY) -> Interval:
@@ -157,14 +160,10 @@ class Sweep:
         ]  # fmt: skip
 
     def data(self) -> dict[str, list[Any]]:
-        keys = list(self.values)
         return {
-            "intervals": [k[0] for k in keys for _ in self.values[k]],
-            "policy": [k[1] for k in keys for _ in self.values[k]],
-            "requests": [k[2] for k in keys for _ in self.values[k]],
-            "kv_tokens": [k[3] for k in keys for _ in self.values[k]],
-            "replicate": [r for k in keys for r in range(len(self.values[k]))],
-            "latency_s": [v for k in keys for v in self.values[k]],
+            **grouped(self.values, ("intervals", "policy", "requests", "kv_tokens")),
+            "replicate": [r for own in self.values.values() for r in range(len(own))],
+            "latency_s": [v for own in self.values.values() for v in own],
         }
 
     def draw(self, figure: Any) -> None:
@@ -173,18 +172,30 @@ class Sweep:
             for colour, label in zip(COLOURS, POLICIES, strict=False):
                 means = [np.mean(self.values[name, label, n, MEMORY]) for n in self.counts]
                 axes.plot(self.counts, means, color=colour, lw=1.3, marker=".", label=label)
-            axes.set_title(name)
-            axes.set_xlabel("requests")
-            axes.grid(alpha=0.25, linewidth=0.6)
+            labelled(axes, "requests", title=name)
         panels[0].set_ylabel("average latency, s")
         panels[0].legend(frameon=False)
 
 
-def beyond(value: Interval, limit: float) -> Interval:
-    """How far a value is above a limit."""
-    low, high = (None if end is None else end - limit for end in (value.low, value.high))
-    return Interval(value.value - limit, low, high)
-
-
 #: What stands in for the paper's data, in all three.
 STANDS_IN = "lognormal lengths for 2,000 conversations of LMSYS-Chat-1M"
+
+
+def latency_under(
+    title: str,
+    figure: int,
+    intervals: Mapping[str, Bounds],
+    claims: Callable[[Sweep], list[Claim]],
+    remark: str,
+    size: tuple[float, float] = (9.0, 5.0),
+) -> Experiment:
+    """The experiment that sweeps the requests under some intervals."""
+
+    def run(setting: Setting) -> Findings:
+        sweep = Sweep(setting, intervals).run()
+        return Findings(
+            rows=sweep.rows(), claims=claims(sweep), constants=sweep.constants(), remark=remark, stands_in=STANDS_IN,
+            data=sweep.data(), draw=sweep.draw, size=size,
+        )  # fmt: skip
+
+    return Experiment(title, f"Interval scheduling sec. 6, Fig. {figure}", run, most_traces=0)

@@ -11,8 +11,8 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.cost.unit import Unit
-from evenstep.experiments.papers.interval._interval import STANDS_IN, beyond, lengths
-from evenstep.experiments.reproduce import Experiment, Setting, clearly, ratio
+from evenstep.experiments.papers.interval._interval import STANDS_IN, lengths
+from evenstep.experiments.reproduce import Experiment, Setting, beyond, clearly, grouped, ratio
 from evenstep.measure.comparison import mean_interval
 from evenstep.report.figures import COLOURS
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
@@ -93,8 +93,7 @@ def run(setting: Setting) -> Findings:
                "move. Proposition 8.4 takes requests for a fluid: what is left of less memory wastes more of it",
         stands_in=f"{STANDS_IN}, for Fig. 4 only; the instances are the paper's",
         data={
-            "part": [part for (part, _), own in values.items() for _ in own],
-            "case": [case for (_, case), own in values.items() for _ in own],
+            **grouped(values, ("part", "case")),
             "replicate": [r for own in values.values() for r in range(len(own))],
             "value": [v for own in values.values() for v in own],
         },

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from evenstep.experiments.papers import _profiles as profiles
-from evenstep.experiments.reproduce import Experiment, Setting
+from evenstep.experiments.reproduce import Experiment, Setting, row
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.report.figures import COLOURS, band_line
-from evenstep.report.findings import Claim, Constant, Findings, Row
+from evenstep.report.findings import Claim, Constant, Findings
 
 BUDGETS = (128, 256, 512, 1024, 2048)
 #: Coefficient of variation that we still call small.
@@ -32,13 +32,13 @@ def run(setting: Setting) -> Findings:
                 spreads.append(float(seconds.std() / seconds.mean()))
     variation = {key: mean_interval(spreads) for key, (_, spreads) in found.items()}
     rows = [
-        row
+        one
         for (name, budget), (means, spreads) in found.items()
-        for row in (
-            Row(f"{name}, budget {budget}", "batch time at full load", "ms", None, mean_interval([1e3 * m for m in means])),
-            Row(f"{name}, budget {budget}", "coefficient of variation", "", None, mean_interval(spreads)),
+        for one in (
+            row(f"{name}, budget {budget}", "batch time at full load", "ms", [1e3 * m for m in means]),
+            row(f"{name}, budget {budget}", "coefficient of variation", "", spreads),
         )
-    ]  # fmt: skip
+    ]
     return Findings(
         rows=rows,
         claims=_claims(variation, profiles.shown(setting), budgets),

@@ -8,10 +8,9 @@ import numpy as np
 
 from evenstep import names
 from evenstep.experiments.papers.throughput._throughput import schedule
-from evenstep.experiments.reproduce import Experiment, Setting
-from evenstep.measure.comparison import mean_interval
+from evenstep.experiments.reproduce import Experiment, Setting, row
 from evenstep.report.figures import COLOURS
-from evenstep.report.findings import Claim, Constant, Findings, Row
+from evenstep.report.findings import Claim, Constant, Findings
 from evenstep.request import Trace
 
 #: Fig. 5: batches the paper draws; ``Dp`` is D's prefill token.
@@ -31,11 +30,11 @@ def run(setting: Setting) -> Findings:
     found = {name: fig5(name) for name in FIG5}
     loads = fig2()
     rows = [
-        Row(name, "batches of Fig. 5", "", batches.count("{"), mean_interval([found[name].count("{")]))
+        row(name, "batches of Fig. 5", "", [found[name].count("{")], batches.count("{"))
         for name, batches in FIG5.items()
     ]
     rows += [
-        Row("sarathi", f"tokens of batch {k + 1} of Fig. 2", "tokens", FIG2[k], mean_interval([load]))
+        row("sarathi", f"tokens of batch {k + 1} of Fig. 2", "tokens", [load], FIG2[k])
         for k, load in enumerate(loads)
     ]
     claims = [

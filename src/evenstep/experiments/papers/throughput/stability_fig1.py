@@ -10,10 +10,10 @@ import numpy as np
 
 from evenstep.cost.token_budget import TokenBudget
 from evenstep.experiments.papers.throughput._throughput import Alike
-from evenstep.experiments.reproduce import Experiment, Setting
+from evenstep.experiments.reproduce import Experiment, Setting, row
 from evenstep.measure.comparison import Interval, mean_interval
 from evenstep.measure.stability import in_system, stability
-from evenstep.report.figures import COLOURS
+from evenstep.report.figures import COLOURS, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8
 
@@ -110,11 +110,8 @@ def _short(setting: Setting) -> Frontiers:
         ("vanilla-vllm, 32/32, 256 seats", "vanilla-vllm", 256),
     ):  # fmt: skip
         alike = Alike(policy, LAWS[2], 32, 32, batch_limit=limit)
-        found[name] = (
-            alike,
-            alike.capacity_per_s * (1.0 if policy == "sarathi" else 0.6),
-            policy == "sarathi",
-        )
+        keeps_up = policy == "sarathi"
+        found[name] = (alike, alike.capacity_per_s * (1.0 if keeps_up else 0.6), keeps_up)
     return found
 
 
@@ -150,8 +147,7 @@ def _rows(frontiers: Frontiers, found: Mapping[str, Interval]) -> list[Row]:
 
 def _ends(paths: Paths) -> list[Row]:
     return [
-        Row(f"{line}, TP{tp}", f"requests in the engine after {times[-1]:g} s", "requests", None,
-            mean_interval([float(held[-1])]))
+        row(f"{line}, TP{tp}", f"requests in the engine after {times[-1]:g} s", "requests", [float(held[-1])])
         for (line, tp), (times, held, _) in paths.items()
     ]  # fmt: skip
 
@@ -228,10 +224,7 @@ def _draw(figure: Any, paths: Paths) -> None:
         for colour, line in zip(COLOURS, LINES, strict=False):
             times, held, verdict = paths[line, tp]
             axes.plot(times, held, color=colour, lw=1.2, label=f"{line}: {verdict}")
-        axes.set_title(f"CodeLlama-34B, TP{tp}")
-        axes.set_xlabel("time, s")
-        axes.grid(alpha=0.25, linewidth=0.6)
-        axes.legend(frameon=False, fontsize=7)
+        labelled(axes, "time, s", title=f"CodeLlama-34B, TP{tp}", legend=True, fontsize=7)
     panels[0].set_ylabel("requests in the engine")
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from evenstep.cost.batch import Batch, BatchTime
 from evenstep.cost.long_context import LongContext
 from evenstep.cost.token_budget import TokenBudget
-from evenstep.experiments.reproduce import Experiment, Setting
-from evenstep.measure.comparison import Interval, mean_interval, paired_difference
+from evenstep.experiments.reproduce import Experiment, Setting, clearly, grouped, row, values
+from evenstep.measure.comparison import Interval, paired_difference
 from evenstep.measure.engine_records import EngineRun
-from evenstep.report.figures import COLOURS
+from evenstep.report.figures import COLOURS, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8, Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
@@ -57,8 +57,7 @@ def run(setting: Setting) -> Findings:
         ),
         stands_in=f"lengths of {lengths.name} with Poisson arrivals for production conversation traces",
         data={
-            "law": [k[0] for k in keys for _ in runs[k]], "load": [k[1] for k in keys for _ in runs[k]],
-            "budget": [k[2] for k in keys for _ in runs[k]],
+            **grouped(runs, ("law", "load", "budget")),
             **{field: [run.summary[field] for k in keys for run in runs[k]] for field in METRICS},
         },
         draw=lambda figure: _draw(figure, runs, max(loads)),
@@ -78,26 +77,18 @@ def _one(lengths: Trace, law: BatchTime, load: float, budget: int, seed: int, re
     )
 
 
-def _values(runs: Sequence[EngineRun], field: str) -> list[float]:
-    return [float(run.summary[field]) for run in runs]
-
-
 def _row(runs: Runs, key: tuple[str, float, int], field: str) -> Row:
     law, load, budget = key
-    ours = _values(runs[key], field)
-    base = _values(runs[law, load, 512], field)
-    apart = None if budget == 512 else paired_difference(ours, base)
+    ours = values(runs[key], field)
+    base = values(runs[law, load, 512], field)
     case = f"b = {budget}, load {load:g}, {law}"
-    return Row(case, METRICS[field], "s", None, mean_interval(ours), apart, "b = 512" if apart else "")
+    return row(case, METRICS[field], "s", ours, None, () if budget == 512 else base, "b = 512")
 
 
 def _claims(runs: Runs, law: str, load: float) -> list[Claim]:
     def less(field: str, one: int, other: int) -> tuple[bool | None, Interval]:
-        apart = paired_difference(
-            _values(runs[law, load, one], field), _values(runs[law, load, other], field)
-        )
-        clear = apart.low is not None and apart.high is not None and apart.is_clear
-        return (apart.value < 0 if clear else None), apart
+        apart = paired_difference(values(runs[law, load, one], field), values(runs[law, load, other], field))
+        return clearly(apart, -1), apart
 
     where = f"at load {load:g}, batch time {law}"
     found: list[Claim] = []
@@ -135,9 +126,7 @@ def _draw(figure: Any, runs: Runs, load: float) -> None:
             share = 1 - np.arange(1, values.size + 1) / values.size
             axes.plot(values, share, color=colour, lw=1.2, label=f"b = {budget}")
         axes.set_xscale("log")
-        axes.set_title(f"{name}, load {load:g}")
-        axes.set_xlabel("s")
-        axes.grid(alpha=0.25, linewidth=0.6)
+        labelled(axes, "s", title=f"{name}, load {load:g}")
     panels[0].set_ylabel("share of requests above")
     panels[0].legend(frameon=False)
 

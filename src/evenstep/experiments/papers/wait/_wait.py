@@ -10,10 +10,10 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.cost.affine_kv import AffineKv
-from evenstep.experiments.reproduce import Setting, clearly
-from evenstep.measure.comparison import mean_interval, paired_difference
+from evenstep.experiments.reproduce import Setting, clearly, grouped, row, values
+from evenstep.measure.comparison import paired_difference
 from evenstep.measure.engine_records import EngineRun
-from evenstep.report.figures import COLOURS
+from evenstep.report.figures import COLOURS, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import I8, Trace
 from evenstep.scheduling.policies.sarathi import Sarathi
@@ -73,13 +73,8 @@ class Workload:
         """Poisson arrivals, each of a type drawn by the shares."""
         u = streams.uniform(seed, "wait-type", np.arange(requests), draw=replicate)
         which = np.searchsorted(np.cumsum(self.shares) / sum(self.shares), u, side="right").astype(np.int64)
-        if self.lengths is None:
-            prompt, output = (
-                np.asarray(self.prompts, np.int64)[which],
-                np.asarray(self.outputs, np.int64)[which],
-            )
-        else:
-            prompt, output = self.lengths(which, seed, replicate)
+        types = (np.asarray(of, np.int64)[which] for of in (self.prompts, self.outputs))
+        prompt, output = self.lengths(which, seed, replicate) if self.lengths else types
         return Trace(
             prompt, output, synthetic=True,
             arrival_s=Poisson(rate).times(requests, seed, replicate), request_class=which, name="types",
@@ -109,7 +104,7 @@ class Workload:
             for label, policy in policies.items() for rate in rates
         }  # fmt: skip
         return Findings(
-            rows=[row for rate in rates for field in FIELDS for row in _rows(runs, policies, rate, field)],
+            rows=[one for rate in rates for field in FIELDS for one in _rows(runs, policies, rate, field)],
             claims=[
                 _claim(runs, label, other, rate, field, sign, says)
                 for label in self.gated for rate in rates for other in ("vLLM", "Sarathi")
@@ -134,8 +129,8 @@ class Workload:
             remark=remark,
             stands_in="the batch-time law of the paper's eq. 1 for Vidur on an A100",
             data={
-                "policy": [k[0] for k in runs for _ in runs[k]], "rate_per_s": [k[1] for k in runs for _ in runs[k]],
-                **{f: [float(run.summary[f]) for k in runs for run in runs[k]] for f in FIELDS},
+                **grouped(runs, ("policy", "rate_per_s")),
+                **{f: [v for own in runs.values() for v in values(own, f)] for f in FIELDS},
                 "gates_broken": [run.totals.counted.get("gates_broken", 0) for k in runs for run in runs[k]],
             },
             draw=lambda figure: _draw(figure, runs, list(policies), rates),
@@ -143,23 +138,16 @@ class Workload:
         )  # fmt: skip
 
 
-def _values(runs: Sequence[EngineRun], field: str) -> list[float]:
-    return [float(run.summary[field]) for run in runs]
-
-
 def _rows(runs: Runs, policies: Mapping[str, Any], rate: float, field: str) -> list[Row]:
-    quantity, unit = FIELDS[field]
-    found: list[Row] = []
+    base, found = values(runs["Sarathi", rate], field), list[Row]()
     for label in policies:
-        own, base = _values(runs[label, rate], field), _values(runs["Sarathi", rate], field)
-        apart = None if label == "Sarathi" else paired_difference(own, base)
-        case = f"{label}, {rate:,.3g} requests/s"
-        found.append(Row(case, quantity, unit, None, mean_interval(own), apart, "Sarathi" if apart else ""))
+        own, case = values(runs[label, rate], field), f"{label}, {rate:,.3g} requests/s"
+        found.append(row(case, *FIELDS[field], own, None, () if label == "Sarathi" else base, "Sarathi"))
     return found
 
 
 def _claim(runs: Runs, label: str, other: str, rate: float, field: str, sign: int, says: str) -> Claim:
-    apart = paired_difference(_values(runs[label, rate], field), _values(runs[other, rate], field))
+    apart = paired_difference(values(runs[label, rate], field), values(runs[other, rate], field))
     text = f"{label} {says} {other} at {rate:,.3g} requests/s"
     return Claim(text, clearly(apart, sign), f"{with_interval(apart)} {FIELDS[field][1]}")
 
@@ -168,12 +156,10 @@ def _draw(figure: Any, runs: Runs, policies: Sequence[str], rates: Sequence[floa
     panels = figure.subplots(1, 2)
     for axes, field in zip(panels, ("throughput_tokens_per_s", "e2e_mean_s"), strict=True):
         for colour, label in zip(COLOURS, policies, strict=False):
-            means = [np.mean(_values(runs[label, rate], field)) for rate in rates]
+            means = [np.mean(values(runs[label, rate], field)) for rate in rates]
             axes.plot(rates, means, color=colour, lw=1.3, marker=".", label=label)
         quantity, unit = FIELDS[field]
-        axes.set_ylabel(f"{quantity}, {unit}")
-        axes.set_xlabel("requests/s")
-        axes.grid(alpha=0.25, linewidth=0.6)
+        labelled(axes, "requests/s", f"{quantity}, {unit}")
     panels[0].legend(frameon=False)
 
 

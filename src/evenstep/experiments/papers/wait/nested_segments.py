@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from evenstep.experiments.reproduce import Experiment, Setting
-from evenstep.measure.comparison import mean_interval
-from evenstep.report.figures import COLOURS
+from evenstep.experiments.reproduce import Experiment, Setting, row
+from evenstep.report.figures import COLOURS, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row
 from evenstep.theory.fluid import Types
 from evenstep.theory.segments import Design, designs, least_kv_tokens
@@ -69,30 +68,25 @@ def run(setting: Setting) -> Findings:
     )  # fmt: skip
 
 
-def _case(rate: float, delta: float, segments: int) -> str:
-    return f"{rate:g} requests/s, delta {delta:g}, L = {segments}"
-
-
 def _rows(found: Found) -> list[Row]:
     rows: list[Row] = []
     for (rate, delta), tried in found.items():
         for one in tried:
-            case = _case(rate, delta, one.segments)
+            case = f"{rate:g} requests/s, delta {delta:g}, L = {one.segments}"
             rows += [
-                Row(
-                    case,
-                    "memory that suffices",
-                    "KV tokens",
-                    None,
-                    mean_interval([one.solved.enough_kv_tokens]),
-                ),
-                Row(case, "of it a full batch", "KV tokens", None, mean_interval([one.solved.kv_tokens])),
-                Row(case, "expected latency", "s", None, mean_interval([one.latency_s])),
+                row(case, "memory that suffices", "KV tokens", [one.solved.enough_kv_tokens]),
+                row(case, "of it a full batch", "KV tokens", [one.solved.kv_tokens]),
+                row(case, "expected latency", "s", [one.latency_s]),
             ]
-    for rate in RATES:
-        least = mean_interval([least_kv_tokens(types_at(rate))])
-        rows.append(Row(f"{rate:g} requests/s", "fluid equilibrium, types known", "KV tokens", None, least))
-    return rows
+    return rows + [
+        row(
+            f"{rate:g} requests/s",
+            "fluid equilibrium, types known",
+            "KV tokens",
+            [least_kv_tokens(types_at(rate))],
+        )
+        for rate in RATES
+    ]
 
 
 def _claims(found: Found, counts: Sequence[int]) -> list[Claim]:
@@ -105,18 +99,12 @@ def _claims(found: Found, counts: Sequence[int]) -> list[Claim]:
         said = f"least with L = {best.segments}: {least:,.0f}"
         said += f"; L = {', '.join(map(str, few))} cannot keep up" if few else ""
         share, over = best.solved.kv_tokens / least, needs[ENOUGH] / least - 1
+        u_shaped = counts[0] < best.segments < counts[-1]
+        tenth = f"L = {ENOUGH} needs at most a tenth more than the best L {where}"
         claims += [
-            Claim(
-                f"memory is U-shaped in L {where} (Figs. 16, 17)",
-                counts[0] < best.segments < counts[-1],
-                said,
-            ),
+            Claim(f"memory is U-shaped in L {where} (Figs. 16, 17)", u_shaped, said),
             Claim(f"with the best L most of it is the full batch {where}", share > 0.5, f"{share:.0%}"),
-            Claim(
-                f"L = {ENOUGH} needs at most a tenth more than the best L {where}",
-                over <= 0.1,
-                f"{over:+.1%}",
-            ),
+            Claim(tenth, over <= 0.1, f"{over:+.1%}"),
         ]
     return claims
 
@@ -129,19 +117,11 @@ def _draw(figure: Any, found: Found) -> None:
             x = [one.segments for one in tried]
             axes.plot(x, [one.solved.enough_kv_tokens for one in tried], color=colour, marker=".", lw=1.3,
                       label=f"enough, delta {delta:g}")  # fmt: skip
-            axes.plot(
-                x,
-                [one.solved.kv_tokens for one in tried],
-                color=colour,
-                lw=1.0,
-                ls=":",
-                label="of it a full batch",
-            )
+            full = [one.solved.kv_tokens for one in tried]
+            axes.plot(x, full, color=colour, lw=1.0, ls=":", label="of it a full batch")
         axes.set_xscale("log")
         axes.set_yscale("log")
-        axes.set_title(f"{rate:g} requests/s")
-        axes.set_xlabel("segments L")
-        axes.grid(alpha=0.25, linewidth=0.6)
+        labelled(axes, "segments L", title=f"{rate:g} requests/s")
     panels[0].set_ylabel("KV tokens")
     panels[1].legend(frameon=False, fontsize=7)
 

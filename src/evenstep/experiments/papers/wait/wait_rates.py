@@ -10,10 +10,10 @@ import numpy as np
 
 from evenstep import streams
 from evenstep.cost.affine_kv import AffineKv
-from evenstep.experiments.reproduce import Experiment, Setting, clearly
-from evenstep.measure.comparison import mean_interval, paired_difference
+from evenstep.experiments.reproduce import Experiment, Setting, clearly, row, values
+from evenstep.measure.comparison import paired_difference
 from evenstep.measure.engine_records import EngineRun
-from evenstep.report.figures import COLOURS
+from evenstep.report.figures import COLOURS, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8, Trace
 from evenstep.scheduling.policies.nested_wait import NestedWait
@@ -151,22 +151,13 @@ def run(setting: Setting) -> Findings:
     )  # fmt: skip
 
 
-def _values(runs: Sequence[EngineRun], field: str) -> list[float]:
-    return [float(run.summary[field]) for run in runs]
-
-
 def _rows(runs: Runs) -> list[Row]:
     found: list[Row] = []
     for (family, label), own in runs.items():
         for field, (quantity, unit) in FIELDS.items():
-            apart = None
-            if label != "solved anew":
-                base = runs[family, "solved anew"]
-                apart = paired_difference(_values(own, field), _values(base, field))
+            base = () if label == "solved anew" else values(runs[family, "solved anew"], field)
             case = f"{label} on the types of {family}" if label == "Sarathi" else f"{family} {label}"
-            found.append(
-                Row(case, quantity, unit, None, mean_interval(_values(own, field)), apart, "solved anew" if apart else "")
-            )  # fmt: skip
+            found.append(row(case, quantity, unit, values(own, field), None, base, "solved anew"))
     return found
 
 
@@ -176,8 +167,8 @@ def _solved(runs: Sequence[EngineRun], k: int) -> list[float]:
 
 def _thresholds(steady: Mapping[str, Sequence[EngineRun]]) -> list[Row]:
     return [
-        Row(f"{family.name} at a constant rate", f"n_{k + 1} at the end (the theory's beside it)", "requests", float(n),
-            mean_interval(_solved(steady[family.name], k)))
+        row(f"{family.name} at a constant rate", f"n_{k + 1} at the end (the theory's beside it)", "requests",
+            _solved(steady[family.name], k), float(n))
         for family in FAMILIES for k, n in enumerate(family.thresholds(LOADS[1]))
     ]  # fmt: skip
 
@@ -185,14 +176,15 @@ def _thresholds(steady: Mapping[str, Sequence[EngineRun]]) -> list[Row]:
 def _claims(runs: Runs) -> list[Claim]:
     found: list[Claim] = []
     for family in FAMILIES:
-        own = _values(runs[family.name, "solved anew"], "e2e_mean_s")
+        own = values(runs[family.name, "solved anew"], "e2e_mean_s")
         for other in ("for the first rate", "for the second rate"):
-            apart = paired_difference(own, _values(runs[family.name, other], "e2e_mean_s"))
+            apart = paired_difference(own, values(runs[family.name, other], "e2e_mean_s"))
             text = f"{family.name} solved anew has a lower latency than with thresholds {other}"
             found.append(Claim(text, clearly(apart, -1), f"{with_interval(apart)} s"))
         fewer = paired_difference(
-            _values(runs[family.name, "solved anew"], "iterations"), _values(runs[family.name, "Sarathi"], "iterations")
-        )  # fmt: skip
+            values(runs[family.name, "solved anew"], "iterations"),
+            values(runs[family.name, "Sarathi"], "iterations"),
+        )
         text = f"{family.name} solved anew still takes fewer iterations than Sarathi"
         found.append(Claim(text, clearly(fewer, -1), f"{with_interval(fewer)} iterations"))
     return found
@@ -246,13 +238,11 @@ def _by_arrival(runs: Runs, phase_s: float) -> tuple[F8, dict[tuple[str, str], F
 def _draw(figure: Any, middles: F8, latency: Mapping[tuple[str, str], F8]) -> None:
     panels = figure.subplots(1, len(FAMILIES))
     for axes, family in zip(panels, FAMILIES, strict=True):
-        lines = [(label, values) for (name, label), values in latency.items() if name == family.name]
-        for colour, (label, values) in zip(COLOURS, lines, strict=False):
-            axes.plot(middles, values, color=colour, lw=1.3, label=label)
-        axes.set_title(family.name)
-        axes.set_xlabel("arrival, s")
+        lines = [(label, line) for (name, label), line in latency.items() if name == family.name]
+        for colour, (label, line) in zip(COLOURS, lines, strict=False):
+            axes.plot(middles, line, color=colour, lw=1.3, label=label)
         axes.set_yscale("log")
-        axes.grid(alpha=0.25, linewidth=0.6)
+        labelled(axes, "arrival, s", title=family.name)
     panels[0].set_ylabel("mean latency, s")
     panels[0].legend(frameon=False, fontsize=7)
 
