@@ -8,8 +8,9 @@ calls them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,68 +30,94 @@ def _rounded(values: F8, low: int, high: int) -> I8:
     return np.clip(np.rint(np.minimum(values, float(high))), low, high).astype(np.int64)
 
 
-def _hold(law: object, *promises: tuple[str, bool, str]) -> None:
-    """Raise for the first field that breaks its promise."""
-    for field, kept, expected in promises:
-        if not kept:
-            raise InputError(type(law).__name__.lower(), field, getattr(law, field), expected)
-
-
-def _hold_range(law: object, low: int, high: int) -> None:
-    _hold(
-        law,
-        ("low", low >= 1, "a whole number >= 1"),
-        ("high", low <= high <= HIGHEST, f"a whole number in {low}..{HIGHEST}"),
-    )
-
-
-def _positive(value: float) -> bool:
+def _is_positive(value: float) -> bool:
     return math.isfinite(value) and value > 0
 
 
+_POSITIVE = (_is_positive, "a finite number > 0")
+#: What the fields of these names promise in every law that has them.
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "low": (lambda value: value >= 1, "a whole number >= 1"),
+    "sigma": (lambda value: math.isfinite(value) and value >= 0, "a finite number >= 0"),
+    "median": _POSITIVE, "shape": _POSITIVE, "scale": _POSITIVE, "alpha": _POSITIVE, "minimum": _POSITIVE,
+    "tail_share": (lambda value: 0 < value < 1, "a number in (0, 1)"),
+    "share": (lambda value: 0 <= value <= 1, "a number in [0, 1]"),
+    "cap": (lambda value: 1 <= value <= HIGHEST, f"a whole number in 1..{HIGHEST}"),
+}  # fmt: skip
+#: A field, whether its value will do, and what is expected.
+Promise = tuple[str, bool, str]
+
+
+class _Checked:
+    """A law that checks its fields when it is made: its range first, then the others in their order."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        order = ["low", "high", *(f.name for f in fields(self))]  # type: ignore[arg-type]
+        own = {name: getattr(self, name) for name in order if hasattr(self, name)}
+        promises = [
+            (name, kept(own[name]), expected)
+            for name, (kept, expected) in _FIELDS.items()
+            if own.get(name) is not None
+        ]
+        if "low" in own:
+            expected = f"a whole number in {own['low']}..{HIGHEST}"
+            promises.append(("high", own["low"] <= own["high"] <= HIGHEST, expected))
+        for name, kept, expected in sorted(
+            (*promises, *self._promises()), key=lambda one: order.index(one[0])
+        ):
+            if not kept:
+                raise InputError(type(self).__name__.lower(), name, own[name], expected)
+
+    def _promises(self) -> tuple[Promise, ...]:
+        """What only this law's fields promise."""
+        return ()
+
+
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(_Checked):
     """Always the same number of tokens."""
 
     tokens: int
 
-    def __post_init__(self) -> None:
-        _hold(self, ("tokens", 1 <= self.tokens <= HIGHEST, f"a whole number in 1..{HIGHEST}"))
+    def _promises(self) -> tuple[Promise, ...]:
+        return (("tokens", 1 <= self.tokens <= HIGHEST, f"a whole number in 1..{HIGHEST}"),)
 
     def quantile(self, u: F8) -> I8:
         return np.full(u.size, self.tokens, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Uniform:
+class Uniform(_Checked):
     """Every whole number from `low` to `high` alike."""
 
     low: int
     high: int
-
-    def __post_init__(self) -> None:
-        _hold_range(self, self.low, self.high)
 
     def quantile(self, u: F8) -> I8:
         return self.low + np.floor(u * (self.high - self.low + 1)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(_Checked):
     """One of a few lengths, each with its weight (alike when no weights are given)."""
 
     tokens: tuple[int, ...]
     weights: tuple[float, ...] = ()
 
-    def __post_init__(self) -> None:
+    def _promises(self) -> tuple[Promise, ...]:
         weights = self.weights or (1.0,) * len(self.tokens)
-        _hold(
-            self,
-            ("tokens", bool(self.tokens) and all(1 <= t <= HIGHEST for t in self.tokens),
-             f"whole numbers in 1..{HIGHEST}"),
-            ("weights", len(weights) == len(self.tokens) and all(w >= 0 for w in weights) and _positive(sum(weights)),
-             "one weight >= 0 for each length, not all 0"),
-        )  # fmt: skip
+        are_good = len(weights) == len(self.tokens) and all(w >= 0 for w in weights)
+        are_lengths = bool(self.tokens) and all(1 <= t <= HIGHEST for t in self.tokens)
+        return (
+            ("tokens", are_lengths, f"whole numbers in 1..{HIGHEST}"),
+            (
+                "weights",
+                are_good and _is_positive(sum(weights)),
+                "one weight >= 0 for each length, not all 0",
+            ),
+        )
 
     def quantile(self, u: F8) -> I8:
         shares = np.cumsum(np.array(self.weights or (1.0,) * len(self.tokens)))
@@ -99,7 +126,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Lognormal:
+class Lognormal(_Checked):
     """``exp(mu + sigma Z)``; give `median` instead of `mu` if that is known."""
 
     sigma: float
@@ -108,14 +135,10 @@ class Lognormal:
     low: int = 1
     high: int = HIGHEST
 
-    def __post_init__(self) -> None:
-        _hold_range(self, self.low, self.high)
-        _hold(
-            self,
-            ("sigma", math.isfinite(self.sigma) and self.sigma >= 0, "a finite number >= 0"),
+    def _promises(self) -> tuple[Promise, ...]:
+        return (
             ("mu", (self.mu is None) != (self.median is None), "mu or median, one of the two"),
             ("mu", self.mu is None or math.isfinite(self.mu), "a finite number"),
-            ("median", self.median is None or _positive(self.median), "a finite number > 0"),
         )
 
     def quantile(self, u: F8) -> I8:
@@ -127,21 +150,13 @@ class Lognormal:
 
 
 @dataclass(frozen=True, slots=True)
-class Gamma:
+class Gamma(_Checked):
     """Gamma law of this shape and scale (mean = shape times scale)."""
 
     shape: float
     scale: float
     low: int = 1
     high: int = HIGHEST
-
-    def __post_init__(self) -> None:
-        _hold_range(self, self.low, self.high)
-        _hold(
-            self,
-            ("shape", _positive(self.shape), "a finite number > 0"),
-            ("scale", _positive(self.scale), "a finite number > 0"),
-        )
 
     def quantile(self, u: F8) -> I8:
         from scipy.special import gammaincinv
@@ -150,16 +165,15 @@ class Gamma:
 
 
 @dataclass(frozen=True, slots=True)
-class Geometric:
+class Geometric(_Checked):
     """Geometric law on 1, 2, ... of this mean, before clipping."""
 
     mean: float
     low: int = 1
     high: int = HIGHEST
 
-    def __post_init__(self) -> None:
-        _hold_range(self, self.low, self.high)
-        _hold(self, ("mean", math.isfinite(self.mean) and self.mean >= 1, "a finite number >= 1"))
+    def _promises(self) -> tuple[Promise, ...]:
+        return (("mean", math.isfinite(self.mean) and self.mean >= 1, "a finite number >= 1"),)
 
     def quantile(self, u: F8) -> I8:
         if self.mean == 1:
@@ -169,7 +183,7 @@ class Geometric:
 
 
 @dataclass(frozen=True, slots=True)
-class Pareto:
+class Pareto(_Checked):
     """Pareto law of this tail exponent; give its `mean` (alpha > 1) or its `minimum`, both before clipping."""
 
     alpha: float
@@ -178,18 +192,11 @@ class Pareto:
     low: int = 1
     high: int = HIGHEST
 
-    def __post_init__(self) -> None:
-        _hold_range(self, self.low, self.high)
-        _hold(
-            self,
-            ("alpha", _positive(self.alpha), "a finite number > 0"),
+    def _promises(self) -> tuple[Promise, ...]:
+        will_do = self.mean is None or (_is_positive(self.mean) and self.alpha > 1)
+        return (
             ("mean", (self.mean is None) != (self.minimum is None), "mean or minimum, one of the two"),
-            (
-                "mean",
-                self.mean is None or (_positive(self.mean) and self.alpha > 1),
-                "a finite number > 0, with alpha > 1",
-            ),
-            ("minimum", self.minimum is None or _positive(self.minimum), "a finite number > 0"),
+            ("mean", will_do, "a finite number > 0, with alpha > 1"),
         )
 
     def quantile(self, u: F8) -> I8:
@@ -200,7 +207,7 @@ class Pareto:
 
 
 @dataclass(frozen=True, slots=True)
-class ParetoTailed:
+class ParetoTailed(_Checked):
     """A lognormal body whose top `tail_share` is a Pareto tail of exponent `alpha`, joined where the body ends."""
 
     sigma: float
@@ -209,16 +216,6 @@ class ParetoTailed:
     tail_share: float = 0.05
     low: int = 1
     high: int = HIGHEST
-
-    def __post_init__(self) -> None:
-        _hold_range(self, self.low, self.high)
-        _hold(
-            self,
-            ("sigma", math.isfinite(self.sigma) and self.sigma >= 0, "a finite number >= 0"),
-            ("median", _positive(self.median), "a finite number > 0"),
-            ("alpha", _positive(self.alpha), "a finite number > 0"),
-            ("tail_share", 0 < self.tail_share < 1, "a number in (0, 1)"),
-        )
 
     def quantile(self, u: F8) -> I8:
         from scipy.special import ndtri
@@ -231,15 +228,12 @@ class ParetoTailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Bimodal:
+class Bimodal(_Checked):
     """The first law with probability `share`, else the second."""
 
     share: float
     first: Law
     second: Law
-
-    def __post_init__(self) -> None:
-        _hold(self, ("share", 0 <= self.share <= 1, "a number in [0, 1]"))
 
     def quantile(self, u: F8) -> I8:
         chosen = u < self.share
@@ -252,14 +246,11 @@ class Bimodal:
 
 
 @dataclass(frozen=True, slots=True)
-class Capped:
+class Capped(_Checked):
     """Another law cut at `cap`, as ``max_tokens`` does: what would be longer ends at the cap."""
 
     of: Law
     cap: int
-
-    def __post_init__(self) -> None:
-        _hold(self, ("cap", 1 <= self.cap <= HIGHEST, f"a whole number in 1..{HIGHEST}"))
 
     def quantile(self, u: F8) -> I8:
         return np.minimum(self.of.quantile(u), self.cap)
