@@ -11,7 +11,7 @@ import dataclasses
 import math
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import (
@@ -180,29 +180,57 @@ def schema(kind: type[Any], title: str) -> dict[str, Any]:
 
     Descriptions come from the ``Args:`` of the docstrings.
     """
-    import msgspec
+    (name,), parts = objects(kind)
+    for part in parts.values():
+        part.pop("description", None)
+    return published(title, parts.pop(name), parts)
 
-    (top,), parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
-    by_name = {k.__name__: k for k in _reachable(kind)}
-    for name, part in parts.items():
-        if "properties" in part:
-            part["additionalProperties"] = False
-            part.pop("title", None)
-            said = meaning(by_name[name]) if name in by_name else {}
-            for field, text in said.items():
-                if field in part["properties"]:
-                    part["properties"][field]["description"] = text
-            part.pop("description", None)
-    name = top["$ref"].rpartition("/")[2]
-    body = parts.pop(name)
-    body["properties"] = {"version": {"const": VERSION}, **body["properties"]}
-    body["required"] = ["version", *body.get("required", [])]
+
+def published(title: str, body: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema as we publish it: the fields of `body` and ``version``, with the parts that it refers to."""
+    body["properties"] = {"version": {"const": VERSION}} | {
+        k: v for k, v in body["properties"].items() if k != "version"
+    }
+    body["required"] = ["version", *(name for name in body.get("required", []) if name != "version")]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,
         **body,
-        **({"$defs": parts} if parts else {}),
+        **({"$defs": dict(parts)} if parts else {}),
     }
+
+
+def objects(
+    *kinds: type[Any], hook: Callable[[Any], dict[str, Any]] | None = None
+) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """Schemas of dataclasses and of all they hold, by name: strict about keys, with the meaning of each and of its fields.
+
+    Args:
+        kinds: the dataclasses.
+        hook: schema of a type that is no data class and no plain value.
+
+    Returns:
+        the names of `kinds`, and the schemas.
+    """
+    import msgspec
+
+    tops, parts = msgspec.json.schema_components(kinds, schema_hook=hook, ref_template="#/$defs/{name}")
+    names = [top["$ref"].rpartition("/")[2] for top in tops]
+    by_name = {k.__name__: k for kind in kinds for k in _reachable(kind)} | dict(
+        zip(names, kinds, strict=True)
+    )
+    for name, part in parts.items():
+        if "properties" in part:
+            kind = by_name[name]
+            part["additionalProperties"] = False
+            part.pop("title", None)
+            part["description"] = re.sub(r"\s+", " ", (kind.__doc__ or "").partition("\n\n")[0]).replace(
+                "`", ""
+            )
+            for field, text in meaning(kind).items():
+                if field in part["properties"]:
+                    part["properties"][field]["description"] = text
+    return names, parts
 
 
 def _loader() -> Any:

@@ -6,10 +6,11 @@ Its imports stay light, so that ``--help`` answers at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from evenstep.config import Settled
+from evenstep.config import Settled, schema
 from evenstep.errors import InputError
 
 if TYPE_CHECKING:
@@ -199,6 +200,13 @@ _AT_LEAST = {
     "prefix_cache_blocks": 0, "limit": 1, "seeds": 1, "processes": 1, "seed": 0, "samples": 1,
 }  # fmt: skip
 _ABOVE_ZERO = ("load", "rate", "kv_tokens", "model_params", "peak_flops")
+
+
+def mapping(elsewhere: Mapping[str, str], description: str) -> dict[str, Any]:
+    """The schema of a mapping of settings of `compare`, less those that a file has `elsewhere`."""
+    known = schema(CompareSettings, "")["properties"]
+    kept = {name: one for name, one in known.items() if name not in (*elsewhere, "version")}
+    return {"type": "object", "properties": kept, "additionalProperties": False, "description": description}
 
 
 def checked(settled: Settled[Any]) -> Any:

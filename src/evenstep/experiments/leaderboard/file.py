@@ -22,7 +22,7 @@ from typing import Any, cast
 from evenstep import config
 from evenstep.config import Document, Layer, Settled, settle
 from evenstep.errors import InputError, nearest
-from evenstep.experiments.settings import CompareSettings, checked
+from evenstep.experiments.settings import CompareSettings, checked, mapping
 
 #: What policies are ranked by on a saturated fleet, and below saturation, where time lost is mostly emptiness.
 SATURATED, BELOW = "idle_time_share", "imbalance_envelope_tokens"
@@ -149,16 +149,8 @@ def read_board(path: str | Path) -> tuple[BoardFile, list[Workload], Document]:
 def schema() -> dict[str, Any]:
     """The JSON Schema of BOARD.yaml; settings are those of `compare`."""
     found = config.schema(BoardFile, "evenstep BOARD.yaml")
-    settings = config.schema(CompareSettings, "")["properties"]
-    kept = {name: one for name, one in settings.items() if name not in (*ELSEWHERE, "version")}
     entry = found["$defs"]["WorkloadEntry"]["properties"]
-    said = entry["settings"].get("description", "")
-    entry["settings"] = {
-        "type": "object",
-        "properties": kept,
-        "additionalProperties": False,
-        "description": said,
-    }
+    entry["settings"] = mapping(ELSEWHERE, entry["settings"].get("description", ""))
     return found
 
 

@@ -23,7 +23,7 @@ from typing import Any, cast
 from evenstep import config
 from evenstep.config import Document
 from evenstep.errors import InputError, nearest
-from evenstep.experiments.settings import USUAL, CompareSettings
+from evenstep.experiments.settings import USUAL, CompareSettings, mapping
 
 #: Settings of `compare` that a sweep has in another place, or that would not change a result.
 ELSEWHERE = {
@@ -140,67 +140,47 @@ def sampling(found: SweepFile, document: Document) -> Hypercube | None:
 def schema() -> dict[str, Any]:
     """The JSON Schema of SWEEP.yaml; settings are those of `compare`."""
     found = config.schema(SweepFile, "evenstep SWEEP.yaml")
-    settings = config.schema(CompareSettings, "")["properties"]
-    kept = {name: one for name, one in settings.items() if name in SETTINGS and name not in ELSEWHERE}
     said = {name: one.get("description", "") for name, one in found["properties"].items()}
-    numbers = {"type": "number"}
-    span = {
-        "type": "object",
-        "properties": {
-            "from": numbers,
-            "to": numbers,
-            "points": {"type": "integer", "minimum": 2},
-            "scale": {"enum": ["linear", "log"]},
-        },
-        "required": ["from", "to"],
-        "additionalProperties": False,
-    }
+    fixed = mapping(ELSEWHERE, said["fixed"])
+    source = config.schema(CompareSettings, "")["properties"]["source"]
+    either = {"$ref": "#/$defs/range"}
     swept = {
         name: {
-            "anyOf": [{"type": "array", "minItems": 1, "items": _plain(one)}, {"$ref": "#/$defs/range"}],
+            "anyOf": [{"type": "array", "minItems": 1, "items": _plain(one)}, either],
             "description": one.get("description", ""),
         }
-        for name, one in {**kept, "source": settings["source"]}.items()
+        for name, one in {**fixed["properties"], "source": source}.items()
         if name not in _NEVER_SWEPT
     }
+    options = {r"^(policy|predictor)\.[\w-]+$": {"anyOf": [{"type": "array", "minItems": 1}, either]}}
+    seed = {"type": "integer", "minimum": 0, "default": 0}
+    hypercube = _strict(
+        {"latin-hypercube": {"type": "integer", "minimum": 1}, "seed": seed}, "latin-hypercube"
+    )
     found["properties"] |= {
-        "fixed": {
-            "type": "object",
-            "properties": kept,
-            "additionalProperties": False,
-            "description": said["fixed"],
-        },
+        "fixed": fixed,
         "over": {
-            "type": "object",
-            "properties": swept,
-            "patternProperties": {
-                r"^(policy|predictor)\.[\w-]+$": {
-                    "anyOf": [{"type": "array", "minItems": 1}, {"$ref": "#/$defs/range"}]
-                }
-            },
-            "additionalProperties": False,
-            "minProperties": 1,
-            "description": said["over"],
+            "type": "object", "properties": swept, "patternProperties": options, "additionalProperties": False,
+            "minProperties": 1, "description": said["over"],
         },
-        "sample": {
-            "anyOf": [
-                {"const": "grid"},
-                {
-                    "type": "object",
-                    "properties": {
-                        "latin-hypercube": {"type": "integer", "minimum": 1},
-                        "seed": {"type": "integer", "minimum": 0, "default": 0},
-                    },
-                    "required": ["latin-hypercube"],
-                    "additionalProperties": False,
-                },
-            ],
-            "default": "grid",
-            "description": said["sample"],
-        },
+        "sample": {"anyOf": [{"const": "grid"}, hypercube], "default": "grid", "description": said["sample"]},
+    }  # fmt: skip
+    numbers: dict[str, Any] = {"type": "number"}
+    span = {"points": {"type": "integer", "minimum": 2}, "scale": {"enum": ["linear", "log"]}}
+    found["$defs"] = {
+        **found.get("$defs", {}),
+        "range": _strict({"from": numbers, "to": numbers, **span}, "from", "to"),
     }
-    found["$defs"] = {**found.get("$defs", {}), "range": span}
     return found
+
+
+def _strict(properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*required],
+        "additionalProperties": False,
+    }
 
 
 def _plain(one: Mapping[str, Any]) -> dict[str, Any]:
