@@ -18,6 +18,7 @@ import argparse
 import platform
 import sys
 import time
+from dataclasses import fields
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.settings import Settings, WorkerSpec
 from evenstep.dispatch.warming import warm
+from evenstep.routing.balance_route.assign import PREPARATION, STAGE_ONE, STAGE_TWO
 from evenstep.routing.policies.br_0 import BR0
 from evenstep.routing.policies.br_h import BRH
 
@@ -120,28 +122,28 @@ def cut_of(dispatcher: Dispatcher):  # type: ignore[no-untyped-def]
     policy = dispatcher.parts.deciding.door.policy
     if not isinstance(policy, BR0 | BRH):
         return lambda now_s, waiting: {}
-    from evenstep.experiments.papers.balance_route.stages_kernel import decide_until
+    from evenstep.experiments.papers.balance_route.stages import BRHUntil
 
-    door = dispatcher.parts.deciding.door
-    horizon = getattr(policy, "horizon", 0)
-    discount = getattr(policy, "discount", 1.0)
-    reward = policy.reward * sum(discount**h for h in range(horizon + 1))
-    nan = float("nan")
+    options = {field.name: getattr(policy, field.name) for field in fields(BRH)} | {"age_limit": 0.0}
+    stages = [BRHUntil(**options, until=stage) for stage in (PREPARATION, STAGE_ONE, STAGE_TWO)]
+    parameters = [compiled.parameters(stage) for stage in stages]
+    door, entry = dispatcher.parts.deciding.door, compiled.kernel_of(stages[0])
+    memory = np.zeros(0, np.int64)
 
     def cut(now_s: float, waiting: int) -> dict[str, float]:
         packed = dispatcher.parts.deciding.packed
         waiting = min(waiting, dispatcher.settings.pool_window or waiting)
         worker = np.full(waiting, -1)
-        arguments = (
-            1, now_s, 0.0, waiting, packed.workers_i, packed.workers_f, packed.waiting_f, packed.projections,
-            horizon + 1, discount, reward, nan, nan, policy.candidates, *door._scratch, worker,
-        )  # fmt: skip
+        projections = packed.projections if policy.horizon else packed.no_projections
         until: list[float] = []
-        for stage in range(3):
+        for stage in parameters:
             best = float("inf")
             for _ in range(3):
                 start = clock()
-                decide_until(stage, *arguments)
+                entry.route_into(
+                    0, 0, now_s, 0.0, 0, waiting, packed.workers_i, packed.workers_f, packed.waiting_i,
+                    packed.waiting_f, projections, packed.growth, packed.cached, memory, stage, *door._scratch, worker,
+                )  # fmt: skip
                 best = min(best, clock() - start)
             until.append(best)
         return {"stage 1": max(0.0, until[1] - until[0]), "stage 2": max(0.0, until[2] - until[1])}

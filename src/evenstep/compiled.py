@@ -745,7 +745,7 @@ def kernel_file(policy: object) -> Path | None:
 def kernel_of(policy: object) -> Any | None:
     """The module that holds the compiled twin of a policy, found beside its file; None when there is none.
 
-    ``routing/policies/br_h.py`` has its kernel in ``routing/policies/br_h_kernel.py``; ``mine.py`` in ``mine_kernel.py``.
+    ``routing/policies/best.py`` has its kernel in ``routing/policies/best_kernel.py``; ``mine.py`` in ``mine_kernel.py``.
     """
     module, entry = type(policy).__module__, rule_of(type(policy))
     if entry is not None:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 from tests.routing._routed import moment, routed
 
-from evenstep.routing.balance_route.assign import discounts
 from evenstep.routing.policies.br_0 import BR0
 from evenstep.routing.policies.br_h import BRH
 
 PAPER = {"age_limit": 0.0}
-
-
-def test_discounts_are_powers_by_multiplication():
-    assert discounts(0.5, 3).tolist() == [1.0, 0.5, 0.25, 0.125]
-    assert discounts(0.9, 40)[40] == np.multiply.reduce(np.full(40, 0.9))
 
 
 def test_stage_one_gives_the_emptiest_worker_what_fits_its_margin_best():

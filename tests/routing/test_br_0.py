@@ -1,16 +1,16 @@
-"""BR-0: options, pool bypass, and its kernel."""
+"""BR-0: options, pool bypass, and the paper's pseudo-code."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from hypothesis import given
+from tests.oracles import balance_route
 from tests.oracles.br_0 import br_0
-from tests.routing._routed import assert_doors_agree, moment, routed
+from tests.routing._routed import moment, routed
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
-from evenstep.routing.doors import through_kernel
 from evenstep.routing.policies.br_0 import BR0
 from evenstep.routing.policies.least_load import LeastLoad
 
@@ -53,8 +53,8 @@ def test_it_decides_as_the_papers_pseudo_code_does_at_any_size(workers, pool, sl
     size = np.clip(random.lognormal(6.1, 1.15, pool), 4, 4096).round()
     view = moment(load.tolist(), free.tolist(), size.tolist())
     wanted = br_0(load.tolist(), free.tolist(), size.tolist())
-    assert through_kernel(BR0(age_limit=0), view).worker.tolist() == wanted
-    assert BR0(age_limit=0).route(view).worker.tolist() == wanted
+    assert routed(BR0(age_limit=0), view) == wanted
+    assert balance_route.route(BR0(age_limit=0), view).worker.tolist() == wanted
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_an_option_out_of_range_is_named(options, message):
         {"penalty": 1.5, "reward": 0.5, "bypass": True},
     ],
 )
-def test_both_doors_agree(options):
+def test_it_decides_as_its_oracle_with_every_option(options):
     policy = BR0(**options)
 
     @given(routing_views())
     def agree(view):
-        assert_doors_agree(policy, view)
+        assert routed(policy, view) == balance_route.route(policy, view).worker.tolist()
 
     agree()

@@ -1,11 +1,12 @@
-"""BR-H: options, BR-0 as its special case, and its kernel."""
+"""BR-H: options, BR-0 as its special case, and its oracle."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from hypothesis import given
-from tests.routing._routed import assert_doors_agree
+from tests.oracles import balance_route
+from tests.routing._routed import routed
 from tests.strategies import routing_views
 
 from evenstep.errors import InputError
@@ -61,11 +62,11 @@ def test_an_option_out_of_range_is_named(options, message):
         {"stage_two_below": 99, "reward": 0.5, "candidates": 3},
     ],
 )
-def test_both_doors_agree(options):
+def test_it_decides_as_its_oracle_with_every_option(options):
     policy = BRH(**{"horizon": 3} | options)
 
     @given(routing_views(horizon=3))
     def agree(view):
-        assert_doors_agree(policy, view)
+        assert routed(policy, view) == balance_route.route(policy, view).worker.tolist()
 
     agree()

@@ -1,23 +1,19 @@
-"""The room left while a decision fills it, and who is overdue."""
+"""Which requests are overdue."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.routing._routed import moment
+from tests.routing._routed import moment, rule_view
+from tests.scheduling._views import plain
 
 from evenstep.errors import InputError
-from evenstep.routing.filling import Filling, check_age_limit, overdue
+from evenstep.routing.filling import check_age_limit, count_overdue
+from evenstep.routing.view import RoutingView
 
 
-def test_a_request_is_open_to_workers_with_a_slot_and_the_memory():
-    filling = Filling(moment([0, 0, 0], [1, 1, 0], [5, 9], kv_free=[5.0, 20.0, 20.0]))
-    assert filling.open_to(0).tolist() == [0, 1]
-    assert filling.open_to(1).tolist() == [1]
-    filling.send(0, 1)
-    assert filling.open_to(1).tolist() == []
-    assert not filling.full
-    assert filling.decision().worker.tolist() == [1, -1]
+def overdue(view: RoutingView, age_limit: float) -> int:
+    return plain(count_overdue)(rule_view(view), age_limit)
 
 
 def test_overdue_is_the_front_of_the_pool_that_waited_longer_than_the_limit():

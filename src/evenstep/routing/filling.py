@@ -11,7 +11,7 @@ from evenstep.compiled import Floats, Ints, part
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
 from evenstep.routing.rules import RuleView
-from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
+from evenstep.routing.view import HOLD
 from evenstep.streams_kernel import uniform_from
 
 
@@ -245,63 +245,6 @@ def count_overdue(view: RuleView, age_limit: float) -> int:
     while late < most and view.now_s - view.since_s[late] > limit:
         late += 1
     return late
-
-
-class Filling:
-    """The room left on every worker, and the answer so far, of one decision.
-
-    A request that fits nowhere is simply not sent: the policies skip it and go on with the next one, so that one
-    huge request does not block the pool.
-
-    Args:
-        view: the view the decision is about; it is not changed.
-    """
-
-    def __init__(self, view: RoutingView) -> None:
-        self.free_slots: I8 = view.free_slots.copy()
-        self.kv_free: F8 = view.kv_free.copy()
-        self.worker: I8 = np.full(view.waiting_id.size, HOLD, np.int64)
-        self._waiting_load = view.waiting_load
-
-    def open_to(self, request: int) -> I8:
-        """int64[n], workers with a slot and the KV memory for a waiting request, in index order."""
-        return np.flatnonzero((self.free_slots > 0) & (self.kv_free >= self._waiting_load[request]))
-
-    def send(self, request: int, worker: int) -> None:
-        self.worker[request] = worker
-        self.free_slots[worker] -= 1
-        self.kv_free[worker] -= self._waiting_load[request]
-
-    def move(self, request: int, worker: int) -> None:
-        """Send a request that was sent somewhere else to this worker."""
-        before = self.worker[request]
-        self.free_slots[before] += 1
-        self.kv_free[before] += self._waiting_load[request]
-        self.send(request, worker)
-
-    @property
-    def full(self) -> bool:
-        """Whether no worker has a slot left."""
-        return not bool(np.any(self.free_slots > 0))
-
-    def decision(self) -> RoutingDecision:
-        return RoutingDecision(self.worker)
-
-
-def overdue(view: RoutingView, age_limit: float) -> int:
-    """How many of the oldest requests go first, because they waited more than `age_limit` times the mean wait.
-
-    They take a quarter of the free slots at most, and one at least: requests that a policy passes over grow old together,
-    and admitted all at once they would undo the balance that passing them over gained.
-
-    Args:
-        age_limit: multiple of the mean wait; 0 switches the rule off. Before the first admission nothing is overdue.
-    """
-    if not (age_limit > 0 and view.mean_wait_s > 0):
-        return 0
-    late = view.waited_s > age_limit * view.mean_wait_s
-    count = int(np.argmin(late)) if not late.all() else int(late.size)
-    return min(count, most_overdue(int(view.free_slots.sum())))
 
 
 def most_overdue(free_slots: int) -> int:

@@ -1,204 +1,537 @@
-"""The two stages of BalanceRoute, shared by BR-0 and BR-H: the plain reference."""
+"""The two stages of BalanceRoute, shared by BR-0 and BR-H.
+
+Projected loads and envelopes are set up once a decision and kept up with each admission. A worker with one free slot, the
+usual case of stage 2, needs no subset: one pass over the pool finds the neighbours of the score's peak.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from evenstep.request import F8, I8
-from evenstep.routing.balance_route.f_score import (
-    ENUMERATED,
-    FScore,
-    best_by_bits,
-    best_enumerated,
-    best_single,
-    fitting,
-    largest,
+from evenstep.compiled import Floats, Ints, borrowing, part
+from evenstep.routing.balance_route.f_score import FScore, peak, value
+from evenstep.routing.balance_route.keys import (
+    NONE,
+    count_above,
+    first_between,
+    first_with,
+    key_at_rank,
+    key_of,
+    list_fitting,
+    list_largest,
+    nearest,
+    tokens_of,
 )
-from evenstep.routing.filling import Filling, overdue
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.routing.balance_route.options import ENUMERATED, MOST
+from evenstep.routing.balance_route.reachable import by_bits
+from evenstep.routing.balance_route.subsets import enumerated, pairs
+from evenstep.routing.filling import total_free
+from evenstep.routing.rules import RuleView
+
+#: Tokens, and share of them, that rounding cannot hide.
+SLACK = 1e-3
+#: How far `decide` goes, each with those before it.
+PREPARATION, STAGE_ONE, STAGE_TWO = 0, 1, 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rule:
-    """What BR-0 and BR-H differ in, and their options.
+class Settings(NamedTuple):
+    """The options of both policies, as the stages see them.
 
     Args:
-        weights: float64[H+1], discount of each step.
         reward: slope of the score below all margins.
-        penalty: what a token over the envelope costs a step; None = size of the worker's group.
-        stage_two_below: free slots down to which stage 1 runs; None = number of workers.
+        penalty: what a token over the envelope costs a step; nan = size of the worker's group.
+        threshold: free slots down to which stage 1 runs; nan = number of workers.
         candidates: requests a subset is chosen from.
         fit: candidates around the score's peak; else the largest.
         margin_first: workers ordered by (margin, free slots); else by (free slots, margin).
         bits: subsets by reachable sums; else enumerated.
-        age_limit: multiple of the mean wait after which a request is overdue; 0 = never.
-        one_by_one: place every request by itself, oldest first (pool bypass).
         ties_by_margin: equal scores of a request placed by itself go to the widest margin; else to the most free slots.
     """
 
-    weights: F8
     reward: float
-    penalty: float | None
-    stage_two_below: float | None
+    penalty: float
+    threshold: float
     candidates: int
     fit: bool
     margin_first: bool
     bits: bool
-    age_limit: float
-    one_by_one: bool
     ties_by_margin: bool
 
 
-def discounts(discount: float, horizon: int) -> F8:
-    """float64[H+1], powers of the discount by repeated multiplication."""
-    weights = np.ones(horizon + 1)
-    for h in range(1, horizon + 1):
-        weights[h] = weights[h - 1] * discount
-    return weights
+class AssignWork(NamedTuple):
+    """One decision under way.
 
-
-class _Round:
-    """One decision under way: projected loads, their envelopes, and the room left."""
-
-    def __init__(self, view: RoutingView, rule: Rule) -> None:
-        self.rule, self.size, self.group = rule, view.waiting_load, view.group
-        self.filling = Filling(view)
-        H = rule.weights.size - 1
-        running = view.projections if H else view.load[:, None]
-        self.load: F8 = running + view.queued_load[:, None]
-        self.group_size = np.bincount(view.group)
-        self.envelope = np.zeros((self.group_size.size, H + 1))
-        np.maximum.at(self.envelope, view.group, self.load)
-        self.pool: list[int] = list(range(view.waiting_id.size))
-
-    def score(self, g: int) -> FScore:
-        penalty = self.rule.penalty
-        if penalty is None:
-            penalty = float(self.group_size[self.group[g]])
-        return FScore(self.margins(g), self.rule.weights, self.rule.reward, penalty)
-
-    def margins(self, g: int) -> F8:
-        return self.envelope[self.group[g]] - self.load[g]
-
-    def margin(self, g: int) -> float:
-        return float(self.margins(g).min())
-
-    def fits(self, g: int) -> I8:
-        """int64[n], rows of the pool whose KV memory worker g still has, oldest first."""
-        rows = np.array(self.pool, np.int64)
-        return rows[self.size[rows] <= self.filling.kv_free[g]]
-
-    def admit(self, g: int, rows: list[int], tokens: float) -> None:
-        for row in rows:
-            self.filling.send(row, g)
-            self.pool.remove(row)
-        self.load[g] += tokens
-        group = self.group[g]
-        self.envelope[group] = np.maximum(self.envelope[group], self.load[g])
-
-
-def route(view: RoutingView, rule: Rule) -> RoutingDecision:
-    """Overdue requests first, each by itself; then stage 1 while slots abound; then stage 2.
-
-    Source: BalanceRoute Algs. 2 and 3, App. D.6 (`one_by_one`).
+    Args:
+        group, free, kv, members: [G], group, free slots and free KV tokens of each worker; workers of each group.
+        key: [G], a worker's margin when it queued.
+        load, envelope: [G * (H+1)], loads ahead of each worker, and the largest of each group.
+        weights: [H+1], discount of each step.
+        keys: [W], the pool: see `keys`.
+        margins, kinks, places: [H+1], the score of the worker at hand.
+        rows, row_keys, row_sizes: [32], its candidates, at first with the key of each, later with a 1 for the chosen.
+        counts, sums: [2^candidates], members and tokens of each subset.
     """
-    now = _Round(view, rule)
-    alone = len(now.pool) if rule.one_by_one else overdue(view, rule.age_limit)
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    group: Ints
+    free: Ints
+    members: Ints
+    places: Ints
+    rows: Ints
+    row_keys: Ints
+    counts: Ints
+    keys: Ints
+    load: Floats
+    envelope: Floats
+    kv: Floats
+    key: Floats
+    weights: Floats
+    margins: Floats
+    kinks: Floats
+    row_sizes: Floats
+    sums: Floats
+
+
+def assign_room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[int, ...]:
+    """Numbers in each array of `AssignWork` beyond the answer; the horizon is the policy's, whatever the host projects."""
+    steps, subsets = options.horizon + 1, 1 << min(options.candidates, ENUMERATED)
+    ints = (workers, workers, workers, steps, MOST, MOST, subsets, waiting)
+    floats = (workers * steps, workers * steps, workers, workers, steps, steps, steps, MOST, subsets)
+    return ints + floats
+
+
+@part
+def decide(
+    until: int, alone: int, discount: float, settings: Settings, view: RuleView, work: AssignWork
+) -> None:
+    """Requests to be placed by themselves first; then stage 1 while slots abound; then stage 2.
+
+    Args:
+        until: the last stage to run.
+        alone: how many of the oldest requests are placed by themselves.
+        discount: weight of each further step.
+
+    Source: BalanceRoute Algs. 2 and 3.
+    """
+    left = view.waiting_load.size
+    if left == 0 or total_free(view) == 0:
+        return
+    slots = set_up(discount, view, work)
     for row in range(alone):
-        _place_by_itself(now, row)
-    _stage_one(now)
-    _stage_two(now)
-    return now.filling.decision()
+        slots -= send_alone(row, settings, work)
+    left -= alone
+    if until >= STAGE_ONE:
+        left, slots = stage_one(left, slots, settings, work)
+    if until >= STAGE_TWO and left > 0 and slots > 0:
+        stage_two(left, settings, work)
 
 
-def _place_by_itself(now: _Round, row: int) -> None:
-    """To the worker of largest score; it leaves the pool even when it fits nowhere, and is then held."""
-    size = float(now.size[row])
-
-    def rank(g: int) -> tuple[float, ...]:
-        ties = (
-            (now.margin(g),) if now.rule.ties_by_margin else (float(now.filling.free_slots[g]), now.margin(g))
-        )
-        return (float(now.score(g).of(size)), *ties, -g)
-
-    workers = now.filling.open_to(row).tolist()
-    if workers:
-        now.admit(max(workers, key=rank), [row], size)
-    else:
-        now.pool.remove(row)
-
-
-def _stage_one(now: _Round) -> None:
-    """While slots abound: the worker with most room gets the one request of largest score."""
-    free_slots = now.filling.free_slots
-    threshold = now.rule.stage_two_below
-    if threshold is None:
-        threshold = float(free_slots.size)
-
-    def rank(g: int) -> tuple[float, ...]:
-        if now.rule.margin_first:
-            return (now.margin(g), float(free_slots[g]), -g)
-        return (float(free_slots[g]), -float(now.load[g, 0]), -g)
-
-    while now.pool and free_slots.sum() > threshold:
-        workers = np.flatnonzero(free_slots > 0).tolist()
-        if not workers:
-            return
-        g = max(workers, key=rank)
-        rows = now.fits(g)
-        if rows.size:
-            row = best_single(now.score(g), now.size, rows)
-            now.admit(g, [row], float(now.size[row]))
+@part
+def set_up(discount: float, view: RuleView, work: AssignWork) -> int:
+    """Write what the stages start from; returns the free slots of all workers."""
+    H1, slots = work.weights.size, 0
+    work.weights[0] = 1.0
+    for h in range(1, H1):
+        work.weights[h] = work.weights[h - 1] * discount
+    for g in range(work.free.size):
+        slots += view.free_slots[g]
+        work.free[g] = view.free_slots[g]
+        work.kv[g] = view.kv_free[g]
+        work.group[g] = view.group[g]
+        work.members[g] = 0
+    for i in range(work.envelope.size):
+        work.envelope[i] = 0.0
+    for g in range(work.free.size):
+        group, queued = work.group[g], view.queued_load[g]
+        work.members[group] += 1
+        if H1 == 1:
+            x = view.load[g] + queued
+            work.load[g] = x
+            work.envelope[group] = max(work.envelope[group], x)
         else:
-            free_slots[g] = 0  # no KV memory for any of the pool: no slot either
+            a, b = g * H1, group * H1
+            for h in range(H1):
+                x = view.projections[g, h] + queued
+                work.load[a + h] = x
+                work.envelope[b + h] = max(work.envelope[b + h], x)
+    for i in range(work.keys.size):
+        work.keys[i] = key_of(view.waiting_load[i])
+    return slots
 
 
-def _stage_two(now: _Round) -> None:
-    """Scarce slots: a queue of workers; each gets the subset of candidates of largest score, and queues again."""
-    free_slots = now.filling.free_slots
+@borrowing
+def set_margins(g: int, work: AssignWork) -> float:
+    """Write the margins of a worker; returns the smallest."""
+    H1 = work.weights.size
+    a, b = g * H1, work.group[g] * H1
+    low = work.envelope[b] - work.load[a]
+    for h in range(H1):
+        x = work.envelope[b + h] - work.load[a + h]
+        work.margins[h] = x
+        low = min(low, x)
+    return low
 
-    def rank(g: int) -> tuple[float, ...]:
-        key = (
-            (now.margin(g), float(free_slots[g]))
-            if now.rule.margin_first
-            else (float(free_slots[g]), now.margin(g))
+
+@part
+def score_of(g: int, settings: Settings, work: AssignWork) -> FScore:
+    """The score of a worker whose margins are written."""
+    penalty = settings.penalty
+    if math.isnan(penalty):
+        penalty = float(work.members[work.group[g]])
+    return FScore(work.margins, work.weights, settings.reward, penalty)
+
+
+@part
+def worth(g: int, tokens: float, settings: Settings, work: AssignWork) -> float:
+    """F of so many tokens for a worker whose margins are written."""
+    return value(tokens, score_of(g, settings, work))
+
+
+@part
+def peak_of(g: int, settings: Settings, work: AssignWork) -> tuple[float, float, float]:
+    """`peak` of a worker, whose margins are written first."""
+    set_margins(g, work)
+    return peak(score_of(g, settings, work), work.kinks, work.places)
+
+
+@part
+def send(g: int, row: int, work: AssignWork) -> None:
+    """Send a request to a worker; `grow` counts its tokens."""
+    work.worker[row] = g
+    work.keys[row] = -1
+    work.free[g] -= 1
+
+
+@borrowing
+def grow(g: int, tokens: float, work: AssignWork) -> bool:
+    """Count tokens sent to a worker; returns whether an envelope rose."""
+    H1 = work.weights.size
+    a, b = g * H1, work.group[g] * H1
+    work.kv[g] -= tokens
+    rose = False
+    for h in range(H1):
+        x = work.load[a + h] + tokens
+        work.load[a + h] = x
+        rose |= x > work.envelope[b + h]
+        work.envelope[b + h] = max(work.envelope[b + h], x)
+    return rose
+
+
+@part
+def send_one(g: int, row: int, work: AssignWork) -> int:
+    """Send a request to a worker, unless it is -1; returns how many were sent."""
+    if row < 0:
+        return 0
+    tokens = tokens_of(work.keys[row])
+    send(g, row, work)
+    grow(g, tokens, work)
+    return 1
+
+
+@borrowing
+def send_alone(row: int, settings: Settings, work: AssignWork) -> int:
+    """Send a request to the worker of largest score, whatever else waits; returns how many were sent.
+
+    It leaves the pool even when it fits nowhere, and is then held.
+    """
+    size = tokens_of(work.keys[row])
+    best, best_score, best_margin = -1, 0.0, 0.0
+    for g in range(work.free.size):
+        if work.free[g] > 0 and work.kv[g] >= size:
+            margin = set_margins(g, work)
+            score = worth(g, size, settings, work)
+            is_better = best < 0 or score > best_score
+            if not is_better and score == best_score:
+                is_better = margin > best_margin
+                if not settings.ties_by_margin:
+                    is_better = work.free[g] > work.free[best] or (
+                        work.free[g] == work.free[best] and is_better
+                    )
+            if is_better:
+                best, best_score, best_margin = g, score, margin
+    sent = send_one(best, row, work) if best >= 0 else 0
+    work.keys[row] = -1
+    return sent
+
+
+@borrowing
+def best_single(
+    g: int, low: float, high: float, settings: Settings, work: AssignWork
+) -> tuple[int, int, int]:
+    """The request of the pool with the largest score for a worker, the oldest of equal ones; -1 where none fits.
+
+    Returns:
+        Its row, the smallest key above the peak, and how many requests are above it (see `nearest`).
+    """
+    limit, top = key_of(work.kv[g]), key_of(high)
+    under, over, above = nearest(work.keys, top, limit)
+    if under < 0 and over == NONE:
+        return -1, over, above
+    key = under
+    if under >= key_of(low):  # on the peak
+        if low != high:
+            return first_between(work.keys, key_of(low), min(top, limit)), over, above
+    elif under < 0:
+        key = over
+    elif over != NONE:
+        f_under = worth(g, tokens_of(under), settings, work)
+        f_over = worth(g, tokens_of(over), settings, work)
+        if f_under == f_over:
+            return min(first_with(work.keys, under), first_with(work.keys, over)), over, above
+        key = under if f_under > f_over else over
+    return first_with(work.keys, key), over, above
+
+
+@borrowing
+def stage_one(left: int, slots: int, settings: Settings, work: AssignWork) -> tuple[int, int]:
+    """While slots abound: the worker with most room gets the one request of largest score.
+
+    Args:
+        left, slots: requests of the pool, and free slots.
+
+    Returns:
+        How many of them are left.
+    """
+    threshold = settings.threshold
+    if math.isnan(threshold):
+        threshold = float(work.free.size)
+    rose, sent = True, 0
+    while left > 0 and slots > threshold:
+        if settings.margin_first:  # margins of the others change only when an envelope rises
+            for g in range(work.free.size):
+                if rose or g == sent:
+                    work.key[g] = set_margins(g, work)
+        best = with_most_room(settings, work)
+        if best < 0:
+            break
+        low, high, _ = peak_of(best, settings, work)
+        row, _, _ = best_single(best, low, high, settings, work)
+        if row < 0:  # no KV memory for any of the pool: no slot either
+            slots -= work.free[best]
+            work.free[best] = 0
+            rose = False
+            continue
+        tokens = tokens_of(work.keys[row])
+        send(best, row, work)
+        rose, sent = grow(best, tokens, work), best
+        left -= 1
+        slots -= 1
+    return left, slots
+
+
+@part
+def with_most_room(settings: Settings, work: AssignWork) -> int:
+    """The worker that stage 1 serves next: of widest margin, or of most free slots and least load; else -1."""
+    H1, best = work.weights.size, -1
+    for g in range(work.free.size):
+        if work.free[g] <= 0:
+            continue
+        if best < 0:
+            best = g
+        elif settings.margin_first:
+            if work.key[g] > work.key[best] or (
+                work.key[g] == work.key[best] and work.free[g] > work.free[best]
+            ):
+                best = g
+        elif work.free[g] > work.free[best] or (
+            work.free[g] == work.free[best] and work.load[g * H1] < work.load[best * H1]
+        ):
+            best = g
+    return best
+
+
+@borrowing
+def stage_two(left: int, settings: Settings, work: AssignWork) -> None:
+    """Scarce slots: a queue of workers; each gets the subset of candidates of largest score, and queues again.
+
+    Args:
+        left: requests of the pool.
+    """
+    rose = True
+    while left > 0:
+        if rose:
+            for g in range(work.free.size):
+                if work.free[g] > 0:
+                    work.key[g] = set_margins(g, work)
+            rose = False
+        best = first_in_queue(settings, work)
+        if best < 0:
+            return
+        low, high, slope = peak_of(best, settings, work)
+        before = height(best, work)
+        if work.free[best] == 1 and low == high and (not settings.fit or settings.candidates > 1):
+            row = pick_for_one_slot(best, low, slope, settings, work)
+            sent = send_one(best, row, work)
+        else:
+            sent = send_subset(best, low, high, settings, work)
+        if sent == 0:
+            work.free[best] = 0  # no KV memory for any of the pool
+        left -= sent
+        if work.free[best] > 0:
+            work.key[best] = set_margins(best, work)
+        rose = settings.margin_first and height(best, work) > before  # margins are wider now
+
+
+@part
+def first_in_queue(settings: Settings, work: AssignWork) -> int:
+    """The worker that stage 2 serves next; a worker is in the queue while it has slots. -1 where there is none."""
+    best = -1
+    for g in range(work.free.size):
+        if work.free[g] <= 0:
+            continue
+        if best < 0:
+            best = g
+        elif settings.margin_first:
+            if work.key[g] > work.key[best] or (
+                work.key[g] == work.key[best] and work.free[g] > work.free[best]
+            ):
+                best = g
+        elif work.free[g] > work.free[best] or (
+            work.free[g] == work.free[best] and work.key[g] > work.key[best]
+        ):
+            best = g
+    return best
+
+
+@part
+def height(g: int, work: AssignWork) -> float:
+    """Sum of the envelope ahead of a worker's group; it grows when any of it rises."""
+    H1, total = work.weights.size, 0.0
+    b = work.group[g] * H1
+    for h in range(H1):
+        total += work.envelope[b + h]
+    return float(total)
+
+
+@borrowing
+def pick_for_one_slot(g: int, at: float, slope: float, settings: Settings, work: AssignWork) -> int:
+    """The request for one slot, without a list of candidates; -1 where none fits.
+
+    Where fewer than K requests are above the peak, its neighbours are among the K largest: the best of the pool is
+    the best of the candidates. Else all candidates are above, the K-th largest is the best of them, and it is taken
+    if it is worth anything, though the pool may hold better ones (so the paper).
+
+    Args:
+        at: the peak, a point.
+        slope: of the score behind it.
+    """
+    row, over, above = best_single(g, at, at, settings, work)
+    if settings.fit or row < 0 or above < settings.candidates:
+        return row
+    limit = key_of(work.kv[g])
+    # the score falls at least as fast as `slope`: how far above the peak can it be worth anything?
+    nearest_above = worth(g, tokens_of(over), settings, work)
+    worthless = tokens_of(over) + max(0.0, nearest_above / -slope) * (1.0 + SLACK) + SLACK
+    if count_above(work.keys, key_of(worthless), limit) >= settings.candidates:
+        return row
+    kth = key_at_rank(work.keys, limit, settings.candidates)
+    return first_with(work.keys, kth) if worth(g, tokens_of(kth), settings, work) > 0.0 else row
+
+
+@borrowing
+def send_subset(g: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
+    """Send the best subset of the candidates; if that is worth nothing, the best single request of the pool.
+
+    Returns:
+        How many were sent.
+    """
+    n = list_candidates(g, high, settings, work)
+    if n == 0:
+        return 0
+    slots, is_whole = min(work.free[g], n), True
+    for i in range(n):
+        work.row_sizes[i] = tokens_of(work.row_keys[i])
+        is_whole &= work.row_sizes[i] == np.floor(work.row_sizes[i])
+    if work.free[g] == 1:
+        row = best_candidate(g, n, low, high, settings, work)
+        if worth(g, tokens_of(work.keys[row]), settings, work) > 0.0:
+            return send_one(g, row, work)
+    elif settings.bits and is_whole:
+        tokens, score = by_bits(
+            work.row_sizes, n, slots, work.kv[g], high, score_of(g, settings, work), work.row_keys
         )
-        return (*key, -g)
-
-    queue = {g: rank(g) for g in np.flatnonzero(free_slots > 0).tolist()}
-    while now.pool and queue:
-        if now.rule.margin_first:  # an envelope that rose since has widened margins
-            queue = {g: rank(g) for g in queue}
-        g = max(queue, key=lambda worker: queue[worker])
-        del queue[g]
-        rows = now.fits(g)
-        if rows.size:
-            now.admit(g, *_subset(now, g, rows))
-            if free_slots[g] > 0:
-                queue[g] = rank(g)
-
-
-def _subset(now: _Round, g: int, rows: I8) -> tuple[list[int], float]:
-    """The best subset of the candidates; if that is worth nothing, the best single request of the pool."""
-    rule, size, score = now.rule, now.size, now.score(g)
-    slots, kv_free = int(now.filling.free_slots[g]), float(now.filling.kv_free[g])
-    candidates = (
-        fitting(score, size, rows, rule.candidates) if rule.fit else largest(size, rows, rule.candidates)
-    )
-    if slots == 1:
-        row = best_single(score, size, np.sort(candidates))
-        chosen, tokens, value = [row], float(size[row]), float(score.of(size[row]))
+        if score > 0.0:
+            return send_chosen(g, n, tokens, work)
     else:
-        slots = min(slots, candidates.size)
-        whole = bool(np.all(size[candidates] == np.floor(size[candidates])))
-        if rule.bits and whole:
-            found, tokens, value = best_by_bits(score, size, candidates, slots, kv_free)
-        else:  # reachable sums need whole sizes
-            found, tokens, value = best_enumerated(score, size, candidates[:ENUMERATED], slots, kv_free)
-        chosen = found.tolist()
-    if value > 0:
-        return chosen, tokens
-    row = best_single(score, size, rows)
-    return [row], float(size[row])
+        n = min(n, ENUMERATED)
+        best = best_subset(g, n, min(slots, n), low, high, settings, work)
+        tokens = work.sums[best]
+        if worth(g, tokens, settings, work) > 0.0:
+            for i in range(n):
+                work.row_keys[i] = (best >> i) & 1
+            return send_chosen(g, n, tokens, work)
+    row, _, _ = best_single(g, low, high, settings, work)
+    return send_one(g, row, work)
+
+
+@part
+def list_candidates(g: int, high: float, settings: Settings, work: AssignWork) -> int:
+    """List the candidates for a worker; returns how many there are."""
+    limit = key_of(work.kv[g])
+    if settings.fit:
+        return list_fitting(work.keys, key_of(high), limit, settings.candidates, work.rows, work.row_keys)
+    return list_largest(work.keys, limit, settings.candidates, work.rows, work.row_keys)
+
+
+@part
+def send_chosen(g: int, n: int, tokens: float, work: AssignWork) -> int:
+    """Send the candidates with a 1 in `row_keys`, which have so many tokens; returns how many were sent."""
+    sent = 0
+    for i in range(n):
+        if work.row_keys[i] == 1:
+            send(g, work.rows[i], work)
+            sent += 1
+    grow(g, tokens, work)
+    return sent
+
+
+@part
+def best_subset(
+    g: int, n: int, slots: int, low: float, high: float, settings: Settings, work: AssignWork
+) -> int:
+    """The number of the subset of candidates with the largest score, the smallest of equal ones."""
+    if slots == 2:
+        level, under, over = pairs(work.row_sizes, n, work.kv[g], low, high, work.sums)
+    else:
+        level, under, over = enumerated(
+            work.row_sizes, n, slots, work.kv[g], low, high, work.sums, work.counts
+        )
+    if level > 0:
+        return level
+    if under == 0 or over == 0:
+        return under + over
+    f_under = worth(g, work.sums[under], settings, work)
+    f_over = worth(g, work.sums[over], settings, work)
+    if f_under == f_over:
+        return min(under, over)
+    return under if f_under > f_over else over
+
+
+@part
+def best_candidate(g: int, n: int, low: float, high: float, settings: Settings, work: AssignWork) -> int:
+    """`best_single` among the candidates alone."""
+    level, under, over = -1, -1, -1
+    for i in range(n):
+        row, key = work.rows[i], work.row_keys[i]
+        if work.row_sizes[i] < low:
+            if under < 0 or key > work.keys[under] or (key == work.keys[under] and row < under):
+                under = row
+        elif work.row_sizes[i] > high:
+            if over < 0 or key < work.keys[over] or (key == work.keys[over] and row < over):
+                over = row
+        elif level < 0 or row < level:
+            level = row
+    if level >= 0:
+        return level
+    if under < 0 or over < 0:
+        return max(under, over)
+    f_under = worth(g, tokens_of(work.keys[under]), settings, work)
+    f_over = worth(g, tokens_of(work.keys[over]), settings, work)
+    if f_under == f_over:
+        return min(under, over)
+    return under if f_under > f_over else over

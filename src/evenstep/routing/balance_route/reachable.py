@@ -1,23 +1,24 @@
-"""Compiled twin of `f_score.best_by_bits`: reachable sums in bit masks."""
-# pyright: basic
+"""The best subset of candidates of whole sizes by reachable sums in bit masks."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from evenstep.compiled import allocating, jit
-from evenstep.routing.balance_route.f_score_kernel import value
+from evenstep.compiled import Floats, Ints, allocating, borrowing
+from evenstep.routing.balance_route.f_score import FScore, value
 
 _ONE = np.uint64(1)
 
 
-@jit
-def _has(mask, bit):
+@borrowing
+def _has(mask: Any, bit: int) -> Any:
     return (mask[bit >> 6] >> np.uint64(bit & 63)) & _ONE != 0
 
 
-@jit
-def _or_shifted(target, source, shift, limit):
+@borrowing
+def _or_shifted(target: Any, source: Any, shift: int, limit: int) -> None:
     """target |= source << shift, up to bit `limit`."""
     words, bits = shift >> 6, np.uint64(shift & 63)
     last = limit >> 6
@@ -31,15 +32,26 @@ def _or_shifted(target, source, shift, limit):
 
 
 @allocating
-def by_bits(sizes, n, slots, kv_free, high, margins, weights, H1, reward, penalty, chosen):
-    """The subset of largest score; see `f_score.best_by_bits`.
+def by_bits(
+    sizes: Floats, n: int, slots: int, kv_free: float, high: float, score: FScore, chosen: Ints
+) -> tuple[float, float]:
+    """The subset of largest score: ``reach[i][r]`` has bit D set when r of the first i candidates weigh D together.
+
+    Only two sums can be best: the largest one up to the end of the score's peak, and the smallest one above it. Ties go
+    to the former, then to fewer requests, then to earlier candidates.
 
     Args:
-        sizes: float64[n], whole.
-        chosen: int64[n], written: 1 where a candidate is in the subset.
+        sizes: float64[>= n], tokens of each candidate, whole.
+        n, slots: candidates, and how many of them the subset may have.
+        kv_free: tokens that it may have.
+        high: the end of the score's peak.
+        score: the score.
+        chosen: int64[>= n], written: 1 where a candidate is in the subset.
 
     Returns:
-        tokens, score of the subset.
+        Tokens and score of the subset.
+
+    Source: BalanceRoute App. D.4.
     """
     total, most = 0.0, 0.0
     for i in range(n):
@@ -47,9 +59,7 @@ def by_bits(sizes, n, slots, kv_free, high, margins, weights, H1, reward, penalt
         most = max(most, sizes[i])
         chosen[i] = 0
     limit = int(min(kv_free, total, high + most))
-    reach = np.zeros(
-        (n + 1, slots + 1, (limit >> 6) + 1), np.uint64
-    )  # the one allocation of a routing kernel
+    reach = np.zeros((n + 1, slots + 1, (limit >> 6) + 1), np.uint64)  # the one allocation of a routing rule
     for i in range(n + 1):
         reach[i, 0, 0] = _ONE
     for i in range(n):
@@ -74,13 +84,13 @@ def by_bits(sizes, n, slots, kv_free, high, margins, weights, H1, reward, penalt
             if _has(reach[n, r], tokens):
                 over = tokens
                 break
-    best, score = -1, -np.inf
+    best, worth = -1, -np.inf
     if under >= 0:
-        best, score = under, value(float(under), margins, weights, H1, reward, penalty)
+        best, worth = under, value(float(under), score)
     if over >= 0:
-        other = value(float(over), margins, weights, H1, reward, penalty)
-        if other > score:
-            best, score = over, other
+        other = value(float(over), score)
+        if other > worth:
+            best, worth = over, other
     for r in range(1, slots + 1):
         if _has(reach[n, r], best):
             best_r = r
@@ -91,4 +101,4 @@ def by_bits(sizes, n, slots, kv_free, high, margins, weights, H1, reward, penalt
             chosen[i - 1] = 1
             left -= int(sizes[i - 1])
             best_r -= 1
-    return float(best), score
+    return float(best), worth

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from evenstep.errors import InputError
-from evenstep.routing.balance_route.assign import Rule, discounts, route
-from evenstep.routing.policies.br_h import check_options, check_score
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.routing.balance_route.assign import STAGE_TWO, AssignWork, Settings, assign_room, decide
+from evenstep.routing.balance_route.options import check_options, check_score
+from evenstep.routing.filling import count_overdue
+from evenstep.routing.rules import Ruled, RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class BR0:
+class BR0(Ruled):
     """BalanceRoute on the loads of this step: the subset of waiting requests that fills each worker to the envelope.
 
     It is BR-H with horizon 0; the paper's has reward 1 and the group's size as penalty. Defaults are the paper's, but for
@@ -63,21 +64,25 @@ class BR0:
         check_score("br-0", self.discount, self.penalty, self.reward)
         check_options("br-0", self.stage_two_below, self.candidates, self.solver, self.age_limit)
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        rule = Rule(
-            weights=discounts(1.0, 0),
-            reward=self.reward,
-            penalty=self.penalty,
-            stage_two_below=self.stage_two_below,
-            candidates=self.candidates,
-            fit=self.pick == "fit",
-            margin_first=self.order == "margin",
-            bits=self.solver == "bitset",
-            age_limit=self.age_limit,
-            one_by_one=self.bypass,
-            ties_by_margin=self.ties == "margin" if self.bypass else self.order == "margin",
-        )
-        return route(view, rule)
+
+Work, room = AssignWork, assign_room
+
+
+@rule
+def route(view: RuleView, options: Any, work: AssignWork) -> None:
+    """Overdue requests, with `bypass` all, are placed by themselves; then the two stages."""
+    settings = Settings(
+        options.reward,
+        options.penalty,
+        options.stage_two_below,
+        options.candidates,
+        options.pick_fit,
+        options.order_margin,
+        options.solver_bitset,
+        options.ties_margin if options.bypass else options.order_margin,
+    )
+    alone = view.waiting_load.size if options.bypass else count_overdue(view, options.age_limit)
+    decide(STAGE_TWO, alone, 1.0, settings, view, work)
 
 
 policy = BR0

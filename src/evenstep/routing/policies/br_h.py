@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
-
+from evenstep.compiled import part
 from evenstep.errors import InputError
-from evenstep.routing.balance_route.assign import Rule, discounts, route
-from evenstep.routing.balance_route.f_score import ENUMERATED
-from evenstep.routing.filling import check_age_limit
-from evenstep.routing.view import RoutingDecision, RoutingView
+from evenstep.routing.balance_route.assign import STAGE_TWO, AssignWork, Settings, assign_room, decide
+from evenstep.routing.balance_route.options import check_options, check_score
+from evenstep.routing.filling import count_overdue
+from evenstep.routing.rules import Ruled, RuleView, rule
 
 
 @dataclass(frozen=True, slots=True)
-class BRH:
+class BRH(Ruled):
     """BalanceRoute with a horizon: the subset of waiting requests that fills each worker up to the envelope ahead.
 
     Defaults are the paper's, but for `age_limit` (paper mode: ``age_limit=0``). A newcomer counts with its prompt at every
@@ -60,56 +58,41 @@ class BRH:
             raise InputError("br-h", "horizon", self.horizon, "an integer >= 0")
         check_score("br-h", self.discount, self.penalty, self.reward)
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        weights = discounts(self.discount, self.horizon)
-        steps = float(np.cumsum(weights)[-1]) if self.score == "marginal" else 1.0
-        rule = Rule(
-            weights=weights,
-            reward=self.reward * steps,
-            penalty=self.penalty,
-            stage_two_below=self.stage_two_below,
-            candidates=self.candidates,
-            fit=self.pick == "fit",
-            margin_first=self.order == "margin",
-            bits=self.solver == "bitset",
-            age_limit=self.age_limit,
-            one_by_one=False,
-            ties_by_margin=self.order == "margin",
-        )
-        return route(view, rule)
+
+Work, room = AssignWork, assign_room
 
 
-def check_options(
-    where: str, stage_two_below: int | None, candidates: int, solver: str, age_limit: float
-) -> None:
-    """Check the options BR-0 and BR-H share.
-
-    Raises:
-        InputError: an option out of range.
-    """
-    most = ENUMERATED if solver == "enumerate" else 32
-    if stage_two_below is not None and stage_two_below < 0:
-        raise InputError(
-            where, "stage_two_below", stage_two_below, "an integer >= 0, or none for the workers"
-        )
-    if not 1 <= candidates <= most:
-        hint = "solver=bitset takes up to 32." if solver == "enumerate" else ""
-        raise InputError(where, "candidates", candidates, f"an integer from 1 to {most}", hint)
-    check_age_limit(where, age_limit)
+@rule
+def route(view: RuleView, options: Any, work: AssignWork) -> None:
+    """Overdue requests are placed by themselves; then the two stages."""
+    decide(
+        STAGE_TWO,
+        count_overdue(view, options.age_limit),
+        options.discount,
+        settings_of(options),
+        view,
+        work,
+    )
 
 
-def check_score(where: str, discount: float, penalty: float | None, reward: float) -> None:
-    """Check the options of the score that BR-0 and BR-H share.
-
-    Raises:
-        InputError: an option out of range.
-    """
-    if not 0 < discount <= 1:
-        raise InputError(where, "discount", discount, "a number in (0, 1]")
-    if penalty is not None and not 0 <= penalty < math.inf:
-        raise InputError(where, "penalty", penalty, "a finite number >= 0, or none for the group's size")
-    if not 0 < reward < math.inf:
-        raise InputError(where, "reward", reward, "a finite number > 0")
+@part
+def settings_of(options: Any) -> Settings:
+    """The settings of the stages; the marginal reading rewards a token at each step of the horizon."""
+    steps, weight = 1.0, 1.0
+    if options.score_marginal:
+        for _ in range(options.horizon):
+            weight *= options.discount
+            steps += weight
+    return Settings(
+        options.reward * steps,
+        options.penalty,
+        options.stage_two_below,
+        options.candidates,
+        options.pick_fit,
+        options.order_margin,
+        options.solver_bitset,
+        options.order_margin,
+    )
 
 
 policy = BRH

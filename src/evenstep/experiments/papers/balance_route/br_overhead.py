@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from evenstep.predict.oracle import Oracle
 from evenstep.report.figures import COLOURS, labelled
 from evenstep.report.findings import Claim, Constant, Findings, Row, with_interval
 from evenstep.request import F8
+from evenstep.routing.balance_route.assign import PREPARATION, STAGE_ONE, STAGE_TWO
 from evenstep.routing.doors import KernelCall, kernel_call
 from evenstep.routing.policies.br_h import BRH
 from evenstep.routing.view import RoutingDecision, RoutingView, broken_rule
@@ -108,33 +110,9 @@ def captured(setting: Setting, workers: int, replicate: int) -> tuple[BRH, list[
     return policy, watched.views, float(done.steps.duration_s.mean())
 
 
-def stage_call(policy: BRH, view: RoutingView) -> tuple[KernelCall, tuple[Any, ...]]:
-    """The whole decision as a call, and the arguments of `decide_until` for the same decision, after stage and repeats."""
-    call = kernel_call(policy, view)
-    assert call is not None
-    workers_i, workers_f, waiting_f = call.arguments[6], call.arguments[7], call.arguments[9]
-    steps = 1.0
-    power = 1.0
-    for _ in range(policy.horizon):
-        power *= policy.discount
-        steps += power
-    nan = float("nan")
-    return call, (
-        view.now_s, view.mean_wait_s, view.waiting_id.size, workers_i, workers_f, waiting_f, call.arguments[10],
-        policy.horizon + 1, policy.discount, policy.reward * steps, nan, nan, policy.candidates,
-        call.arguments[15], call.arguments[16], call.worker,
-    )  # fmt: skip
-
-
 def _measure(setting: Setting, workers: int, replicate: int, views: int, repeats: int) -> tuple[F8, float]:
     """float64[decisions, stages] seconds, and the mean seconds of an engine step."""
-    from evenstep.experiments.papers.balance_route.stages_kernel import (  # compiled only where it is used
-        PREPARATION,
-        STAGE_ONE,
-        STAGE_TWO,
-        decide_until,
-        project_all,
-    )
+    from evenstep.experiments.papers.balance_route.stages import project_all  # compiled only where it is used
 
     policy, seen, step_s = captured(setting, workers, replicate)
     useful = [v for v in seen if v.waiting_id.size and v.free_slots.sum() > 0]
@@ -143,37 +121,61 @@ def _measure(setting: Setting, workers: int, replicate: int, views: int, repeats
     projected = np.zeros((workers, policy.horizon + 1))
     taken = np.zeros((len(chosen), len(STAGES)))
     for place, view in enumerate(chosen):
-        call, arguments = stage_call(policy, view)
-        taken[place, 0] = _best(project_all, repeats, (), (*arguments[3:5], counts, loads, projected))
+        windows = (view.load.astype(np.int64), view.running.copy(), counts, loads, projected)
+        taken[place, 0] = _best(partial(_projecting, project_all, windows), repeats)
         stages = (PREPARATION, STAGE_ONE, STAGE_TWO)
-        until = [_best(decide_until, repeats, (stage,), arguments) for stage in stages]
+        until = [_best(partial(_deciding, policy, view, stage), repeats) for stage in stages]
         taken[place, 1:4] = np.maximum(np.diff([0.0, *until]), 0.0)
-        taken[place, 4] = _best(_check, min(repeats, 5), (), (view, call.decision()))
+        taken[place, 4] = _best(partial(_checking, view, policy.route(view)), min(repeats, 5))
     return taken, step_s
 
 
-def _check(repeats: int, view: RoutingView, decision: RoutingDecision) -> None:
-    """A host's work on an answer before it sends."""
-    for _ in range(repeats):
-        broken_rule(view, decision)
+def _projecting(project: Callable[..., Any], windows: tuple[Any, ...], repeats: int) -> Callable[[], Any]:
+    """The projections of all workers, so often."""
+    return partial(project, repeats, *windows)
 
 
-def _best(act: Callable[..., Any], repeats: int, before: tuple[Any, ...], after: tuple[Any, ...]) -> float:
+def _deciding(policy: BRH, view: RoutingView, stage: int, repeats: int) -> Callable[[], Any]:
+    """The decision up to a stage, so often."""
+    call = until_stage(policy, view, stage, repeats)
+    return partial(call.function, *call.arguments)
+
+
+def until_stage(policy: BRH, view: RoutingView, stage: int, repeats: int) -> KernelCall:
+    """The call that makes this decision up to a stage, so often."""
+    from evenstep.experiments.papers.balance_route.stages import BRHUntil
+
+    call = kernel_call(BRHUntil(**asdict(policy), until=stage, repeats=repeats), view)
+    assert call is not None
+    return call
+
+
+def _checking(view: RoutingView, decision: RoutingDecision, repeats: int) -> Callable[[], None]:
+    """A host's work on an answer before it sends, so often."""
+
+    def check() -> None:
+        for _ in range(repeats):
+            broken_rule(view, decision)
+
+    return check
+
+
+def _best(doing: Callable[[int], Callable[[], Any]], repeats: int) -> float:
     """Seconds of one repeat, the best of a few rounds, less the cost of entering the loop.
 
     Args:
-        act: does it so often; the number of repeats stands between the arguments `before` and `after`.
+        doing: for a number of repeats, what does it so often.
         repeats: how often.
-        before, after: its other arguments.
     """
-    act(*before, 1, *after)
+    act, enter = doing(repeats), doing(0)
+    doing(1)()
     full: list[float] = []
     empty: list[float] = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
-        act(*before, repeats, *after)
+        act()
         middle = time.perf_counter()
-        act(*before, 0, *after)
+        enter()
         full.append(middle - start)
         empty.append(time.perf_counter() - middle)
     return max(0.0, min(full) - min(empty)) / repeats

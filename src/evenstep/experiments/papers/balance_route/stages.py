@@ -1,0 +1,56 @@
+"""BR-H's decision, made up to one of its stages and many times, so that the times of the stages can be told apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from evenstep.compiled import Ints, IntTable, Table, declared, signature
+from evenstep.predict.window_kernel import project
+from evenstep.routing.balance_route.assign import STAGE_TWO, AssignWork, assign_room, decide
+from evenstep.routing.filling import count_overdue
+from evenstep.routing.policies.br_h import BRH, settings_of
+from evenstep.routing.rules import RuleView, rule
+from evenstep.routing.view import HOLD
+
+
+@dataclass(frozen=True, slots=True)
+class BRHUntil(BRH):
+    """BR-H that makes each decision `repeats` times, up to and with one of its stages.
+
+    Args:
+        until: `PREPARATION`, `STAGE_ONE` or `STAGE_TWO`.
+        repeats: how often; 0 answers nothing.
+    """
+
+    until: int = STAGE_TWO
+    repeats: int = 1
+
+
+Work, room = AssignWork, assign_room
+
+
+@rule
+def route(view: RuleView, options: Any, work: AssignWork) -> None:
+    """The rule of `br_h`, in a loop."""
+    for _ in range(options.repeats):
+        for i in range(work.worker.size):
+            work.worker[i] = HOLD
+        late = count_overdue(view, options.age_limit)
+        decide(options.until, late, options.discount, settings_of(options), view, work)
+
+
+@declared(signature(int, int, Ints, Ints, IntTable, IntTable, Table))
+def project_all(repeats: int, load: Any, running: Any, counts: Any, loads: Any, projected: Any) -> int:
+    """Read all workers' projections from their windows of departures `repeats` times.
+
+    Args:
+        load, running: int64[G], tokens and requests of each worker.
+        counts, loads: int64[G, *], their windows of departures.
+        projected: float64[G, H+1], written.
+    """
+    mask = counts.shape[1] - 1
+    for _ in range(repeats):
+        for g in range(load.size):
+            project(load[g], running[g], 0, 1, 1.0, mask, counts[g], loads[g], projected[g])
+    return repeats

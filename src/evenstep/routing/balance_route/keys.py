@@ -1,0 +1,145 @@
+"""Scans of a pool whose sizes are held as keys.
+
+A key is the bits of a size, a float64 >= 0, as int64. Keys order like the sizes, and the compiler compares several of them
+at once; it may not reorder comparisons of floats. A request that left the pool has key -1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep.compiled import Ints, borrowing, part
+
+#: Key above every size.
+NONE = 0x7FFFFFFFFFFFFFFF
+
+
+@part
+def key_of(tokens: Any) -> Any:
+    """The key of a size."""
+    return np.float64(tokens).view(np.int64)
+
+
+@part
+def tokens_of(key: Any) -> Any:
+    """The size with this key."""
+    return np.int64(key).view(np.float64)
+
+
+@borrowing
+def nearest(keys: Ints, high: int, limit: int) -> tuple[int, int, int]:
+    """Keys around the peak among those up to `limit`.
+
+    Returns:
+        The largest key up to `high`, or -1; the smallest above it, or `NONE`; and how many are above it.
+    """
+    under, over, above = -1, NONE, 0
+    top = min(high, limit)
+    for i in range(keys.size):
+        k = keys[i]
+        under = max(under, k if k <= top else -1)
+        is_beyond = (k > high) & (k <= limit)
+        over = min(over, k if is_beyond else NONE)
+        above += 1 if is_beyond else 0
+    return under, over, above
+
+
+@borrowing
+def count_above(keys: Ints, floor: int, limit: int) -> int:
+    """How many requests have floor < key <= limit."""
+    count = 0
+    for i in range(keys.size):
+        count += 1 if (keys[i] > floor) & (keys[i] <= limit) else 0
+    return count
+
+
+@borrowing
+def first_with(keys: Ints, key: int) -> int:
+    """Row of the oldest request with this key, which must be there."""
+    row = NONE
+    for i in range(keys.size):
+        row = min(row, i if keys[i] == key else NONE)
+    return row
+
+
+@borrowing
+def first_between(keys: Ints, low: int, high: int) -> int:
+    """Row of the oldest request with low <= key <= high, or -1."""
+    for i in range(keys.size):
+        if low <= keys[i] <= high:
+            return i
+    return -1
+
+
+@borrowing
+def key_at_rank(keys: Ints, limit: int, rank: int) -> int:
+    """Key of the request of this rank (1 = largest) among those up to `limit`; there must be that many."""
+    bound, seen = limit, 0
+    while True:
+        best, count = -1, 0
+        for i in range(keys.size):
+            best = max(best, keys[i] if keys[i] <= bound else -1)
+        for i in range(keys.size):
+            count += 1 if keys[i] == best else 0
+        seen += count
+        if seen >= rank:
+            return best
+        bound = best - 1
+
+
+@borrowing
+def list_largest(keys: Ints, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
+    """List up to `count` rows of the largest keys up to `limit`, larger first, older first; returns how many."""
+    n = 0
+    for i in range(keys.size):
+        k = keys[i]
+        if k < 0 or k > limit or (n == count and (n == 0 or k <= row_keys[n - 1])):
+            continue
+        j = n if n < count else n - 1
+        while j > 0 and row_keys[j - 1] < k:
+            row_keys[j] = row_keys[j - 1]
+            rows[j] = rows[j - 1]
+            j -= 1
+        row_keys[j] = k
+        rows[j] = i
+        n += 1 if n < count else 0
+    return n
+
+
+@borrowing
+def list_smallest_above(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
+    """List up to `count` rows of the smallest keys above `high` and up to `limit`, smaller first, older first."""
+    n = 0
+    for i in range(keys.size):
+        k = keys[i]
+        if k <= high or k > limit or (n == count and (n == 0 or k >= row_keys[n - 1])):
+            continue
+        j = n if n < count else n - 1
+        while j > 0 and row_keys[j - 1] > k:
+            row_keys[j] = row_keys[j - 1]
+            rows[j] = rows[j - 1]
+            j -= 1
+        row_keys[j] = k
+        rows[j] = i
+        n += 1 if n < count else 0
+    return n
+
+
+@borrowing
+def list_fitting(keys: Ints, high: int, limit: int, count: int, rows: Ints, row_keys: Ints) -> int:
+    """List rows around the peak; returns how many.
+
+    The smallest above the peak, then the largest ones not above it (one short of `count`); where these are too few,
+    more from above. Requests above come first, smaller first; then the others, larger first; older first at equal size.
+    """
+    above = count_above(keys, high, limit)
+    top = min(high, limit)
+    below = list_largest(keys, top, count - 1 if above > 0 else count, rows, row_keys)
+    above = min(above, count - below)
+    for j in range(below - 1, -1, -1):  # make room in front
+        rows[j + above] = rows[j]
+        row_keys[j + above] = row_keys[j]
+    list_smallest_above(keys, high, limit, above, rows, row_keys)
+    return above + below

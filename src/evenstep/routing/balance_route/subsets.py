@@ -1,0 +1,72 @@
+"""Subsets of candidates by number: bit i stands for candidate i."""
+
+from __future__ import annotations
+
+from evenstep.compiled import Floats, Ints, borrowing
+
+
+@borrowing
+def enumerated(
+    sizes: Floats, n: int, slots: int, kv_free: float, low: float, high: float, sums: Floats, counts: Ints
+) -> tuple[int, int, int]:
+    """The subsets of n sizes that can be best, with 1..slots members and <= kv_free tokens.
+
+    Args:
+        sizes: float64[>= n], tokens of each candidate.
+        n, slots: candidates, and how many of them a subset may have.
+        kv_free: tokens that a subset may have.
+        low, high: the peak of the score.
+        sums: float64[2^n], written: tokens of each subset.
+        counts: int64[2^n], written: its members.
+
+    Returns:
+        level, under, over: the first subset with low <= tokens <= high, the first of largest tokens < low, the
+        first of smallest tokens > high; 0 where there is none (the empty subset is no answer).
+    """
+    level, under, over = 0, 0, 0
+    sums[0] = 0.0
+    counts[0] = 0
+    for bit in range(n):
+        top = 1 << bit
+        for rest in range(top):
+            subset = top + rest
+            tokens = sums[rest] + sizes[bit]
+            sums[subset] = tokens
+            counts[subset] = counts[rest] + 1
+            if counts[subset] > slots or tokens > kv_free:
+                continue
+            if tokens < low:
+                if under == 0 or tokens > sums[under]:
+                    under = subset
+            elif tokens > high:
+                if over == 0 or tokens < sums[over]:
+                    over = subset
+            elif level == 0:
+                level = subset
+    return level, under, over
+
+
+@borrowing
+def pairs(
+    sizes: Floats, n: int, kv_free: float, low: float, high: float, sums: Floats
+) -> tuple[int, int, int]:
+    """`enumerated` for two slots: only the subsets of one and two are looked at."""
+    level, under, over = 0, 0, 0
+    sums[0] = 0.0
+    for bit in range(n):
+        top = 1 << bit
+        for other in range(-1, bit):
+            subset = top if other < 0 else top + (1 << other)
+            tokens = sizes[bit] if other < 0 else sizes[other] + sizes[bit]
+            sums[subset] = tokens
+            if tokens > kv_free:
+                continue
+            if tokens < low:
+                if under == 0 or tokens > sums[under]:
+                    under = subset
+            elif tokens > high:
+                if over == 0 or tokens < sums[over]:
+                    over = subset
+            elif level == 0:
+                level = subset
+    return level, under, over
