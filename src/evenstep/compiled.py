@@ -43,6 +43,7 @@ from numpy.typing import NDArray
 from evenstep import kernel_cache
 from evenstep.addresses import is_inside
 from evenstep.kernel_locks import locks
+from evenstep.late import Late, change
 
 if os.environ.get("EVENSTEP_PLAIN") == "1":
     numba: Any = None
@@ -54,6 +55,8 @@ else:
 
 #: Whether this is the checked build.
 CHECKED = numba is not None and os.environ.get("EVENSTEP_CHECKED") == "1"
+_BEGINS_PLAIN = numba is not None and kernel_cache.begins_plain
+change.is_compiled = numba is not None and not _BEGINS_PLAIN
 
 # No fastmath, no parallel: same bits everywhere. No run-time memory: a kernel allocates nothing, and numba then leaves out
 # the counting of references to arrays, which costs more than most kernels' own work.
@@ -68,13 +71,33 @@ def mode() -> str:
     """``numba <version>``, or ``plain Python (slow)`` where kernels are not compiled; the checked build says so."""
     if numba is None:
         return "plain Python (slow)"
+    if not change.is_compiled:
+        return "plain Python (slow) until they are compiled"
     return f"numba {numba.__version__}{', checked (slow)' if CHECKED else ''}"
+
+
+def _type_of(made: Any) -> Any:
+    """The type by which compiled code knows a kernel."""
+    from numba.core.registry import cpu_target  # pyright: ignore[reportMissingTypeStubs]
+
+    cpu_target.typing_context.refresh()
+    return cpu_target.typing_context.resolve_value_type(made)
+
+
+def _later(plain: Callable[..., Any], make: Callable[[], Any], **what: bool) -> Any:
+    """A kernel, or its plain text for now where this process begins so."""
+    return make() if change.is_compiled else Late(plain, make, _type_of, **what)
 
 
 def _made(function: F, flags: dict[str, Any]) -> F:
     """A kernel that is compiled when it is called, and kept in the cache if there is one."""
     if numba is None:
         return function
+
+    return _later(function, lambda: _cached(function, flags), is_door="no_cpython_wrapper" not in flags)
+
+
+def _cached(function: Callable[..., Any], flags: dict[str, Any]) -> Any:
     made = numba.njit(**flags)(function)
     made._cache = _cache_of(function)
     return made
@@ -94,7 +117,7 @@ def inlined(function: F) -> F:
     """A helper that becomes part of its caller's code: for pieces of a loop that pass many arrays."""
     if numba is None:
         return function
-    return numba.njit(inline="always", **_FLAGS)(function)
+    return _later(function, lambda: numba.njit(inline="always", **_FLAGS)(function))
 
 
 #: Flags of helpers that only compiled code calls: no references counted, no way in from Python to compile.
@@ -106,7 +129,9 @@ def part(function: F) -> F:
 
     It is kept on disk as a part of them, not by itself.
     """
-    return function if numba is None else numba.njit(forceinline=True, **_BORROWING)(function)
+    if numba is None:
+        return function
+    return _later(function, lambda: numba.njit(forceinline=True, **_BORROWING)(function), is_door=False)
 
 
 def borrowing(function: F) -> F:
@@ -203,7 +228,11 @@ _kept: list[object] = []  # functions that compiled code calls
 #: ``part_of(base, offset, size, dtype)``, so many numbers that lie some bytes behind the beginning of an array: for kernels
 #: that are told of many arrays by one. Nothing is allocated or counted: whoever tells the address, by `placed`, keeps the
 #: array.
-_part_of: Any = _array_at if numba is None else _compiled_array_at(has_offset=True)
+_part_of: Any = (
+    _array_at
+    if numba is None
+    else _later(_array_at, lambda: _compiled_array_at(has_offset=True), is_door=False)
+)
 part_of: Any = _checked_part_of(_part_of) if CHECKED else _part_of
 
 
@@ -213,7 +242,9 @@ def _from_its_beginning(address: Any, size: Any, dtype: Any) -> Any:
 
 #: ``array_at(address, size, dtype)``, so many numbers from the beginning of an array on; as `part_of`.
 array_at: Any = (
-    inlined(_from_its_beginning) if numba is None or CHECKED else _compiled_array_at(has_offset=False)
+    inlined(_from_its_beginning)
+    if numba is None or CHECKED
+    else _later(_from_its_beginning, lambda: _compiled_array_at(has_offset=False), is_door=False)
 )
 
 
@@ -229,11 +260,16 @@ def declared(signature: Any) -> Callable[[F], F]:
     """Compile a kernel eagerly for one declared signature, cached on disk."""
 
     def wrap(function: F) -> F:
-        made: Any = _made(function, _FLAGS)
-        if numba is not None:
+        if numba is None:
+            return function
+
+        def make() -> Any:
+            made = _cached(function, _FLAGS)
             made.compile(signature)
             made.disable_compile()
-        return made
+            return made
+
+        return _later(function, make, is_declared=True)
 
     return wrap
 
@@ -242,6 +278,8 @@ def entry(kernel: Any) -> Any:
     """The compiled code of a kernel `declared` with one signature, called without looking at the arguments' types."""
     if numba is None:
         return kernel
+    if isinstance(kernel, Late) and not change.is_compiled:
+        return _later(kernel.py_func, lambda: entry(kernel.made), is_declared=kernel.is_declared)
     (only,) = kernel.overloads.values()
     return only.entry_point
 
@@ -453,7 +491,7 @@ def _compiled_read_only() -> Any:
 
 
 #: ``read_only(array)``: the same array as one that nothing may be written through. Costs nothing in compiled code.
-read_only: Any = _read_only if numba is None else _compiled_read_only()
+read_only: Any = _read_only if numba is None else _later(_read_only, _compiled_read_only, is_door=False)
 
 
 def generated(source: str, scope: dict[str, Any], beside: Callable[..., Any], signature: Any) -> Any:
@@ -603,7 +641,7 @@ def check(holds: Any) -> None:
         raise IndexError("compiled code used an index outside its table")
 
 
-if numba is None:
+if not change.is_compiled:
     # compiled 64-bit integers wrap silently; as plain scalars they do the same and say so at every draw
     warnings.filterwarnings(
         "ignore", "overflow encountered in scalar", RuntimeWarning, r"evenstep\.streams_kernel"

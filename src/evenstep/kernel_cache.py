@@ -20,6 +20,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent
+#: Whether kernels run as plain Python until this process changes over (`late`); set before `compiled` is imported.
+begins_plain = False
 _NAME = "evenstep"
 
 

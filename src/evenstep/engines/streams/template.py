@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from evenstep import compiled
 from evenstep.engines.streams import template_kernel as kernel
+from evenstep.late import change
 from evenstep.request import I8
 
 _IDS = re.compile(rb'"token_ids":\[(\d+)\]')
@@ -28,7 +28,6 @@ _LONGEST = 32 * 1024
 _SPACE: NDArray[np.uint8] = np.zeros(8 * _LONGEST, np.uint8)
 _HALF = _SPACE.size // 2
 _BYTES = _SPACE.data
-_IS_COMPILED = compiled.numba is not None
 
 
 class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -64,7 +63,7 @@ class Quick(msgspec.Struct, frozen=True, eq=False, gc=False):
         Args:
             is_framed: the client gets an HTTP chunk, too.
         """
-        if not _IS_COMPILED or len(data) > _LONGEST:
+        if not change.is_compiled or len(data) > _LONGEST:
             return 0, count, b""
         at, count, begin, end, stop = kernel.read_chunks(
             data, self.shape, self.parts, count, is_framed, _SPACE

@@ -28,6 +28,7 @@ from evenstep.addresses import placed
 from evenstep.engines.streams.template_kernel import PARTS
 from evenstep.gateway.connections import relaying as kernel
 from evenstep.gateway.connections.system_calls import WORDS
+from evenstep.late import change
 from evenstep.request import F8, I8
 
 if TYPE_CHECKING:
@@ -110,7 +111,12 @@ class Relay:
         """
         exchange, reply, quick = stream.exchange, stream.reply, stream.reply.usual
         client, connection = exchange.client, stream.connection
-        if quick is None or connection is None or quick.shape.size > kernel.MOST_SHAPE:
+        if (
+            not change.is_compiled
+            or quick is None
+            or connection is None
+            or quick.shape.size > kernel.MOST_SHAPE
+        ):
             return None
         reads, writes = connection.socket(), client.socket()
         if reads < 0 or writes < 0:

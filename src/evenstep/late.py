@@ -1,0 +1,106 @@
+"""Kernels that run as plain Python until this process changes over to their compiled code, at equal bits.
+
+A long-lived process can so begin at once on a machine that has no compiled kernels: it sets `kernel_cache.begins_plain`
+before it imports `compiled`, has another process compile, loads what that compiled in a thread (`in_compiled_code`), and
+changes over between two decisions (`change_over`). What a kernel reads and writes is the same for both: arrays, numbers,
+and tuples of them.
+
+Kernels that only compiled code may call (`compiled.part` and its like) stay plain Python when Python calls them: plain
+text that still runs when the process changes over meets nothing that it cannot call.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Any
+
+
+class Change:
+    """Whether this process runs compiled code.
+
+    Attributes:
+        is_compiled: it does; False for ever where nothing is compiled.
+        threads: threads that run it already.
+    """
+
+    __slots__ = ("is_compiled", "threads")
+
+    def __init__(self) -> None:
+        self.is_compiled = False
+        self.threads: set[int] = set()
+
+
+change = Change()
+
+
+class Late:
+    """A kernel of a process that begins in plain Python.
+
+    Args:
+        plain: its text.
+        make: compiles it, or loads it from the cache.
+        typed: its type for the compiler, given what `make` made.
+        is_door: Python may call what `make` made.
+        is_declared: `make` compiles it for the one signature that it has.
+    """
+
+    def __init__(
+        self, plain: Callable[..., Any], make: Callable[[], Any], typed: Callable[[Any], Any],
+        *, is_door: bool = True, is_declared: bool = False,
+    ) -> None:  # fmt: skip
+        functools.update_wrapper(self, plain)
+        self.py_func, self._make, self._typed = plain, make, typed
+        self.is_door, self.is_declared = is_door, is_declared
+        _all.append(self)
+
+    def __call__(self, *given: Any) -> Any:
+        if self.is_door and (change.is_compiled or get_ident() in change.threads):
+            return self.made(*given)
+        return self.py_func(*given)
+
+    @functools.cached_property
+    def made(self) -> Any:
+        """The compiled kernel."""
+        return self._make()
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What the compiler asks of a name in a kernel that it compiles."""
+        return self._typed(self.made)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.made, name)
+
+
+_all: list[Late] = []
+
+
+@contextmanager
+def in_compiled_code() -> Generator[None]:
+    """This thread runs compiled code inside the block, whatever the others run: it loads what they will need."""
+    change.threads.add(get_ident())
+    try:
+        for kernel in list(_all):
+            if kernel.is_declared:
+                assert kernel.made is not None
+        yield
+    finally:
+        change.threads.discard(get_ident())
+
+
+def change_over() -> None:
+    """From now on every thread runs compiled code. Names of modules that stand for loaded kernels lead straight to them."""
+    if not _all:
+        return
+    change.is_compiled = True
+    for name, module in list(sys.modules.items()):
+        if name == "evenstep" or name.startswith("evenstep."):
+            for key, value in list(vars(module).items()):
+                if isinstance(value, Late) and value.is_door and "made" in vars(value):
+                    setattr(module, key, value.made)
