@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import stat
 import sys
 import tempfile
@@ -59,6 +60,26 @@ class Place:
             return False
         written = source.stat().st_mtime if self.is_beside else 0.0
         return any(index.stat().st_mtime >= written for index in folder.glob(f"{source.stem}.*.nbi"))
+
+    def is_noted(self, what: str) -> bool:
+        """Whether all kernels of something were compiled there, by these sources (`note`)."""
+        file = self._note_of(what)
+        try:
+            return file is not None and file.stat().st_mtime >= (_newest_source() if self.is_beside else 0.0)
+        except OSError:
+            return False
+
+    def note(self, what: str) -> None:
+        """Keep that all kernels of something are there; a folder that is full keeps nothing."""
+        file = self._note_of(what)
+        if file is not None:
+            with suppress(OSError):
+                file.touch()
+
+    def _note_of(self, what: str) -> Path | None:
+        folder = ROOT / "__pycache__" if self.is_beside else self.folder
+        name = hashlib.sha256(f"{sys.version} {platform.machine()} {what}".encode()).hexdigest()[:16]
+        return None if folder is None else folder / f"{name}.compiled"
 
     def lock_file(self) -> Path | None:
         """The file whose bytes are locked while kernels are compiled (`kernel_locks`); None = nothing is kept."""
@@ -155,6 +176,10 @@ def fingerprint() -> str:
         found.update(str(source.relative_to(ROOT)).encode())
         found.update(source.read_bytes())
     return found.hexdigest()[:16]
+
+
+def _newest_source() -> float:
+    return max(source.stat().st_mtime for source in ROOT.rglob("*.py"))
 
 
 class Announcer:

@@ -21,10 +21,11 @@ from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.endpoint import KEPT_BY_THE_SYSTEM
 from evenstep.gateway.connections.tls import client_context, server_context
 from evenstep.gateway.gateway import Gateway
-from evenstep.gateway.operate.compiling import compile_and_warm
+from evenstep.gateway.operate.compiling import compile_and_warm, try_plain
 from evenstep.gateway.operate.logs import Logs, logging_to
 from evenstep.gateway.operate.operation import Operation
 from evenstep.gateway.starting import WHERE
+from evenstep.late import change
 
 _log = logging.getLogger("evenstep.gateway")
 _BACKLOG = 4096
@@ -46,6 +47,7 @@ class Server:
     Attributes:
         gateway: known once open.
         port: its port, once open.
+        begins_plain: decides in plain Python until kernels are compiled.
         contexts: TLS contexts for clients, with the config section of each certificate; once open.
     """
 
@@ -56,6 +58,7 @@ class Server:
         self.port = 0
         self.contexts: list[tuple[ssl.SSLContext, Tls, str]] = []
         self._is_scraped, self._bound = is_scraped, bound
+        self.begins_plain = compiled.numba is not None and not change.is_compiled
         self._server: asyncio.Server | None = None
         self._warming: asyncio.Task[None] | None = None
 
@@ -115,8 +118,14 @@ class Server:
         await asyncio.sleep(0)
 
     async def _warm(self) -> None:
-        await compile_and_warm(self.config.policy, self.config.predictor)
-        self.gateway.start()
+        rules = self.config.policy, self.config.predictor
+        if self.begins_plain:
+            await try_plain(*rules)
+            self.gateway.start()
+            await compile_and_warm(*rules)
+        else:
+            await compile_and_warm(*rules)
+            self.gateway.start()
 
 
 def serve(
@@ -163,13 +172,16 @@ async def _serve(
 
 
 async def _say_when_ready(server: Server, say: Callable[[str], None]) -> None:
-    """Say once, in one line, that requests are answered."""
+    """Say once, in one line, that requests are answered, and in another that the process has changed over."""
     gateway = server.gateway
     while gateway.not_ready():
         await asyncio.sleep(_LOOK_S)
     models = ", ".join(pool.name for pool in gateway.pools.all if pool.attached)
     workers = len(gateway.workers())
     say(f"ready: {models} on {workers} worker{'s' * (workers != 1)}")
+    if server.begins_plain:
+        await server.ready()
+        say("kernels are compiled: from now on compiled code decides")
 
 
 async def _until_told(server: Server, operation: Operation, say: Callable[[str], None]) -> None:

@@ -1,95 +1,81 @@
-"""Start-up of a gateway: answers health checks and asks other requests to wait while kernels compile.
+"""Start-up of a gateway: it answers requests within seconds, also on a machine that has no compiled kernels yet.
 
-The compiler runs in a separate process, so its memory returns to the system; without a folder for compiled kernels, this
-process compiles instead. This file imports no kernel.
+There it begins in plain Python, while a separate process compiles, and changes over when that is done (`late`). The
+compiler's memory so returns to the system. Until the gateway's modules are imported, health checks are answered and other
+requests are told to wait. This file imports no kernel.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
 from importlib.util import find_spec
-from types import FrameType
+from pathlib import Path
 
-from evenstep import compiled, kernel_cache, names, sockets
+from evenstep import kernel_cache, names, sockets
 from evenstep.engines.requests import refusals
+from evenstep.errors import InputError
 from evenstep.gateway.config.config import GatewayConfig
 from evenstep.gateway.config.layers import Sources
 
 WHERE = "evenstep serve"
-COMPILE = "import sys; from evenstep.gateway.operate.compiling import warm_all; warm_all(*sys.argv[1:])"
 _BACKLOG = 4096
 _RETRY_S = 5.0
 _HEALTH = ("/healthz", "/health")
-_KERNELS = (
-    "dispatch/rounds/projections_kernel.py",
-    "dispatch/rounds/deciding_kernel.py",
-    "dispatch/deliveries_kernel.py",
-    "dispatch/requests/sending.py",
-    "engines/streams/template_kernel.py",
-    "gateway/connections/relaying.py",
-)
+MEANWHILE = "until kernels are compiled, plain Python decides, with the same decisions"
 
 
 def serve(sources: Sources, say: Callable[[str], None]) -> None:
-    """Compile the gateway's kernels, then serve; see `server.serve`.
+    """Serve; kernels that are not compiled yet are compiled meanwhile. See `server.serve`.
 
     Raises:
         InputError: see `server.serve`.
     """
-    settled = sources.settled()
     sockets.need_gateway_extra(WHERE)
-    listen = settled.value.listen
-    bound = sockets.listening(WHERE, listen.host, listen.port)
-    with contextlib.ExitStack() as until_imported:
-        if not is_compiled(settled.value.policy):
-            kernel_cache.announce()
-            if listen.tls is None:
-                until_imported.enter_context(WaitingRoom(bound))
-            if kernel_cache.place().is_kept and not _compile(settled.value):
-                bound.close()
-                return
+    with contextlib.ExitStack() as while_it_fails, contextlib.ExitStack() as until_imported:
+        bound: list[socket.socket] = []
+
+        def begin(config: GatewayConfig) -> None:
+            listen = config.listen
+            bound.append(while_it_fails.enter_context(sockets.listening(WHERE, listen.host, listen.port)))
+            if not is_compiled(config.policy, config.predictor):
+                kernel_cache.announce.meanwhile(MEANWHILE)
+                kernel_cache.begins_plain = True
+                if listen.tls is None:
+                    until_imported.enter_context(WaitingRoom(bound[0]))
+
+        settled = sources.settled(begin)
         from evenstep.gateway import server
-    server.serve(sources, say, settled, bound)
+
+        while_it_fails.pop_all()
+    server.serve(sources, say, settled, bound[0])
 
 
-def is_compiled(policy: str) -> bool:
-    """Whether the kernels of a policy, of the dispatcher and of streams are on disk, judged by their folders."""
+def is_compiled(policy: str, predictor: str) -> bool:
+    """Whether kernels of a policy and a predictor, of the dispatcher and of streams are known to be on disk."""
     if find_spec("numba") is None or os.environ.get("EVENSTEP_PLAIN") == "1":
         return True
-    files = [kernel_cache.ROOT / name for name in _KERNELS]
-    own = compiled.kernel_file(names.build("routing", names.parse(policy)))
-    place = kernel_cache.place()
-    return all(place.has(file) for file in [*files, *([own] if own is not None else [])])
+    return kernel_cache.place().is_noted(_described(policy, predictor))
 
 
-def _compile(config: GatewayConfig) -> bool:
-    """Compile in a process of its own; whether to go on: a signal ends both."""
-    ended, started = list[int](), list[subprocess.Popen[bytes]]()
+def note_compiled(policy: str, predictor: str) -> None:
+    """Keep for the next start that these kernels are on disk."""
+    if find_spec("numba") is not None:
+        kernel_cache.place().note(_described(policy, predictor))
 
-    def end(number: int, frame: FrameType | None) -> None:
-        ended.append(number)
-        for process in started:
-            process.kill()
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        command = [sys.executable, "-c", COMPILE, config.policy, config.predictor]
-        started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        if ended:  # the signal came before the process was there
-            started[0].kill()
-        started[0].wait()  # where it fails, this process compiles
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return not ended
+def _described(policy: str, predictor: str) -> str:
+    """A policy, a predictor and the compiler; of a policy in a file its age, too."""
+    file = Path()
+    with contextlib.suppress(InputError):  # it is refused soon
+        file = Path(names.parse(policy)["name"].partition(":")[0])
+    age = file.stat().st_mtime_ns if file.suffix == ".py" and file.is_file() else 0
+    return f"gateway {policy} {predictor} {age} numba {version('numba')}"
 
 
 class WaitingRoom:
@@ -134,7 +120,7 @@ class _Answer(BaseHTTPRequestHandler):
         if path in _HEALTH:
             self._answer(200, b"ok", "text/plain; charset=utf-8")
         elif path == "/readyz":
-            self._answer(503, b"compiling kernels", "text/plain; charset=utf-8")
+            self._answer(503, b"starting", "text/plain; charset=utf-8")
         else:
             self._answer(503, refusals.overloaded(_RETRY_S).body(), "application/json")
 

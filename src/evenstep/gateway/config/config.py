@@ -9,7 +9,7 @@ import dataclasses
 import ipaddress
 import math
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,8 +135,13 @@ _ABOVE_ZERO = (
 )  # fmt: skip
 
 
-def checked(config: GatewayConfig) -> GatewayConfig:
-    """The config, seen to be in range and to fit together; errors have the dotted field, for `settling` to place.
+def checked(
+    config: GatewayConfig, before_rules: Callable[[GatewayConfig], None] = lambda config: None
+) -> GatewayConfig:
+    """The config, seen to be in range and to fit together; errors have the dotted field, for `layers` to place.
+
+    Args:
+        before_rules: called when all but policy and predictor are checked: these may import the compiler.
 
     Raises:
         InputError: where it is not.
@@ -152,15 +157,16 @@ def checked(config: GatewayConfig) -> GatewayConfig:
     for worker in config.fleet():
         worker.spec(config.slots)
     config.settings()
+    _check_callers(config)
+    if config.admin.enabled and not config.admin.key and not is_loopback(config.admin.host):
+        hint = "Or listen at a loopback address."
+        raise InputError("config", "admin.key", "missing", f"a key, since {config.admin.host} is open", hint)
+    before_rules(config)
     with refused_as("policy", config.policy):
         names.build("routing", names.parse(config.policy))
     if config.predictor:
         with refused_as("predictor", config.predictor):
             names.build("predict", names.parse(config.predictor))
-    _check_callers(config)
-    if config.admin.enabled and not config.admin.key and not is_loopback(config.admin.host):
-        hint = "Or listen at a loopback address."
-        raise InputError("config", "admin.key", "missing", f"a key, since {config.admin.host} is open", hint)
     return config
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -51,8 +51,13 @@ class Sources:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     flags: Mapping[str, Given] = field(default_factory=dict[str, Given])
 
-    def settled(self) -> Settled[GatewayConfig]:
+    def settled(
+        self, before_rules: Callable[[GatewayConfig], None] = lambda config: None
+    ) -> Settled[GatewayConfig]:
         """The config, checked; origins are by dotted leaf.
+
+        Args:
+            before_rules: see `checked`.
 
         Raises:
             InputError: an unreadable file, an unknown setting, a value that does not fit; it names its origin.
@@ -70,7 +75,7 @@ class Sources:
             _put(values, name, value)
         config = convert(values, GatewayConfig, "config")
         try:
-            return Settled(checked(config), origin)
+            return Settled(checked(config, before_rules), origin)
         except InputError as error:
             raise placed(error, origin) from None
 

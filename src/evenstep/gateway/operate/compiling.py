@@ -1,31 +1,44 @@
-"""What decisions need, compiled before the first request, and without the gateway's own process standing still for it.
+"""What decisions need, compiled and loaded without the gateway's own process standing still for it.
 
 The first start on a machine compiles for up to a minute, in a process of its own: the compiler holds the interpreter's lock
-and much memory. What it made is on disk then, and this process loads it in a second.
+and much memory. What it made is on disk then, and this process loads it in a second. Meanwhile it decides in plain Python.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
-from evenstep import kernel_cache
+from evenstep import compiled, kernel_cache, late, names
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.deliveries import warm as warm_delivering
 from evenstep.dispatch.warming import warm
 from evenstep.engines.streams.template import warm as warm_quick
 from evenstep.errors import PolicyError
 from evenstep.gateway.connections.relay import warm as warm_relay
 from evenstep.gateway.operate.shedding import shed_compiler
-from evenstep.gateway.starting import COMPILE, is_compiled
+from evenstep.gateway.starting import is_compiled, note_compiled
 
+COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
 _log = logging.getLogger("evenstep.gateway")
+_NICE = 5  # of the process that compiles: requests come first, and still leave it a quarter of the time
+_KERNELS = (
+    "dispatch/rounds/projections_kernel.py",
+    "dispatch/rounds/deciding_kernel.py",
+    "dispatch/deliveries_kernel.py",
+    "dispatch/requests/sending.py",
+    "engines/streams/template_kernel.py",
+    "gateway/connections/relaying.py",
+)
 
 
 async def compile_and_warm(policy: str, predictor: str) -> None:
-    """Return when this process decides without compiling.
+    """Return when this process decides by compiled code.
 
     Args:
         policy, predictor: ``NAME[:key=value,...]``.
@@ -34,8 +47,20 @@ async def compile_and_warm(policy: str, predictor: str) -> None:
         InputError: an unknown policy, predictor or option.
         PolicyError: a policy that ends Python.
     """
-    await compile_beside(policy, predictor)
-    await _warmed(policy, predictor)
+    if not is_compiled(policy, predictor):
+        await _compile_elsewhere(policy, predictor)
+    await _in_thread(lambda: _load(policy, predictor))
+    late.change_over()
+
+
+async def try_plain(policy: str, predictor: str) -> None:
+    """See that a policy and a predictor can be built.
+
+    Raises:
+        InputError: an unknown policy, predictor or option.
+        PolicyError: a policy that ends Python.
+    """
+    await _in_thread(lambda: _build(policy, predictor))
 
 
 async def compile_beside(policy: str, predictor: str) -> None:
@@ -44,22 +69,38 @@ async def compile_beside(policy: str, predictor: str) -> None:
     Raises:
         InputError: an unknown policy or option.
     """
-    if kernel_cache.place().is_kept and not is_compiled(policy):
-        _log.info("compiling what decisions need; the first start on a machine takes up to a minute")
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", COMPILE, policy, predictor,
-            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            await process.wait()  # where it fails, this process compiles
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.kill()
+    if not is_compiled(policy, predictor) and not _is_on_disk(policy):
+        await _compile_elsewhere(policy, predictor)
 
 
-async def _warmed(policy: str, predictor: str) -> None:
-    """Load and run everything in a thread that nobody waits for when the process ends."""
+def _is_on_disk(policy: str) -> bool:
+    """Whether there are kernels of a policy, of the dispatcher and of streams, judged by their folders."""
+    files = [kernel_cache.ROOT / name for name in _KERNELS]
+    own = compiled.kernel_file(names.build("routing", names.parse(policy)))
+    place = kernel_cache.place()
+    return all(place.has(file) for file in [*files, *([own] if own is not None else [])])
+
+
+async def _compile_elsewhere(policy: str, predictor: str) -> None:
+    if not kernel_cache.place().is_kept:
+        return
+    _log.info("compiling what decisions need; the first start on a machine takes up to a minute")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", COMPILE, policy, predictor,
+        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        with suppress(AttributeError, OSError):  # Windows; it has ended already
+            os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
+        await process.wait()  # where it fails, this process compiles
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
+    """Work in a thread that nobody waits for when the process ends."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
@@ -74,8 +115,7 @@ async def _warmed(policy: str, predictor: str) -> None:
     def run() -> None:
         error: BaseException | None = None
         try:
-            warm_all(policy, predictor)
-            shed_compiler()
+            work()
         except SystemExit as stop:  # it would end this thread alone, without a word
             error = PolicyError(f"a policy, or a module it imports, exits Python with {stop.code!r}")
         except Exception as found:
@@ -85,6 +125,30 @@ async def _warmed(policy: str, predictor: str) -> None:
 
     threading.Thread(target=run, name="evenstep-warming", daemon=True).start()
     await done
+
+
+def _load(policy: str, predictor: str) -> None:
+    """Load and run everything."""
+    if compiled.numba is None:
+        _build(policy, predictor)
+        return
+    with late.in_compiled_code():
+        compile_all(policy, predictor)
+    shed_compiler()
+
+
+def _build(policy: str, predictor: str) -> None:
+    Dispatcher(policy, predictor=predictor)
+
+
+def compile_all(policy: str, predictor: str) -> None:
+    """Load or compile everything, and keep for the next start that it is on disk.
+
+    Raises:
+        InputError: an unknown policy, predictor or option.
+    """
+    warm_all(policy, predictor)
+    note_compiled(policy, predictor)
 
 
 def warm_all(policy: str, predictor: str) -> None:
