@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.oracles import f_score as oracle
 from tests.scheduling._views import plain
 
-from evenstep.routing.balance_route import keys as scans
+from evenstep.routing.balance_route.assign import keys as scans
 from evenstep.routing.balance_route.f_score import FScore
 from evenstep.routing.balance_route.keys import NONE
 

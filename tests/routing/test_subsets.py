@@ -13,7 +13,7 @@ from tests.oracles import f_score as oracle
 from tests.routing._balance_route import peak, scores, value
 from tests.scheduling._views import plain
 
-from evenstep.routing.balance_route import subsets
+from evenstep.routing.balance_route.assign import subsets
 
 #: The smallest of the space that rules give; what it holds beforehand does not matter.
 SPACE = 1 << 7
