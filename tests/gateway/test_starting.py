@@ -14,7 +14,8 @@ import urllib.request
 import pytest
 
 from evenstep import kernel_cache, names, sockets
-from evenstep.gateway.starting import WaitingRoom, is_compiled
+from evenstep.gateway.operate.kept_kernels import is_compiled
+from evenstep.gateway.starting import WaitingRoom
 
 
 def asked(port, path, method="GET"):

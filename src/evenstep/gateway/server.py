@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from evenstep import compiled, sockets
 from evenstep.config import Settled
-from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.config import WHERE, GatewayConfig
 from evenstep.gateway.config.layers import Sources
 from evenstep.gateway.config.salt import salt_of
 from evenstep.gateway.config.sections import Tls
@@ -24,7 +24,6 @@ from evenstep.gateway.gateway import Gateway
 from evenstep.gateway.operate.compiling import compile_and_warm, try_plain
 from evenstep.gateway.operate.logs import Logs, logging_to
 from evenstep.gateway.operate.operation import Operation
-from evenstep.gateway.starting import WHERE
 from evenstep.late import change
 
 _log = logging.getLogger("evenstep.gateway")

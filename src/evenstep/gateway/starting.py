@@ -8,22 +8,17 @@ requests are told to wait. This file imports no kernel.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.metadata import version
-from importlib.util import find_spec
-from pathlib import Path
 
-from evenstep import kernel_cache, names, sockets
+from evenstep import kernel_cache, sockets
 from evenstep.engines.requests import refusals
-from evenstep.errors import InputError
-from evenstep.gateway.config.config import GatewayConfig
+from evenstep.gateway.config.config import WHERE, GatewayConfig
 from evenstep.gateway.config.layers import Sources
+from evenstep.gateway.operate.kept_kernels import is_compiled
 
-WHERE = "evenstep serve"
 _BACKLOG = 4096
 _RETRY_S = 5.0
 _HEALTH = ("/healthz", "/health")
@@ -54,28 +49,6 @@ def serve(sources: Sources, say: Callable[[str], None]) -> None:
 
         while_it_fails.pop_all()
     server.serve(sources, say, settled, bound[0])
-
-
-def is_compiled(policy: str, predictor: str) -> bool:
-    """Whether kernels of a policy and a predictor, of the dispatcher and of streams are known to be on disk."""
-    if find_spec("numba") is None or os.environ.get("EVENSTEP_PLAIN") == "1":
-        return True
-    return kernel_cache.place().is_noted(_described(policy, predictor))
-
-
-def note_compiled(policy: str, predictor: str) -> None:
-    """Keep for the next start that these kernels are on disk."""
-    if find_spec("numba") is not None:
-        kernel_cache.place().note(_described(policy, predictor))
-
-
-def _described(policy: str, predictor: str) -> str:
-    """A policy, a predictor and the compiler; of a policy in a file its age, too."""
-    file = Path()
-    with contextlib.suppress(InputError):  # it is refused soon
-        file = Path(names.parse(policy)["name"].partition(":")[0])
-    age = file.stat().st_mtime_ns if file.suffix == ".py" and file.is_file() else 0
-    return f"gateway {policy} {predictor} {age} numba {version('numba')}"
 
 
 class WaitingRoom:

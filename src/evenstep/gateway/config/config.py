@@ -34,6 +34,9 @@ from evenstep.gateway.config.sections import (
 )
 from evenstep.gateway.config.worker import DEFAULT_SLOTS, Discovery, Worker
 
+#: The command these settings are for, as its errors name it.
+WHERE = "evenstep serve"
+
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:

@@ -21,8 +21,8 @@ from evenstep.dispatch.warming import warm
 from evenstep.engines.streams.template import warm as warm_quick
 from evenstep.errors import PolicyError
 from evenstep.gateway.connections.relay import warm as warm_relay
+from evenstep.gateway.operate.kept_kernels import is_compiled, note_compiled
 from evenstep.gateway.operate.shedding import shed_compiler
-from evenstep.gateway.starting import is_compiled, note_compiled
 
 COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_all; compile_all(*sys.argv[1:])"
 _log = logging.getLogger("evenstep.gateway")

@@ -1,0 +1,34 @@
+"""Says whether the kernels that a gateway needs are on disk, and notes that they are; imports no compiler."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from evenstep import kernel_cache, names
+from evenstep.errors import InputError
+
+
+def is_compiled(policy: str, predictor: str) -> bool:
+    """Whether kernels of a policy and a predictor, of the dispatcher and of streams are known to be on disk."""
+    if find_spec("numba") is None or os.environ.get("EVENSTEP_PLAIN") == "1":
+        return True
+    return kernel_cache.place().is_noted(_described(policy, predictor))
+
+
+def note_compiled(policy: str, predictor: str) -> None:
+    """Keep for the next start that these kernels are on disk."""
+    if find_spec("numba") is not None:
+        kernel_cache.place().note(_described(policy, predictor))
+
+
+def _described(policy: str, predictor: str) -> str:
+    """A policy, a predictor and the compiler; of a policy in a file its age, too."""
+    file = Path()
+    with suppress(InputError):  # it is refused soon
+        file = Path(names.parse(policy)["name"].partition(":")[0])
+    age = file.stat().st_mtime_ns if file.suffix == ".py" and file.is_file() else 0
+    return f"gateway {policy} {predictor} {age} numba {version('numba')}"
