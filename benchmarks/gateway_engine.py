@@ -24,12 +24,17 @@ import uvloop
 _PACE = re.compile(rb"pace=(\d+)/(\d+)/(\d+) ")
 _PROMPT_IDS = b",".join(b"%d" % (1000 + i) for i in range(40))
 MODEL = "some-organisation/some-model-8B"
-_HEAD = b'{"id":"chatcmpl-0c62c9b1a8f94c7fb7d3b0e1","object":"chat.completion.chunk","created":1763766000,"model":"%b"'
-_CHUNK_HEAD = _HEAD % MODEL.encode()
-_CHUNK = (
-    b'data: %b,"choices":[{"index":0,"delta":{"content":"@%016d"},"logprobs":null,'
-    b'"finish_reason":%b,"token_ids":%b}]%b}\n\n'
-)
+_HEAD = b'{"id":"%b-0c62c9b1a8f94c7fb7d3b0e1","object":"%b","created":1763766000,"model":"%b"'
+_CHUNK_HEADS = {
+    True: _HEAD % (b"chatcmpl", b"chat.completion.chunk", MODEL.encode()),
+    False: _HEAD % (b"cmpl", b"text_completion", MODEL.encode()),
+}
+_CHUNKS = {
+    True: b'data: %b,"choices":[{"index":0,"delta":{"content":"@%016d"},"logprobs":null,'
+    b'"finish_reason":%b,"token_ids":%b}]%b}\n\n',
+    False: b'data: %b,"choices":[{"index":0,"text":"@%016d","logprobs":null,'
+    b'"finish_reason":%b,"stop_reason":null,"prompt_token_ids":null,"token_ids":%b}]%b}\n\n',
+}
 _STREAM = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
 )
@@ -108,7 +113,7 @@ class Connection(asyncio.Protocol):
             self.stream = Stream(self, asked, tokens, pace, burst, key)
             self.stream.start()
         else:
-            self.reply(_whole(tokens, self.tells(asked, "return_token_ids")))
+            self.reply(_whole(tokens, self.tells(asked, "return_token_ids"), "messages" in asked))
             self.engine.tokens += tokens
 
 
@@ -121,6 +126,8 @@ class Stream:
         self.connection, self.key = connection, key
         self.left, self.burst, self.pace_s = tokens, burst, pace / 1e3
         self.made = 0
+        self.is_chat = "messages" in asked or "text" in asked  # SGLang's own way is answered as a chat
+        self.head = _CHUNK_HEADS[self.is_chat]
         options = asked.get("stream_options") or {}
         self.final = bool(options.get("include_usage"))
         self.ids = connection.tells(asked, "return_token_ids")
@@ -129,13 +136,17 @@ class Stream:
 
     def start(self) -> None:
         self.connection.engine.running += 1
+        self.connection.transport.write(_STREAM + (self.first() if self.is_chat else b""))
+        self.due_s = self.connection.loop.time()
+        self.send()
+
+    def first(self) -> bytes:
+        """The chunk of a chat that tells the role."""
         choice = b',"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]'
         prompt = b',"prompt_token_ids":[%b]' % _PROMPT_IDS if self.ids else b',"prompt_token_ids":null'
         usage = _USAGE % (40, 0) if self.each else b""
-        role = b"data: %b%b%b%b}\n\n" % (_CHUNK_HEAD, choice, usage, prompt)
-        self.connection.transport.write(_STREAM + b"%x\r\n%b\r\n" % (len(role), role))
-        self.due_s = self.connection.loop.time()
-        self.send()
+        role = b"data: %b%b%b%b}\n\n" % (self.head, choice, usage, prompt)
+        return b"%x\r\n%b\r\n" % (len(role), role)
 
     def stop(self) -> None:
         self.connection.stream = None
@@ -157,7 +168,7 @@ class Stream:
             self.timer = self.connection.loop.call_at(self.due_s, self.send)
             return
         if self.final:
-            usage = b'data: %b,"choices":[]%b}\n\n' % (_CHUNK_HEAD, _USAGE % (40 + self.made, self.made))
+            usage = b'data: %b,"choices":[]%b}\n\n' % (self.head, _USAGE % (40 + self.made, self.made))
             events.append(b"%x\r\n%b\r\n" % (len(usage), usage))
         self.connection.transport.write(b"".join(events) + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
         self.stop()
@@ -165,20 +176,22 @@ class Stream:
     def event(self, finish: bytes) -> bytes:
         ids = b"[%d]" % (1000 + self.made % 9) if self.ids else b"null"
         usage = _USAGE % (40 + self.made, self.made) if self.each else b""
-        data = _CHUNK % (_CHUNK_HEAD, time.monotonic_ns(), finish, ids, usage)
+        data = _CHUNKS[self.is_chat] % (self.head, time.monotonic_ns(), finish, ids, usage)
         return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def _whole(tokens: int, ids: bool) -> bytes:
+def _whole(tokens: int, ids: bool, is_chat: bool) -> bytes:
+    text = " word" * tokens
     choice = {
         "index": 0,
-        "message": {"role": "assistant", "content": " word" * tokens},
+        **({"message": {"role": "assistant", "content": text}} if is_chat else {"text": text}),
         "logprobs": None,
         "finish_reason": "length",
         "token_ids": [1000] * tokens if ids else None,
     }
     usage = {"prompt_tokens": 40, "total_tokens": 40 + tokens, "completion_tokens": tokens}
-    head = {"id": "chatcmpl-0c62", "object": "chat.completion", "created": 1763766000, "model": MODEL}
+    kind = ("chatcmpl-0c62", "chat.completion") if is_chat else ("cmpl-0c62", "text_completion")
+    head = {"id": kind[0], "object": kind[1], "created": 1763766000, "model": MODEL}
     return orjson.dumps({**head, "choices": [choice], "usage": usage})
 
 
