@@ -1,12 +1,11 @@
 """If KV memory limits the slots: the memory `best` keeps free on each worker, and for which requests.
 
-Unused memory runs no request; an overflow sends a request back, and its tokens are computed again. Between two
-departures a worker gains a token for every running request and step, and a departure frees more than was gained. So free
-memory is a reserve that is spent evenly and refilled in lumps, as in insurance's dual risk model. The chance that a reserve
-u is ever spent is ``exp(-R u)``, with ``1/R = o (1 + o / s)`` for prompts of s tokens and o tokens still to come. Keeping u
-tokens free costs ``u / K * o`` output tokens for every admission on a worker of K tokens; an overflow costs `recompute`
-output tokens for each of the ``s + o`` tokens of a request. The sum of both is least at
-``R u = ln(recompute (s + o) K / o^2)``.
+Admitting one more request to a worker gains the tokens that it produces until the next departure, which frees memory. The
+price is an overflow: if the reserve is used up first, a request of s tokens goes back and is computed again, at `recompute`
+output tokens for each. Between two departures a worker gains a token for every running request and step. If n requests
+run, and each still has o tokens to produce, a departure comes every ``o / n`` steps, and a reserve of u tokens lasts
+``u / n`` steps. So no departure comes in time with chance ``exp(-u / o)``, and an admission gains ``o / n`` tokens times the
+rest of that chance. Gain and price are equal at ``u = o ln(1 + recompute n s / o)``: the memory kept free.
 """
 
 from __future__ import annotations
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 UNKNOWN = 100.0
 #: Expected departures are averaged over about this many decisions.
 LATEST = 256
-#: Most memory kept free: this multiple of the tokens still to come, times the root of the requests a worker holds. If
-#: outputs outweigh prompts the formula grows without bound, but a worker's load strays from its mean by no more.
-SPREAD = 5.0
 #: One open worker in so many is kept for requests that fit nowhere, and at least one.
 KEPT_IN = 4
 #: Nepers in 1/4096 of an octave.
@@ -64,27 +60,41 @@ def still_to_come(view: RoutingView, growth: F8, leaving: I8, gone: int) -> floa
     return max(ahead * (int(leaving[1]) / int(leaving[0]) - 0.5), 1.0)
 
 
+def still_on(view: RoutingView, growth: F8, g: int, usual: float) -> float:
+    """Tokens that a request on worker g still produces: the mean of two rates, the worker's own and the `usual` one.
+
+    The worker's own rate is the share of its load that is expected to leave. Where its requests are young, hardly any leaves
+    within the horizon, and the usual rate keeps the answer below twice the usual.
+    """
+    ahead, running = float(growth[-1] - growth[0]), int(view.running[g])
+    if running == 0 or ahead <= 0.0:
+        return usual
+    mass = float(view.load[g]) + running * ahead
+    leaves = max(0.0, mass - float(view.projections[g, growth.size - 1]))
+    rate = leaves / (ahead * (mass - 0.5 * leaves))
+    return 2.0 * usual / (1.0 + rate * usual)
+
+
 def memory_left(
     policy: Best, view: RoutingView, moment: Moment, kept: I8, gone: int, request: float, limit_s: float
 ) -> F8:
     """float64[G], KV tokens that may be admitted on each worker; inf where only slots limit.
 
     Args:
-        kept: int64[4], how many requests were admitted, their KV tokens at that time, and `leaving` of `still_to_come`.
+        kept: int64[2], `leaving` of `still_to_come`.
         gone: requests that have left so far.
         request: mean KV tokens of those that run or wait.
         limit_s: wait after which a request that fits nowhere has a worker kept for it; 0 or inf = never.
     """
     left = np.array(view.kv_free)
-    prompt = max(int(kept[1]) / int(kept[0]), 1.0) if kept[0] > 0 else request
-    more = still_to_come(view, moment.growth, kept[2:4], gone)
+    more = still_to_come(view, moment.growth, kept, gone)
     for g in range(left.size):
         if left[g] < np.inf:
             there, free = int(view.running[g] + view.queued[g]), float(left[g])
             load = float(view.load[g])
-            price = octaves((load + free) * (policy.recompute * (prompt + more)) / (more * more)) * NEPER
-            risk = min(price * (1.0 + more / prompt), SPREAD * math.sqrt(there + max(0.0, free) / request))
-            reserve = risk * more
+            here = still_on(view, moment.growth, g, more)
+            held = there * request + max(free, request)
+            reserve = here * (octaves(1.0 + policy.recompute * held / here) * NEPER)
             for ahead, growth in zip(view.projections[g].tolist(), moment.growth.tolist(), strict=True):
                 reserve = max(reserve, ahead - load + growth)
             sizes = moment.size[moment.size <= free] if there == 0 else moment.size[:0]
@@ -120,13 +130,3 @@ def is_bound(moment: Moment) -> bool:
     """
     usual = in_order(moment.size.tolist()) / moment.size.size
     return in_order(moment.kv_free[moment.free_slots > 0].tolist()) < usual * moment.count
-
-
-def note_sent(sent: I8, moment: Moment, worker: I8, most: int) -> None:
-    """Count the admitted requests; counts beyond `most` are halved, so that recent ones weigh more."""
-    for size, to in zip(moment.size.tolist(), worker[: moment.size.size].tolist(), strict=True):
-        if to >= 0:
-            sent[0] += 1
-            sent[1] += int(size)
-    if sent[0] > most:
-        sent //= 2

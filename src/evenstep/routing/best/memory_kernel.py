@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from evenstep.compiled import borrowing
-from evenstep.routing.best.memory import KEPT_IN, LATEST, NEPER, SPREAD, UNKNOWN
+from evenstep.routing.best.memory import KEPT_IN, LATEST, NEPER, UNKNOWN
 from evenstep.routing.bf_io.plan import GROWTH, KV, PLACE
 from evenstep.routing.view import KV_FREE, LOAD, QUEUED, RUNNING, SINCE_S, WAITING_LOAD
 
@@ -41,21 +39,33 @@ def still_to_come(gone, leaving, workers_i, workers_f, projections, steps):
 
 
 @borrowing
+def still_on(g, usual, workers_i, workers_f, projections, steps):
+    """Tokens that a request on worker g still produces: the mean of two rates, the worker's own and the usual one."""
+    last, running = steps.shape[1] - 1, workers_i[RUNNING, g]
+    ahead = steps[GROWTH, last] - steps[GROWTH, 0]
+    if running == 0 or ahead <= 0.0:
+        return usual
+    mass = workers_f[LOAD, g] + running * ahead
+    leaves = max(0.0, mass - projections[g, last])
+    rate = leaves / (ahead * (mass - 0.5 * leaves))
+    return 2.0 * usual / (1.0 + rate * usual)
+
+
+@borrowing
 def set_memory(
-    recompute, gone, request, limit_s, now_s, first, considered, sent, leaving, workers_i, workers_f, waiting_f,
+    recompute, gone, request, limit_s, now_s, first, considered, leaving, workers_i, workers_f, waiting_f,
     projections, steps, places, tokens,
 ):  # fmt: skip
     """Set KV of the open workers: what may be admitted. `steps` are all steps ahead; else as in the twin."""
-    prompt = max(sent[1] / sent[0], 1.0) if sent[0] > 0 else request
     more = still_to_come(gone, leaving, workers_i, workers_f, projections, steps)
     for o in range(places.shape[1]):
         g = places[PLACE, o]
         free, load = workers_f[KV_FREE, g], workers_f[LOAD, g]
         if free < np.inf:
             there = workers_i[RUNNING, g] + workers_i[QUEUED, g]
-            price = octaves((load + free) * (recompute * (prompt + more)) / (more * more)) * NEPER
-            risk = min(price * (1.0 + more / prompt), SPREAD * math.sqrt(there + max(0.0, free) / request))
-            reserve = risk * more
+            here = still_on(g, more, workers_i, workers_f, projections, steps)
+            held = there * request + max(free, request)
+            reserve = here * (octaves(1.0 + recompute * held / here) * NEPER)
             for h in range(steps.shape[1]):
                 reserve = max(reserve, projections[g, h] - load + steps[GROWTH, h])
             one = 0.0
@@ -87,15 +97,3 @@ def is_bound(count, usual, places, tokens):
     for o in range(places.shape[1]):
         left += tokens[KV, o]
     return left < usual * count
-
-
-@borrowing
-def note_sent(first, considered, waiting_f, worker, most, sent):
-    """Take note of what was admitted; halved beyond `most`."""
-    for i in range(considered):
-        if worker[i] >= 0:
-            sent[0] += 1
-            sent[1] += np.int64(waiting_f[WAITING_LOAD, first + i])
-    if sent[0] > most:
-        sent[0] //= 2
-        sent[1] //= 2

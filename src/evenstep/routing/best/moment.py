@@ -4,9 +4,9 @@ What it keeps between decisions, int64 words: `CLOCK_BITS` of the last decision'
 that arrived, the latest some thousand, `SEEN` how many, `OCTAVES` and `TOKENS` the sums of their sizes, in 1/4096 of an
 octave and in tokens; `OFFSET`, what the level has been steered by, in 2^-20 of a mean request; `ARRIVED`, how many arrived
 in all; `NEWEST`, the largest id among them; `LEFT`, how many the last decision left waiting; of the time in which some were,
-of late, `RUSH` how many were admitted and `RUSH_US` how many microseconds it was; of the latest that were admitted, `SENT`
-how many and `SENT_TOKENS`; `LEAVING` and `STAYING`, KV tokens that were expected to leave within the horizon,
-and all (see `best.memory`); from `OWED` on, the slots that classes are owed (see `best.shares`).
+of late, `RUSH` how many were admitted and `RUSH_US` how many microseconds it was; `LEAVING` and `STAYING`, KV tokens that
+were expected to leave within the horizon, and all (see `best.memory`); from `OWED` on, the slots that classes are owed (see
+`best.shares`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from evenstep.routing.policies.best import Best
 
 (
-    CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, NEWEST, LEFT, RUSH, RUSH_US, SENT, SENT_TOKENS, LEAVING, STAYING,
-    OWED,
-) = range(15)  # fmt: skip
+    CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, NEWEST, LEFT, RUSH, RUSH_US, LEAVING, STAYING, OWED,
+) = range(13)  # fmt: skip
 #: Words that are kept.
 MEMORY = OWED + COUNTERS
 #: Steps ahead at which loads are compared, each standing for those around it: expected loads are smooth.
@@ -110,7 +109,7 @@ def moment_of(policy: Best, view: RoutingView) -> tuple[Moment, I8]:
         forced=overdue(view, moment.count, limit_s, max(1, free // OVERDUE)),
         worth=ages_worth(policy, view, moment, usual_s, unit * request) + due,
         reward=1.0 if is_flood(moment) else 0.0, speed=speed, target=target, pull=hold * pull * weight / request,
-        kv_free=memory_left(policy, view, moment, memory[SENT:OWED], gone, request, limit_s), kind=kind, quota=quota,
+        kv_free=memory_left(policy, view, moment, memory[LEAVING:OWED], gone, request, limit_s), kind=kind, quota=quota,
         bonus=policy.affinity * view.cached_tokens[: moment.size.size] if has_cached else np.zeros((0, 0)),
     ), memory  # fmt: skip
 

@@ -20,13 +20,10 @@ from typing import ClassVar
 import numpy as np
 
 from evenstep.errors import InputError
-from evenstep.routing.best.memory import is_bound, note_sent
+from evenstep.routing.best.memory import is_bound
 from evenstep.routing.best.moment import (
-    LEAVING,
     MEMORY,
-    MOST_SEEN,
     OWED,
-    SENT,
     has_no_barrier,
     moment_of,
     tries,
@@ -60,7 +57,7 @@ class Best:
         ageing: what it is worth to admit a request that has waited as long as usual, in mean requests over the envelope
             at every step; it rises with the square of the wait. 0 = nothing.
         recompute: where KV memory limits: what it costs to compute a token anew after an overflow, in output tokens.
-            The more it is, the more memory is kept free; 0 keeps as much as is expected to be needed (see `best.memory`).
+            The more it is, the more memory is kept free; 0 keeps what the growth ahead is expected to need (`best.memory`).
         affinity: what a cached token is worth, in tokens of load over one step; 0 looks at no caches. (Prefilling a token
             of a large model takes as long as some thousand resident tokens add to a step.)
         class_weights: share of the slots of classes 0, 1, ... while more wait than fit, relative to each other; classes
@@ -85,7 +82,7 @@ class Best:
     window: int = 0
     age_limit: float = 18.0
     ageing: float = 0.02
-    recompute: float = 0.04
+    recompute: float = 0.08
     affinity: float = 100.0
     class_weights: tuple[float, ...] = ()
 
@@ -118,7 +115,6 @@ class Best:
         starts = 0 if is_in_order else self.starts
         worker = decide(moment, starts, tries(self.moves, moment.count), 1)
         pay(self.class_weights, view, moment, worker, memory[OWED:])
-        note_sent(memory[SENT:LEAVING], moment, worker, MOST_SEEN)
         return RoutingDecision(worker, memory)
 
 

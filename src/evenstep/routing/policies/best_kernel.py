@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenstep.compiled import borrowing, route_kernel
-from evenstep.routing.best.memory_kernel import is_bound, note_sent, octaves, set_memory
+from evenstep.routing.best.memory_kernel import is_bound, octaves, set_memory
 from evenstep.routing.best.moment import (
     ARRIVED,
     BUSY,
@@ -34,7 +34,6 @@ from evenstep.routing.best.moment import (
     RUSH,
     RUSH_US,
     SEEN,
-    SENT,
     TOKENS,
 )
 from evenstep.routing.best.room_kernel import make_room
@@ -378,8 +377,8 @@ def route_into(
         workers_i, workers_f, ahead, steps, about, places, tokens, groups,
     )  # fmt: skip
     set_memory(
-        parameters[RECOMPUTE], memory[ARRIVED] - W - running, request, limit_s, now_s, first, W, memory[SENT:LEAVING],
-        memory[LEAVING:OWED], workers_i, workers_f, waiting_f, projections, full, places, tokens,
+        parameters[RECOMPUTE], memory[ARRIVED] - W - running, request, limit_s, now_s, first, W, memory[LEAVING:OWED],
+        workers_i, workers_f, waiting_f, projections, full, places, tokens,
     )  # fmt: skip
     set_requests(waiting_f, first, N, requests, ranks)
     set_worth(first, parameters[AGEING], now_s, usual_s, request, waiting_f, steps, requests, ranks)
@@ -402,5 +401,4 @@ def route_into(
         steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,
     )  # fmt: skip
     pay(first, W, U, parameters[CLASSES:], waiting_i, worker, memory[OWED:])
-    note_sent(first, W, waiting_f, worker, MOST_SEEN, memory[SENT:LEAVING])
     return np.nan
