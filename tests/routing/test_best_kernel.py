@@ -41,17 +41,13 @@ def kept(draw: st.DrawFn, view: RoutingView) -> RoutingView:
     if draw(st.booleans()):
         memory[0] = np.float64(view.now_s - draw(st.sampled_from([0.0, 0.5, 3.0]))).view(np.int64)
         count = draw(st.integers(1, 5000))
-        octave, size, sent = (
-            draw(st.integers(0, 60_000)),
-            draw(st.integers(1, 4000)),
-            draw(st.integers(0, 5000)),
-        )
+        octave, size = draw(st.integers(0, 60_000)), draw(st.integers(1, 4000))
         level = draw(st.integers(-(4 << 20), 4 << 20))
         newest = draw(st.integers(0, 12))
         left, rush = draw(st.integers(0, 3)), draw(st.integers(0, 4096))
         memory[1:OWED] = (
             count, octave * count, size * count, level, 2 * count, newest,
-            left, rush, rush * draw(st.sampled_from([0, 10_000, 700_000])), sent, size * sent // 2,
+            left, rush, rush * draw(st.sampled_from([0, 10_000, 700_000])),
             draw(st.integers(0, 100)) * size, 100 * size,
         )  # fmt: skip
         memory[OWED : OWED + 4] = draw(st.lists(st.integers(-(9 << 20), 9 << 20), min_size=4, max_size=4))
