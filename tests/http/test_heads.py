@@ -88,6 +88,9 @@ def test_the_head_like_the_last_one_is_found_at_the_start_of_an_answer():
     kept, _ = heads.read(text % 3)
     assert heads.split(text % 12 + b"abc") == (kept, 12, len(text % 12))
     assert heads.split((text % 12)[:-1]) is None
+    assert all(heads.split((text % 12)[:size]) is None for size in range(len(text % 12)))
+    assert heads.split(text.replace(b"%d", b"") + b"abc") is None
+    assert heads.split(text.replace(b"%d", b"1" * 19) + b"abc") is None
     assert heads.split(text.replace(b"A", b"B") % 3) is None
 
 

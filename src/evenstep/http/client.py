@@ -94,7 +94,10 @@ class Client:
             found = None if self._is_head or self._begun.data else self._heads.split(data)
             if found is not None:
                 head, length, end = found
-                return self._take_head(head, length, data[end:])
+                if end + length != len(data):
+                    return self._take_head(head, length, data[end:])
+                self._state, self.head, self.length, self.keeps = _IDLE, head, length, head.keep_alive
+                return Piece(head, data[end:], True)
             return self._read_head(data)
         return self._broken("it sends what nobody asked for") if self._state is _IDLE else None
 

@@ -27,10 +27,11 @@ class Heads(Generic[T]):
     Args:
         make: parses a head up to and including its empty line. It returns the value without the length, the body length,
             and whether to cache the result. It raises if a head breaks a rule, so an invalid head is never cached.
+        splits: `split` is used.
     """
 
-    def __init__(self, make: Callable[[bytes], tuple[T, int, bool]]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[bytes], tuple[T, int, bool]], splits: bool = False) -> None:
+        self._make, self._splits = make, splits
         self._without: dict[bytes, T] = {}  # by the head without the line of its length
         self._whole: dict[bytes, tuple[T, int]] = {}
         self._last: tuple[bytes, bytes, T] | None = None
@@ -43,11 +44,13 @@ class Heads(Generic[T]):
         if self._last is None:
             return None
         before, after, found = self._last
-        start = len(before)
-        stop = data.find(b"\r", start, start + _DIGITS + 1)
-        digits = data[start:stop]
-        if data.startswith(after, stop) and data.startswith(before) and digits.isdigit():
-            return found, int(digits), stop + len(after)
+        if data.startswith(before):
+            start, size = len(before), len(after)
+            stop = data.find(after, start, start + _DIGITS + size)
+            if stop > start:
+                digits = data[start:stop]
+                if digits.isdigit():
+                    return found, int(digits), stop + size
         return None
 
     def read(self, head: bytes) -> tuple[T, int]:
@@ -58,12 +61,14 @@ class Heads(Generic[T]):
             key = head[:at] + head[stop:]
             found = self._without.get(key)
             if found is not None:
-                self._last = head[:at], head[stop:], found
+                if self._splits:
+                    self._last = head[:at], head[stop:], found
                 return found, int(head[at:stop])
             made, length, is_kept = self._make(head)
             if is_kept and length >= 0:
                 _remember(self._without, key, made)
-                self._last = head[:at], head[stop:], made
+                if self._splits:
+                    self._last = head[:at], head[stop:], made
             return made, length
         known = self._whole.get(head)
         if known is not None:
@@ -111,4 +116,4 @@ def response_heads() -> Heads[ResponseHead]:
         found = read_response_head(head)
         return found, found.length, found.status == 200
 
-    return Heads(make)
+    return Heads(make, splits=True)

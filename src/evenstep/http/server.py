@@ -247,6 +247,8 @@ class Server(Generic[P]):
     def _fault(self, error: HttpError) -> HttpError:
         """The client broke a rule: its next answer says so, and is its last one."""
         self.state, self.keep_alive = _ANSWERING, False
+        if self.parsed is None:  # nobody knows the method or the version
+            self._chunks, self._is_head = True, False
         return error
 
     # --- answering -----------------------------------------------------------------------------------------------
@@ -270,7 +272,10 @@ class Server(Generic[P]):
             b"\r\n",
             b"" if self._is_head else body,
         )
-        self._end()
+        if is_usual:
+            self.state, self.parsed, self._had_empty_line = _IDLE, None, False
+        else:
+            self._end()
         return b"".join(pieces)
 
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
@@ -330,8 +335,7 @@ class Server(Generic[P]):
         if not self.keep_alive:
             self.close()
             return
-        self.state, self.parsed = _IDLE, None
-        self._chunks, self._is_head, self._had_empty_line = True, False, False
+        self.state, self.parsed, self._had_empty_line = _IDLE, None, False
 
 
 def _unknown(status: int) -> bytes:

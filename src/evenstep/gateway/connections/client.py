@@ -110,6 +110,7 @@ class Client(asyncio.Protocol):
             except Exception:
                 self.fail()
         elif isinstance(event, HttpError):
+            self._find_name()
             refusal = Refusal(event.status, "invalid_request_error", event.message, event.code or None)
             self.refuse(refusal, close=True)
         else:
@@ -131,12 +132,19 @@ class Client(asyncio.Protocol):
                 total_s = min(total_s, floor_s)
             self._deadline.set(total_s)
 
+    def _find_name(self) -> None:
+        """Set the id of a request that is refused before it is whole, if its head was readable."""
+        parsed = self._machine.parsed
+        if parsed is not None:
+            self._name = parsed.name or self._service.new_name()
+
     def _late(self) -> None:
         unsent = self.transport.get_write_buffer_size()
         if unsent and unsent < self._unsent:  # it reads, slowly
             self._unsent = unsent
             self._deadline.set(time.monotonic() + self._service.limits.stalled_s)
         elif self._machine.state in (_HEAD, _BODY):
+            self._find_name()
             self.refuse(refusals.too_slow(), close=True)
         else:
             self.abort()
@@ -196,8 +204,8 @@ class Client(asyncio.Protocol):
         if service.is_draining:
             machine.keep_alive = False
         service.told(status)
-        named = self._named()
-        self.transport.write(machine.whole(status, kind, body, named + fields if fields else named))
+        fields = b"X-Request-Id: %b\r\n%b" % (self._name.encode("ascii"), fields) if self._name else fields
+        self.transport.write(machine.whole(status, kind, body, fields))
         self._answered()
 
     def start(self, status: int, kind: bytes, fields: bytes = b"", length: int = -1) -> None:
@@ -209,7 +217,8 @@ class Client(asyncio.Protocol):
         if self._service.is_draining:
             self._machine.keep_alive = False
         self._service.told(status)
-        self._machine.start(status, kind, self._named() + fields, length)
+        fields = b"X-Request-Id: %b\r\n%b" % (self._name.encode("ascii"), fields) if self._name else fields
+        self._machine.start(status, kind, fields, length)
 
     def send(self, data: bytes, last: bool = False) -> None:
         """A piece, in one write; `last` ends the answer."""
@@ -248,13 +257,6 @@ class Client(asyncio.Protocol):
         """Close a connection that serves nothing, as the gateway stops."""
         if self._machine.state is _IDLE and not self._machine.waiting:
             self.transport.close()
-
-    def _named(self) -> bytes:
-        """The line with the request's id; empty as long as no head was readable."""
-        parsed = self._machine.parsed
-        if not self._name and parsed is not None:
-            self._name = parsed.name or self._service.new_name()
-        return b"X-Request-Id: %b\r\n" % self._name.encode("ascii") if self._name else b""
 
     def _answered(self) -> None:
         self.job = None

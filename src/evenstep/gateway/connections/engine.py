@@ -191,10 +191,7 @@ class EngineConnection(asyncio.Protocol):
 
     def goes_on(self, data: bytes) -> None:
         """Read bytes that no leg takes as whole chunks."""
-        if self._is_closed:
-            return
-        self._data = None
-        piece = self._machine.receive(data)
+        piece = None if self._is_closed else self._machine.receive(data)
         if piece is not None:
             self._take(piece)
 
@@ -228,6 +225,7 @@ class EngineConnection(asyncio.Protocol):
             data = leg.chunks(data)
             if not data:
                 return
+        self._data = None
         self.goes_on(data)
 
     def eof_received(self) -> None:
