@@ -1,7 +1,7 @@
 """In which order a scheduling policy is shown the requests that wait: a key for each, computed when it joins the queue.
 
 A key is a weighted sum of what is known of a request, so hosts can keep the queue sorted: the smallest first, ties to the
-lowest row. It changes only when a request is evicted and joins the queue again. `order_kernel.key_of` is the compiled twin.
+lowest row. It changes only when a request is evicted and joins the queue again.
 """
 
 from __future__ import annotations
@@ -11,9 +11,21 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from evenstep import streams
+from evenstep.compiled import jit
 from evenstep.errors import InputError
 from evenstep.request import F8, I8
+from evenstep.scheduling.view import EVICTIONS, HIGH, ID, LOST_AT, LOW, PRODUCED, PROMPT, REACHED
+from evenstep.streams import stream_number
+from evenstep.streams_kernel import uniform
+
+#: The stream chances are drawn from.
+CHANCE = "queue-order"
+_CHANCE = stream_number(CHANCE)
+#: Places of the weights in `QueueOrder.weights`.
+BY_ARRIVAL, BY_PROMPT, BY_LOW, BY_HIGH, BY_PRODUCED, BY_REACHED = range(6)
+BY_LEARNED, BY_RAISED, BY_CHANCE, BY_LEVEL, QUANTUM, BY_SERVED = range(6, 12)
+#: Rows of the table that `key_of` reads, and those of them that it needs.
+_ROWS, _KNOWN = LOST_AT + 1, [ID, PROMPT, LOW, HIGH, PRODUCED, REACHED, LOST_AT, EVICTIONS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,49 +78,66 @@ class QueueOrder:
         self, *, seed: int, request: int, arrival_s: float, prompt: int, low: int, high: int, produced: int,
         reached: int, lost_at: int, evictions: int, attained: int,
     ) -> float:  # fmt: skip
-        """The key of one request, in float order of the fields; counts in tokens, as in `scheduling.view`."""
-        learned = lost_at if evictions > 0 else low
-        ever = max(reached, produced)
-        chance = streams.uniform(seed, CHANCE, request) if self.chance != 0.0 else 0.0
-        key = self.arrival * arrival_s
-        key += self.prompt * prompt
-        key += self.low * low
-        key += self.high * high
-        key += self.produced * produced
-        key += self.reached * ever
-        key += self.learned * learned
-        key += self.raised * max(low, reached)
-        key += self.chance * chance
-        key += self.level * level(attained, self.quantum)
-        return key + self.served * level(prompt + ever, self.quantum)
+        """The key of one request; counts in tokens, as in `scheduling.view`."""
+        rows = np.zeros((_ROWS, 1), np.int64)
+        rows[_KNOWN, 0] = request, prompt, low, high, produced, reached, lost_at, evictions
+        return key_of(self.weights, seed, 0, rows, np.array([arrival_s], np.float64), attained)
 
     def keys(self, *, seed: int, request: I8, arrival_s: F8, prompt: I8, low: I8, high: I8) -> F8:
-        """`key` of requests that have run nothing yet, equal in bits: float64[N]; int64[N] each, arrivals float64[N]."""
-        key = self.arrival * arrival_s
-        key += self.prompt * prompt
-        key += self.low * low
-        key += self.high * high
-        key += self.learned * low
-        key += self.raised * low
-        if self.chance != 0.0:
-            key += self.chance * streams.uniform(seed, CHANCE, request)
-        if self.served != 0.0:
-            key += self.served * np.array([level(tokens, self.quantum) for tokens in prompt.tolist()])
+        """`key` of requests that have run nothing yet: float64[N]; int64[N] each, arrivals float64[N]."""
+        rows, key = np.zeros((_ROWS, request.size), np.int64), np.empty(request.size)
+        rows[_KNOWN[:4]] = request, prompt, low, high
+        fill_keys(self.weights, seed, rows, np.array(arrival_s, np.float64), key)
         return key
 
 
-#: The stream chances are drawn from.
-CHANCE = "queue-order"
-#: First come, first served.
-ARRIVAL: QueueOrder = QueueOrder(arrival=1.0)
-
-
+@jit
 def level(attained: int, quantum: float) -> int:
     """How often `quantum` has to be doubled to be above `attained`, both in tokens."""
     found, edge = 0, quantum
     while attained >= edge:
         found, edge = found + 1, edge * 2.0
     return found
+
+
+@jit
+def key_of(weights: F8, seed: int, row: int, rows: I8, arrival_s: F8, attained: int) -> float:
+    """The key of the request in a row, in float order of the weights.
+
+    Args:
+        weights: float64[12], `QueueOrder.weights`.
+        seed: of the run.
+        row: of the request.
+        rows: int64[13, *], what is known of all requests, in the rows of `scheduling.view`.
+        arrival_s: float64[*], when each came.
+        attained: tokens that the request has run so far.
+    """
+    low, reached = rows[LOW, row], rows[REACHED, row]
+    learned = rows[LOST_AT, row] if rows[EVICTIONS, row] > 0 else low
+    ever = max(reached, rows[PRODUCED, row])
+    chance = uniform(seed, _CHANCE, rows[ID, row], 0) if weights[BY_CHANCE] != 0.0 else 0.0
+    key = weights[BY_ARRIVAL] * arrival_s[row]
+    key += weights[BY_PROMPT] * rows[PROMPT, row]
+    key += weights[BY_LOW] * low
+    key += weights[BY_HIGH] * rows[HIGH, row]
+    key += weights[BY_PRODUCED] * rows[PRODUCED, row]
+    key += weights[BY_REACHED] * ever
+    key += weights[BY_LEARNED] * learned
+    key += weights[BY_RAISED] * max(low, reached)
+    key += weights[BY_CHANCE] * chance
+    key += weights[BY_LEVEL] * level(attained, weights[QUANTUM])
+    return key + weights[BY_SERVED] * level(rows[PROMPT, row] + ever, weights[QUANTUM])
+
+
+@jit
+def fill_keys(weights: F8, seed: int, rows: I8, arrival_s: F8, key: F8) -> None:
+    """Write the keys of requests that have run nothing."""
+    for row in range(key.size):
+        key[row] = key_of(weights, seed, row, rows, arrival_s, 0)
+
+
+#: First come, first served.
+ARRIVAL: QueueOrder = QueueOrder(arrival=1.0)
 
 
 def order_of(policy: object) -> QueueOrder:

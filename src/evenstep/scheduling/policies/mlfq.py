@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from evenstep.compiled import part
 from evenstep.errors import InputError
 from evenstep.scheduling.by_key import KeyedWork, check_watermark, keyed_room, run_by_key
-from evenstep.scheduling.order import QueueOrder
-from evenstep.scheduling.order_kernel import level
+from evenstep.scheduling.order import QueueOrder, level
 from evenstep.scheduling.rules import Ruled, rule
 from evenstep.scheduling.view import RuleView
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from evenstep.compiled import borrowing
-from evenstep.scheduling.order_kernel import key_of
+from evenstep.scheduling.order import key_of
 from evenstep.scheduling.view import (
     CLASS,
     DECODING,
