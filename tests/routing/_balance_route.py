@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 from tests.oracles.balance_route import discounts
+from tests.routing._routed import rule_view
 from tests.scheduling._views import plain
 
-from evenstep.routing.balance_route import f_score
+from evenstep.routing.balance_route import assign, f_score
+from evenstep.routing.balance_route.assign import AssignWork, Settings
 from evenstep.routing.balance_route.f_score import FScore
+from evenstep.routing.view import HOLD, RoutingView
 
 value = plain(f_score.value)
 
@@ -27,3 +34,21 @@ def scores(draw: st.DrawFn) -> FScore:
     weights = discounts(draw(st.sampled_from([1.0, 0.9, 0.5])), H)
     reward = draw(st.sampled_from([1.0, float(weights.sum()), 0.25]))
     return FScore(np.array(margins, float), weights, reward, float(draw(st.sampled_from([0, 1, 2, 16]))))
+
+
+def started(view: RoutingView, horizon: int = 0, discount: float = 1.0, candidates: int = 8) -> AssignWork:
+    """The working space of a decision that is set up; what the arrays held before does not matter."""
+    options = SimpleNamespace(horizon=horizon, candidates=candidates)
+    W = view.waiting_id.size
+    lengths = assign.assign_room(view.load.size, W, horizon, options)
+    kinds = [np.int64] * 8 + [np.float64] * 9
+    arrays = [np.full(n, -7, kind) for n, kind in zip(lengths, kinds, strict=True)]
+    work = AssignWork(np.full(W, HOLD, np.int64), np.zeros(0, np.int64), np.full(1, np.nan), *arrays)
+    assert plain(assign.set_up)(discount, rule_view(view), work) == view.free_slots.sum()
+    return work
+
+
+def settings(**options: Any) -> Settings:
+    """Settings of the paper, unless `options` say other."""
+    usual = Settings(1.0, math.nan, math.nan, 8, False, False, False, False)
+    return usual._replace(**options)
