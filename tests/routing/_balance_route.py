@@ -12,18 +12,18 @@ from tests.oracles.balance_route import discounts
 from tests.routing._routed import rule_view
 from tests.scheduling._views import plain
 
-from evenstep.routing.balance_route import assign, f_score
-from evenstep.routing.balance_route.assign import AssignWork, Settings
+import evenstep.routing.balance_route.f_score as of_score
+from evenstep.routing.balance_route.assign import AssignWork, Settings, assign_room, set_up
 from evenstep.routing.balance_route.f_score import FScore
 from evenstep.routing.view import HOLD, RoutingView
 
-value = plain(f_score.value)
+value = plain(of_score.value)
 
 
 def peak(score: FScore) -> tuple[float, float, float]:
     """`f_score.peak`."""
     steps = score.margins.size
-    return plain(f_score.peak)(score, np.full(steps, -7.0), np.full(steps, -7))
+    return plain(of_score.peak)(score, np.full(steps, -7.0), np.full(steps, -7))
 
 
 @st.composite
@@ -40,11 +40,11 @@ def started(view: RoutingView, horizon: int = 0, discount: float = 1.0, candidat
     """The working space of a decision that is set up; what the arrays held before does not matter."""
     options = SimpleNamespace(horizon=horizon, candidates=candidates)
     W = view.waiting_id.size
-    lengths = assign.assign_room(view.load.size, W, horizon, options)
+    lengths = assign_room(view.load.size, W, horizon, options)
     kinds = [np.int64] * 8 + [np.float64] * 9
     arrays = [np.full(n, -7, kind) for n, kind in zip(lengths, kinds, strict=True)]
     work = AssignWork(np.full(W, HOLD, np.int64), np.zeros(0, np.int64), np.full(1, np.nan), *arrays)
-    assert plain(assign.set_up)(discount, rule_view(view), work) == view.free_slots.sum()
+    assert plain(set_up)(discount, rule_view(view), work) == view.free_slots.sum()
     return work
 
 

@@ -13,24 +13,24 @@ from tests.oracles import f_score as oracle
 from tests.routing._balance_route import peak, scores, value
 from tests.scheduling._views import plain
 
-from evenstep.routing.balance_route.assign import subsets
+from evenstep.routing.balance_route.subsets import enumerated, pairs
 
 #: The smallest of the space that rules give; what it holds beforehand does not matter.
 SPACE = 1 << 7
 
 
-def enumerated(sizes, slots, kv_free, low, high):
+def of_any(sizes, slots, kv_free, low, high):
     sums, counts = np.full(SPACE, -7.0), np.full(SPACE, -7)
     size = np.array(sizes, float)
-    return plain(subsets.enumerated)(size, size.size, slots, kv_free, low, high, sums, counts), sums
+    return plain(enumerated)(size, size.size, slots, kv_free, low, high, sums, counts), sums
 
 
-def pairs(sizes, slots, kv_free, low, high):
+def of_two(sizes, slots, kv_free, low, high):
     sums, size = np.full(SPACE, -7.0), np.array(sizes, float)
-    return plain(subsets.pairs)(size, size.size, kv_free, low, high, sums), sums
+    return plain(pairs)(size, size.size, kv_free, low, high, sums), sums
 
 
-@pytest.mark.parametrize("solver", [enumerated, pairs])
+@pytest.mark.parametrize("solver", [of_any, of_two])
 def test_a_subset_on_the_peak_and_its_neighbours_are_found(solver):
     """Sums of 5, 3, 9: 5, 3, 8, 9, 14, 12; bit i stands for size i."""
     found, sums = solver([5, 3, 9], 2, math.inf, 10.0, 11.0)
@@ -50,13 +50,13 @@ def test_a_subset_on_the_peak_and_its_neighbours_are_found(solver):
     assert solver([5, 3, 9], 2, math.inf, 1.0, 2.0)[0] == (0, 0, 0b010)
 
 
-@pytest.mark.parametrize("solver", [enumerated, pairs])
+@pytest.mark.parametrize("solver", [of_any, of_two])
 def test_of_equal_sums_the_smallest_number_is_found(solver):
     assert solver([4, 4, 4], 2, math.inf, 5.0, 6.0)[0] == (0, 0b001, 0b011)
     assert solver([4, 4, 4], 2, math.inf, 4.0, 8.0)[0] == (0b001, 0, 0)
 
 
-@pytest.mark.parametrize("solver", [enumerated, pairs])
+@pytest.mark.parametrize("solver", [of_any, of_two])
 def test_a_subset_beyond_the_memory_is_no_answer(solver):
     assert solver([5, 3, 9], 2, 9.0, 10.0, 11.0)[0] == (0, 0b100, 0)
     assert solver([5, 3, 9], 2, 8.0, 1.0, 4.0)[0] == (0b010, 0, 0b001)
@@ -64,10 +64,10 @@ def test_a_subset_beyond_the_memory_is_no_answer(solver):
 
 
 def test_a_subset_has_no_more_members_than_slots():
-    assert enumerated([1, 2, 4], 1, math.inf, 5.0, 5.5)[0] == (0, 0b100, 0)
-    assert enumerated([1, 2, 4], 2, math.inf, 6.5, 6.5)[0] == (0, 0b110, 0)
-    assert enumerated([1, 2, 4], 3, math.inf, 6.5, 6.5)[0] == (0, 0b110, 0b111)
-    assert enumerated([1, 2, 4], 3, math.inf, 7.0, 9.0)[0] == (0b111, 0b110, 0)
+    assert of_any([1, 2, 4], 1, math.inf, 5.0, 5.5)[0] == (0, 0b100, 0)
+    assert of_any([1, 2, 4], 2, math.inf, 6.5, 6.5)[0] == (0, 0b110, 0)
+    assert of_any([1, 2, 4], 3, math.inf, 6.5, 6.5)[0] == (0, 0b110, 0b111)
+    assert of_any([1, 2, 4], 3, math.inf, 7.0, 9.0)[0] == (0b111, 0b110, 0)
 
 
 SIZES = st.lists(st.integers(1, 50), min_size=1, max_size=7).map(lambda x: np.array(x, float))
@@ -91,7 +91,7 @@ def close(a, b):
 @given(scores(), SIZES, st.integers(1, 4), st.sampled_from([math.inf, 50.0, 80.0]))
 def test_one_of_those_found_is_as_good_as_any(score, size, slots, kv_free):
     low, high, _ = peak(score)
-    for solver in (enumerated, pairs) if slots == 2 else (enumerated,):
+    for solver in (of_any, of_two) if slots == 2 else (of_any,):
         found, sums = solver(size, slots, kv_free, low, high)
         best = max(value(float(sums[subset]), score) for subset in found if subset)
         assert close(best, brute_force(score, size, slots, kv_free))
