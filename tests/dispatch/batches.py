@@ -94,8 +94,8 @@ def state(d: Dispatcher) -> tuple[Any, ...]:
     d.parts.deadlines.set_newcomers()
     rows, mirror = d.rows, d.mirror
     return (
-        json.dumps(d.snapshot(), sort_keys=True, default=str), rows.ints.tolist(), list(rows.step), rows.free,
-        {request: [rows.f[column][row] for column in range(3)] for request, row in rows.by_request.items()},
+        json.dumps(d.snapshot(), sort_keys=True, default=str), rows.columns.ints.tolist(), rows.free,
+        {request: rows.columns.floats[:3, row].tolist() for request, row in rows.by_request.items()},
         list(d.pool), mirror.columns.ints.tolist(), mirror.columns.floats.tolist(),
         list(d.parts.meters.waits.sums), list(d.parts.deciding.learned), d.parts.fleet.timers.next_s, d.parts.turn.legs, d.due, d.parts.rounds.opened_s, d.parts.rounds.ripe,
         {name: circuit.failures for name, circuit in d.fleet.breaker.circuits.items()}, d.fleet.breaker.failing,

@@ -15,8 +15,6 @@ import numpy as np
 from tests.dispatch.storm import Storm
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.fleet.mirror_layout import CAPACITY, FOREIGN, FOREIGN_LOAD, FREE_AT_MOST, RESERVED
-from evenstep.dispatch.requests.rows_layout import REQUEST
 from evenstep.dispatch.settings import Settings, WorkerSpec
 from evenstep.routing.view import HOLD, RoutingDecision
 
@@ -106,17 +104,17 @@ class IdleStorm(Storm):
         """See that no request that waits fits a worker that runs nothing."""
         found = self.dispatcher
         busy = {name for _, name, _ in self.decoding.values()}
-        requests, i, f = found.rows.i[REQUEST], found.mirror.i, found.mirror.f
+        requests, at = found.rows.at.request, found.mirror.at
         self.bound += len(found.pool) > 0 and bool(found.mirror.open_groups())
         for g, worker in enumerate(found.mirror.workers):
             name = worker.spec.name
-            if name in busy or i[FREE_AT_MOST][g] <= 0 or i[FOREIGN][g] or i[RESERVED][g]:
+            if name in busy or at.free_at_most[g] <= 0 or at.foreign[g] or at.reserved[g]:
                 continue  # reserved: a request of several copies gathers its slots there
-            left = f[CAPACITY][g] - f[FOREIGN_LOAD][g]
+            left = at.capacity[g] - at.foreign_load[g]
             for row in found.pool:
                 if (
                     name in found.parts.exclusions.excluded.get(row, ())
-                    or self.copies[requests[row]] > i[FREE_AT_MOST][g]
+                    or self.copies[requests[row]] > at.free_at_most[g]
                 ):
                     continue
                 load = found.rows.load(row)

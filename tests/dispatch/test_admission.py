@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.dispatch.told import Story
+from tests.scheduling._views import plain
 
 from evenstep.dispatch import events as ev
+from evenstep.dispatch.columns import Columns
 from evenstep.dispatch.commands import Fail, Reject, SendDecode
-from evenstep.dispatch.fleet.mirror_layout import FLOATS, LOAD, SENT_LOAD
+from evenstep.dispatch.fleet.mirror import WorkerColumns
 from evenstep.dispatch.log.records import Round
-from evenstep.dispatch.requests.rows_layout import CLASS, INTS
-from evenstep.dispatch.rounds import deciding_kernel as kernel
+from evenstep.dispatch.requests.rows import RequestColumns
+from evenstep.dispatch.rounds import showing
 
 
 def sent(commands):
@@ -63,7 +65,7 @@ def test_a_class_does_not_keep_another_one_out_of_the_window():
     story.worker("a", slots=1)
     for request in range(9):
         story.arrives(request, request_class=0 if request < 7 else 1)
-    seen = story.d.rows.ints[CLASS]
+    seen = story.d.rows.columns.arrays.request_class
     story.tick()
     assert seen[story.d.parts.deciding.packed.waiting[:4]].tolist() == [0, 0, 1, 1]
 
@@ -71,9 +73,9 @@ def test_a_class_does_not_keep_another_one_out_of_the_window():
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=30), st.data())
 def test_a_window_shows_as_many_as_it_may_oldest_first_and_an_even_share_of_each_class(classes, data):
     most = data.draw(st.integers(1, len(classes) - 1))
-    ints, shown = np.zeros((INTS, len(classes)), np.int64), np.empty(most, np.int64)
-    ints[CLASS] = classes
-    kernel.window(ints, np.arange(len(classes)), most, np.zeros(4, np.int64), shown)
+    rows, shown = Columns(RequestColumns, len(classes)).arrays, np.empty(most, np.int64)
+    rows.request_class[:] = classes
+    plain(showing.window)(rows, np.arange(len(classes)), most, np.zeros(4, np.int64), shown)
     found = shown.tolist()
     assert found == sorted(set(found)) and len(found) == most
     for c in set(classes):
@@ -90,7 +92,7 @@ def test_slots_are_taken_back_from_those_with_most(free, data):
     most = data.draw(st.integers(0, max(0, total - 1)))
     left = np.array(free)
     order = np.array(data.draw(st.permutations(range(len(free)))))
-    kernel.offer(left, most, order)
+    plain(showing.offer)(left, most, order)
     assert left.sum() == min(most, total) and (left <= free).all() and (left >= 0).all()
     cut = [a for a, b in zip(left.tolist(), free, strict=True) if a < b]
     assert not cut or left.max() - min(cut) <= 1
@@ -199,11 +201,11 @@ def test_pool_bypass_in_portions_goes_on_by_itself():
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))
 def test_the_lightest_come_first_and_equals_stay_in_order(loads):
-    floats = np.zeros((FLOATS, len(loads)))
-    floats[LOAD], floats[SENT_LOAD] = zip(*loads, strict=True)
+    workers = Columns(WorkerColumns, len(loads)).arrays
+    workers.load[:], workers.sent_load[:] = zip(*loads, strict=True)
     order = np.empty(len(loads), np.int64)
-    kernel.lightest_first(floats, order)
-    assert order.tolist() == np.argsort(floats[LOAD] + floats[SENT_LOAD], kind="stable").tolist()
+    plain(showing.lightest_first)(workers, order)
+    assert order.tolist() == np.argsort(workers.load + workers.sent_load, kind="stable").tolist()
 
 
 def test_a_request_goes_past_the_worker_it_failed_on_though_the_round_offers_no_other():

@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 from evenstep.dispatch.fleet.mirror import Mirror
-from evenstep.dispatch.fleet.mirror_layout import CHANGES, FOREIGN_LOAD, LOAD
-from evenstep.dispatch.fleet.mirror_layout import RUNNING as RUNNING_SLOTS
-from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.requests.rows_layout import COPIES, EXPECTED, LEAVE, NEVER, PRODUCED, PROMPT, STATE
+from evenstep.dispatch.requests.rows import NEVER, Rows
 from evenstep.dispatch.rounds.projections import Ahead
-from evenstep.dispatch.rounds.projections_kernel import RUNNING
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.dispatch.transitions import State
 from evenstep.errors import PolicyError
@@ -51,13 +47,8 @@ def running(*rows):
     for request, (worker, prompt, produced, copies) in enumerate(rows):
         row = table.take(request)
         table.place(row, worker)
-        for column, value in (
-            (STATE, State.RUNNING),
-            (PROMPT, prompt),
-            (PRODUCED, produced),
-            (COPIES, copies),
-        ):
-            table.i[column][row] = value
+        table.at.state[row], table.at.copies[row] = State.RUNNING, copies
+        table.at.prompt[row], table.at.produced[row] = prompt, produced
     return table
 
 
@@ -66,17 +57,13 @@ def mirror_of(load, count):
     mirror = Mirror()
     for g, (tokens, requests) in enumerate(zip(load, count, strict=True)):
         mirror.add(WorkerSpec(name=f"w{g}", scraped=False), 0.0)
-        mirror.f[LOAD][g], mirror.i[RUNNING_SLOTS][g] = tokens, requests
+        mirror.at.load[g], mirror.at.running[g] = tokens, requests
     return mirror
 
 
 def project(ahead, table, load, count):
     ahead.forget()
     return ahead.project(table, mirror_of(load, count)).tolist()
-
-
-def test_the_kernel_knows_the_number_of_the_running_state():
-    assert int(State.RUNNING) == RUNNING
 
 
 def test_who_is_expected_to_leave_counts_until_then():
@@ -93,12 +80,12 @@ def test_a_request_is_asked_about_again_after_so_many_tokens_or_when_it_outlived
     says = Says(6.0)
     ahead, table = Ahead(says, 8, False), running((0, 10, 0, 1))
     for produced, times in ((0, 1), (3, 1), (4, 2), (7, 2), (8, 3)):
-        table.i[PRODUCED][0] = produced
+        table.at.produced[0] = produced
         project(ahead, table, [10 + produced], [1])
         assert len(says.asked) == times
-    says.steps, table.i[LEAVE][0] = 99.0, 8
+    says.steps, table.at.leave[0] = 99.0, 8
     project(ahead, table, [18], [1])
-    assert len(says.asked) == 4 and table.i[LEAVE][0] == NEVER
+    assert len(says.asked) == 4 and table.at.leave[0] == NEVER
 
 
 def test_copies_grow_and_leave_together():
@@ -119,7 +106,7 @@ def test_by_a_curve_a_request_is_expected_to_leave_where_less_than_half_of_it_is
     for says, leave in ((SaysCurve(0), 7), (Stays(0), NEVER)):
         table = running((0, 10, 5, 1))
         project(Ahead(says, 3, True), table, [15], [1])
-        assert table.i[LEAVE][0] == leave  # half of it after one token, a quarter after two
+        assert table.at.leave[0] == leave  # half of it after one token, a quarter after two
 
 
 def test_who_outlived_its_curve_is_asked_about_again():
@@ -129,7 +116,7 @@ def test_who_outlived_its_curve_is_asked_about_again():
     )
     ahead, table = Ahead(says, 2, True), running((0, 10, 0, 1))
     for produced, times in ((0, 1), (1, 1), (2, 2)):
-        table.i[PRODUCED][0] = produced
+        table.at.produced[0] = produced
         project(ahead, table, [10 + produced], [1])
         assert len(says.asked) == times
 
@@ -174,13 +161,13 @@ def test_only_workers_that_have_changed_are_looked_at_again(expects):
         mirror_of([10, 20], [1, 1]),
     )
     first = ahead.project(table, mirror).tolist()
-    table.i[PRODUCED][0] = table.i[PRODUCED][1] = 1
-    mirror.f[LOAD][1] = 21.0
+    table.at.produced[0] = table.at.produced[1] = 1
+    mirror.at.load[1] = 21.0
     second = ahead.project(table, mirror).tolist()
     assert second[0] == first[0] and second[1] != first[1]
-    mirror.f[LOAD][0], mirror.f[FOREIGN_LOAD][0] = 11.0, 5.0
+    mirror.at.load[0], mirror.at.foreign_load[0] = 11.0, 5.0
     assert ahead.project(table, mirror).tolist()[0] == ([16.0, 11.0, 8.25] if expects else [16.0, 17.0, 18.0])
-    mirror.i[CHANGES][0] += 1
+    mirror.at.changes[0] += 1
     ahead.predictor.curve = ahead.predictor.predict = None
     assert ahead.project(table, mirror).tolist() == ahead.project(table, mirror).tolist()
 
@@ -197,17 +184,17 @@ def test_what_a_failing_predictor_left_undone_is_done_the_next_time():
 
 def test_a_client_that_told_its_length_is_believed_until_it_is_longer():
     ahead, table = Ahead(Says(2.0), 3, False), running((0, 10, 0, 1), (0, 20, 0, 1), (0, 30, 0, 1))
-    table.i[EXPECTED][0], table.i[EXPECTED][1] = 1, 50
+    table.at.expected[0], table.at.expected[1] = 1, 50
     assert project(ahead, table, [60], [3]) == [[60, 52, 22, 23]]  # the third as predicted
     for row in range(3):
-        table.i[PRODUCED][row] = 1
+        table.at.produced[row] = 1
     # the first is there still: as predicted from now on, which is two more tokens
     assert project(ahead, table, [63], [3]) == [[63, 34, 23, 24]]
 
 
 def test_expected_loads_believe_it_too():
     ahead, table = Ahead(SaysCurve(2.0), 2, True), running((0, 7, 1, 1), (1, 7, 1, 1))
-    table.i[EXPECTED][0] = 2
+    table.at.expected[0] = 2
     assert project(ahead, table, [8, 8], [1, 1]) == [[8.0, 0.0, 0.0], [8.0, 4.5, 2.5]]
-    table.i[PRODUCED][0] = 2  # it was not true
+    table.at.produced[0] = 2  # it was not true
     assert project(ahead, table, [9, 8], [1, 1])[0] == [9.0, 5.0, 2.75]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.dispatch.told import Story
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.steps.lockstep import BEHIND, WIDE
+from evenstep.dispatch.steps.state import BEHIND, WIDE
 
 
 def test_running_requests_begin_anew_when_groups_change():
@@ -14,11 +14,11 @@ def test_running_requests_begin_anew_when_groups_change():
     one, wide = story.sent(1), story.sent(2, copies=2)
     story.chunk(one.row)
     story.chunk(wide.row)
-    before = story.d.parts.barriers.lockstep
+    before = story.d.parts.barriers.all
     story.worker("b", slots=5)
     found = story.d.parts.barriers
-    assert found.lockstep is not before and found.lockstep.running == [2, 0] and len(found.steps) == 2
-    assert story.d.rows.step[one.row] == BEHIND and story.d.rows.step[wide.row] == WIDE
+    assert found.all is not before and list(found.all.at.running) == [2, 0] and len(found.steps) == 2
+    assert story.d.rows.at.step[one.row] == BEHIND and story.d.rows.at.step[wide.row] == WIDE
 
 
 def test_a_group_in_which_nothing_runs_has_no_step():
@@ -30,4 +30,4 @@ def test_a_group_in_which_nothing_runs_has_no_step():
         story.chunk(leg.row)
     assert story.d.parts.barriers.steps[0].steps > 0
     story.tell(ev.Finished, request=1, leg=leg.leg)
-    assert story.d.parts.barriers.lockstep.running == [0]
+    assert list(story.d.parts.barriers.all.at.running) == [0]

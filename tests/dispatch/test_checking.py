@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.dispatch.told import Story
 
-from evenstep.dispatch.fleet.mirror import LOAD, SENT
-
 
 def busy():
     story = Story(ttl_s=1.0)
@@ -19,10 +17,10 @@ def busy():
 
 def breakages():
     return {
-        "the mirror": lambda d, row: d.mirror.f[LOAD].__setitem__(0, 3.0),
+        "the mirror": lambda d, row: d.mirror.at.load.__setitem__(0, 3.0),
         "requests in 1 slots": lambda d, row: (
-            d.rows.i[9].__setitem__(row, 2),
-            d.mirror.i[0].__setitem__(0, 2),
+            d.rows.at.copies.__setitem__(row, 2),
+            d.mirror.at.running.__setitem__(0, 2),
         ),
         "the pool": lambda d, row: d.pool.remove(d.pool.oldest()),
         "waiting": lambda d, row: setattr(d.parts.door.of[row], "waiting", 7),
@@ -32,7 +30,7 @@ def breakages():
             setattr(d, "now_s", 9.0),
             d.parts.fleet.timers.set(("ttl", d.pool.oldest()), 99.0),
         ),
-        "requests say": lambda d, row: d.mirror.i[SENT].__setitem__(0, 1),
+        "requests say": lambda d, row: d.mirror.at.sent.__setitem__(0, 1),
     }
 
 

@@ -13,10 +13,10 @@ from tests.strategies import examples
 
 from evenstep import compiled
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.deliveries import warm
-from evenstep.dispatch.deliveries_kernel import deliver
 from evenstep.dispatch.log.records import Chunks
-from evenstep.dispatch.requests.rows_layout import LEG, REQUEST, WORKER
+from evenstep.dispatch.steps.counting import count_chunks
+
+count = compiled.entry(count_chunks)
 
 
 def fleet(workers: int, requests: int, log=None) -> tuple[Story, list[int]]:
@@ -37,7 +37,7 @@ def at_once(told: Story, rows: list[int], tokens: list[int], now_s: float, ahead
     """As the relay tells of them: it may have counted the first of them itself."""
     dispatcher, chunks = told.d, np.array([*rows, *tokens], np.int64)
     dispatcher.now_s = now_s
-    counted = deliver(chunks, 0, len(rows), now_s, dispatcher.counts) if ahead else 0
+    counted = count(chunks, 0, len(rows), now_s, -1, dispatcher.deliveries.tables()) if ahead else 0
     dispatcher.produced_all(chunks, counted, len(rows))
 
 
@@ -45,22 +45,12 @@ def state(told: Story) -> tuple[object, ...]:
     """Everything that chunks change."""
     told.d.check()
     dispatcher = told.d
-    steps = dispatcher.parts.barriers.lockstep
+    steps, columns = dispatcher.parts.barriers.all, [dispatcher.rows.columns, dispatcher.mirror.columns]
+    columns += [steps.groups, steps.early, steps.members, steps.news]
     return (
         json.dumps(dispatcher.snapshot(), sort_keys=True, default=str),
-        dispatcher.rows.ints.tolist(),
-        list(dispatcher.rows.step),
-        [
-            list(one)
-            for one in (steps.step, steps.delivered, steps.expected, steps.counts_tokens, steps.early)
-        ],
-        [
-            [str(number) for number in one]
-            for one in (steps.seen_s, steps.ended_s, steps.lasted_s, steps.parted, steps.early_seen_s)
-        ],
-        [list(one) for one in (steps.going, steps.early_delivered, steps.early_going)],
-        [[str(number) for number in one.numbers] for one in dispatcher.parts.barriers.steps],
-        list(dispatcher.mirror.left),
+        [one.ints.tolist() for one in columns],
+        [[str(number) for number in one.floats.ravel()] for one in columns],
         dispatcher.due,
     )
 
@@ -87,9 +77,9 @@ def happens(told: Story, what: str, rows: list[int], place: int) -> None:
     if what == "comes":
         told.arrives(100 + len(told.d.history))
     elif what == "ends":
-        i = told.d.rows.i
-        if i[REQUEST][rows[place]] == place and i[WORKER][rows[place]] >= 0:
-            told.tell(ev.Finished, request=place, leg=i[LEG][rows[place]])
+        at = told.d.rows.at
+        if at.request[rows[place]] == place and at.worker[rows[place]] >= 0:
+            told.tell(ev.Finished, request=place, leg=at.leg[rows[place]])
 
 
 @examples(120)
@@ -139,29 +129,21 @@ def test_steps_are_counted_without_the_long_way_from_beginning_to_end():
     slow = slow_ones(told)
     for step in range(10):
         at_once(told, rows, [8] * 6, 1.0 + step, ahead=True)
-    assert told.d.rows.ints[:, rows].max() >= 80
+    assert told.d.rows.columns.ints[:, rows].max() >= 80
     assert not slow
 
 
-def test_where_somebody_waits_for_the_end_of_a_step_it_goes_the_long_way():
+def test_where_somebody_waits_for_the_end_of_a_step_counting_stops_there():
     told, rows = fleet(1, 2)
     for now_s in (1.0, 2.0):
         at_once(told, rows, [1, 1], now_s, ahead=True)
     told.now_s = 2.5
     told.arrives(50)
-    slow = slow_ones(told)
-    at_once(told, rows, [1, 1], 3.0, ahead=True)
-    assert [row for row, *_ in slow] == rows[1:]
-
-
-@pytest.mark.skipif(compiled.numba is None, reason="nothing is compiled")
-def test_nothing_is_compiled_while_chunks_come_once_it_is_warm():
-    warm()
-    ready = len(deliver.overloads)
-    told, rows = fleet(1, 3)
-    for step in range(3):
-        at_once(told, rows, [1, 9, 1], 1.0 + step, ahead=False)
-    assert len(deliver.overloads) == ready == 1
+    chunks, tables = np.array([*rows, *rows, 1, 1, 1, 1]), told.d.deliveries.tables()
+    told.d.now_s = 3.0
+    assert count(chunks, 0, 4, 3.0, -1, tables) == 2 and tables.ended[0] == 0
+    told.d.produced_all(chunks, 2, 4)
+    assert tables.ended[0] == -1 and told.d.rows.columns.arrays.produced[rows].tolist() == [4, 4]
 
 
 def test_the_log_has_the_same_chunks_either_way():

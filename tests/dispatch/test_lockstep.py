@@ -7,38 +7,12 @@ from collections import deque
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.dispatch.one_group import OneGroup
+from tests.scheduling._views import plain
 from tests.strategies import examples
 
-from evenstep.dispatch.steps.lockstep import AHEAD, NEW, WIDE, Lockstep
-
-
-class Group:
-    """One group, its requests by name, and how often each has delivered."""
-
-    def __init__(self):
-        self.lockstep, self.last, self.ended = Lockstep([0]), {}, []
-
-    def delivers(self, name, now_s, tokens=1):
-        lockstep, last = self.lockstep, self.last.get(name, NEW)
-        if last == NEW:
-            lockstep.joins(0)
-        self.last[name] = lockstep.deliver(0, last, lockstep.place(0, last, tokens, now_s), now_s)
-        self.ended += lockstep.ended
-        lockstep.ended.clear()
-
-    def leaves(self, name):
-        self.lockstep.leave(0, self.last.pop(name))
-        self.ended += self.lockstep.ended
-        self.lockstep.ended.clear()
-
-    def begun(self, names):
-        """So many requests in step: three steps of a second."""
-        for now_s in (1.0, 2.0, 3.0):
-            for name in names:
-                self.delivers(name, now_s)
-        assert self.ended[-2:] == [2.0, 3.0]
-        self.ended.clear()
-        return self
+from evenstep.dispatch.steps.lockstep import AHEAD, was_in_step
+from evenstep.dispatch.steps.state import WIDE
 
 
 @st.composite
@@ -53,7 +27,7 @@ def mixed(draw):
 @examples(300)
 def test_a_step_ends_when_each_request_has_delivered_its_token_of_it_in_whatever_order_they_are_heard(chunks):
     requests, steps, order = chunks
-    group, heard, ended = Group().begun(range(requests)), [0] * requests, 0
+    group, heard, ended = OneGroup().begun(range(requests)), [0] * requests, 0
     for place, name in enumerate(order):
         now_s = 4.0 + place * 1e-6
         group.delivers(name, now_s)
@@ -63,7 +37,7 @@ def test_a_step_ends_when_each_request_has_delivered_its_token_of_it_in_whatever
         if complete > ended:
             assert group.ended[-1] == now_s
         ended = complete
-        assert group.lockstep.is_between(0) == (max(heard) == complete)
+        assert group.is_between == (max(heard) == complete)
     assert len(group.ended) == steps
 
 
@@ -72,7 +46,7 @@ def test_a_step_ends_when_each_request_has_delivered_its_token_of_it_in_whatever
 def test_chunks_of_several_tokens_are_of_so_many_steps(chunks):
     """The same order, but all that a request delivers in a row comes in one chunk."""
     requests, _, order = chunks
-    group, heard, whole = Group().begun(range(requests)), [0] * requests, deque(order)
+    group, heard, whole = OneGroup().begun(range(requests)), [0] * requests, deque(order)
     while whole:
         name, tokens = whole.popleft(), 1
         while whole and whole[0] == name:
@@ -87,7 +61,7 @@ def test_chunks_of_several_tokens_are_of_so_many_steps(chunks):
 @examples(300)
 def test_every_step_is_told_from_the_next_where_requests_come_and_go_and_two_steps_mix(data):
     """Who joins and who leaves is known at the end of each step; the chunks of the next two come in any order."""
-    group, running, fresh, now_s, expected = Group().begun(range(3)), {0, 1, 2}, 3, 3.0, 0
+    group, running, fresh, now_s, expected = OneGroup().begun(range(3)), {0, 1, 2}, 3, 3.0, 0
     for _ in range(data.draw(st.integers(1, 8))):
         both = [name for name in sorted(running) for _ in range(2)]
         for place, name in enumerate(data.draw(st.permutations(both))):
@@ -101,12 +75,12 @@ def test_every_step_is_told_from_the_next_where_requests_come_and_go_and_two_ste
             group.delivers(fresh, now_s - 0.4)
             running.add(fresh)
             fresh += 1
-        assert group.lockstep.running == [len(running)]
-        assert list(group.lockstep.expected) == [len(running)]
+        assert group.running == len(running)
+        assert group.expected == len(running)
 
 
 def test_steps_that_are_heard_of_at_once_share_the_time():
-    group = Group().begun("ab")
+    group = OneGroup().begun("ab")
     group.delivers("a", 6.0, tokens=3)
     group.delivers("b", 6.0, tokens=3)
     assert group.ended == pytest.approx([4.0, 5.0, 6.0])
@@ -114,15 +88,15 @@ def test_steps_that_are_heard_of_at_once_share_the_time():
 
 def test_a_first_token_that_comes_soon_is_late_for_the_last_step_else_it_is_of_the_next():
     for after_s, between in ((0.4, True), (0.6, False)):
-        group = Group().begun("ab")
+        group = OneGroup().begun("ab")
         group.delivers("c", 3.0 + after_s)
-        assert group.lockstep.is_between(0) is between
-        assert group.last["c"] == group.last["a"] + (not between)
+        assert group.is_between is between
+        assert group.last("c") == group.last("a") + (not between)
 
 
 def test_a_request_that_is_taken_for_one_too_low_does_not_hold_up_the_others_for_long():
     """A newcomer's first token was of the next step, and was taken for a late one: it ends each step one step too late."""
-    group = Group().begun("ab")
+    group = OneGroup().begun("ab")
     group.delivers("c", 3.4)
     for name in "ab":
         group.delivers(name, 4.0)
@@ -137,19 +111,19 @@ def test_a_request_that_is_taken_for_one_too_low_does_not_hold_up_the_others_for
 
 
 def test_a_request_of_which_nothing_is_heard_is_not_waited_for_and_joins_again_when_it_is():
-    group = Group().begun("abc")
+    group = OneGroup().begun("abc")
     for step in range(AHEAD + 3):
         for name in "ab":
             group.delivers(name, 4.0 + step)
     assert len(group.ended) == AHEAD + 3
-    assert list(group.lockstep.expected) == [2]
+    assert group.expected == 2
     group.delivers("c", 3.0 + AHEAD + 3, tokens=AHEAD + 3)  # all at once
-    assert list(group.lockstep.expected) == [3]
-    assert group.last["c"] == group.last["a"]
+    assert group.expected == 3
+    assert group.last("c") == group.last("a")
 
 
 def test_an_engine_that_makes_several_tokens_in_a_step_is_counted_by_chunks():
-    group = Group().begun("ab")
+    group = OneGroup().begun("ab")
     steps = 300
     for step in range(steps):
         group.delivers("a", 4.0 + step, tokens=1 + step % 4)
@@ -163,7 +137,7 @@ def test_an_engine_that_makes_several_tokens_in_a_step_is_counted_by_chunks():
 
 
 def test_one_long_pause_of_the_reader_does_not_change_what_is_counted():
-    group = Group().begun("ab")
+    group = OneGroup().begun("ab")
     for name in "ab":
         group.delivers(name, 20.0, tokens=2 * AHEAD)
     group.ended.clear()
@@ -173,33 +147,34 @@ def test_one_long_pause_of_the_reader_does_not_change_what_is_counted():
 
 
 def test_who_leaves_in_the_middle_of_a_step_has_delivered_it_or_is_not_waited_for():
-    group = Group().begun("abc")
+    group = OneGroup().begun("abc")
     group.delivers("a", 4.0)
-    assert group.lockstep.was_in_step(0, group.last["a"])
-    assert not group.lockstep.was_in_step(0, group.last["b"])
+    assert plain(was_in_step)(group.at, 0, group.last("a"))
+    assert not plain(was_in_step)(group.at, 0, group.last("b"))
     group.leaves("a")
-    assert group.ended == [] and not group.lockstep.is_between(0)
+    assert group.ended == [] and not group.is_between
     group.delivers("c", 4.1)
     group.leaves("b")
     assert group.ended == [4.1]
-    assert list(group.lockstep.expected) == [1]
+    assert group.expected == 1
     group.leaves("c")
-    assert list(group.lockstep.expected) == group.lockstep.running == [0]
+    assert group.expected == group.running == 0
 
 
 def test_requests_of_several_copies_are_not_waited_for():
-    group = Group().begun("ab")
-    group.lockstep.joins(0)
+    group = OneGroup().begun("ab")
+    group.delivers("wide", 3.5, copies=2)
+    assert group.last("wide") == WIDE and group.running == 3
     group.delivers("a", 4.0), group.delivers("b", 4.0)
-    group.lockstep.leave(0, WIDE)
-    assert group.ended == [4.0] and group.lockstep.running == [2]
+    group.leaves("wide")
+    assert group.ended == [4.0] and group.running == 2
 
 
 def test_a_chunk_of_any_number_of_tokens_takes_bounded_room_and_time():
-    group = Group().begun("ab")
+    group = OneGroup().begun("ab")
     group.delivers("a", 4.0, tokens=10**17)
-    assert group.lockstep.room <= 1024
+    assert group.steps.early_room <= 1024
     group.delivers("b", 4.001)
     group.leaves("a")
     group.leaves("b")
-    assert group.lockstep.running == [0]
+    assert group.running == 0

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from evenstep.dispatch.fleet.mirror import LOAD, RUNNING, SENT, Mirror
+from evenstep.dispatch.fleet.mirror import Mirror
 from evenstep.dispatch.settings import WorkerSpec
 
 
@@ -47,7 +47,7 @@ def test_of_the_free_slots_of_a_shared_worker_each_gateway_takes_its_part_until_
     assert found.free(0) == 6  # of 12
     found.takes(0, 6)
     assert found.free(0) == 0
-    found.lets_go(0, SENT, 2)
+    found.lets_go(0, 2, ran=False)
     assert found.free(0) == 2  # our own, while no sample shows that we left them
     found.sampled(0, 8, 0.0, 0, 3.0)
     assert found.free(0) == 4  # 8 are free, of which 2 were ours
@@ -62,13 +62,13 @@ def test_who_has_more_than_an_even_share_of_a_full_worker_makes_room():
     found.takes(0, 30)
     for now_s, total in ((1.0, 32), (2.0, 32)):
         found.sampled(0, total, 0.0, 0, now_s)
-    found.lets_go(0, SENT, 4)
+    found.lets_go(0, 4, ran=False)
     assert found.free(0) == 2  # 2 of the 30 are given up
     found.takes(0, 2)
     for now_s in (3.0, 4.0):
         found.sampled(0, 30, 0.0, 0, now_s)
     assert found.free(0) == 1  # of the 2 that are free one, half of them
-    found.lets_go(0, SENT, 27)
+    found.lets_go(0, 27, ran=False)
     for now_s in (5.0, 6.0):
         found.sampled(0, 32, 0.0, 0, now_s)
     assert found.free(0) == 0  # the last one that we have stays ours, and no more
@@ -113,13 +113,13 @@ def test_what_came_or_went_while_a_sample_was_read_is_neither_foreign_nor_lackin
     ):
         found.sampling(0)
         found.takes(0, came)
-        found.lets_go(0, SENT, went)
+        found.lets_go(0, went, ran=False)
         assert found.sampled(0, theirs, 0.0, 0, now_s) == (False, False), now_s
         assert found.workers[0].foreign == 0 == found.workers[0].divergences
     for now_s, theirs, told in ((6.0, 6, (False, False)), (7.0, 6, (True, False)), (8.0, 3, (False, False))):
         found.sampling(0)
         found.takes(0, 1)
-        found.lets_go(0, SENT, 1)
+        found.lets_go(0, 1, ran=False)
         assert found.sampled(0, theirs, 0.0, 0, now_s) == told
     for now_s, told in ((9.0, (False, False)), (10.0, (False, False)), (11.0, (False, True))):
         found.sampling(0)
@@ -144,10 +144,10 @@ def test_a_worker_that_goes_takes_its_place_with_it():
         *(WorkerSpec(name=name, group=group) for name, group in (("a", "x"), ("b", ""), ("c", "x")))
     )
     assert found.group == [0, 1, 0] and found.peers(0) == ["a", "c"] and found.peers(1) == ["b"]
-    found.i[RUNNING][2], found.f[LOAD][2] = 2, 9.0
+    found.at.running[2], found.at.load[2] = 2, 9.0
     found.remove(1)
     assert found.place == {"a": 0, "c": 1} and found.group == [0, 0]
-    assert found.i[RUNNING][1] == 2 and found.f[LOAD][1] == 9.0
+    assert found.at.running[1] == 2 and found.at.load[1] == 9.0
 
 
 def test_a_state_ages_where_others_were_seen_and_nowhere_else():
@@ -168,7 +168,7 @@ def test_ends_that_are_on_their_way_are_no_divergence_though_every_sample_lacks_
     for second in range(1, 30):
         found.sampling(0)
         assert found.sampled(0, 3, 0.0, 0, float(second)) == (False, False)
-        found.lets_go(0, SENT, 1)  # now its end is heard of, and another one goes there
+        found.lets_go(0, 1, ran=False)  # now its end is heard of, and another one goes there
         found.takes(0, 1)
     assert found.workers[0].divergences == 0
     for second in range(30, 33):  # a request that the engine does not have

@@ -6,7 +6,6 @@ import pytest
 
 from evenstep.dispatch.requests.pool import Door, Pool
 from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.requests.rows_layout import SINCE
 from evenstep.dispatch.settings import Settings, TenantLimits
 
 
@@ -16,7 +15,7 @@ def test_who_comes_back_takes_the_place_of_its_arrival():
     taken = []
     for request, since in ((1, 0.0), (2, 1.0), (3, 1.0)):
         row = rows.take(request)
-        rows.f[SINCE][row] = since
+        rows.at.since_s[row] = since
         taken.append(row)
     for row in (taken[2], taken[1], taken[0]):
         pool.add(row)

@@ -5,30 +5,29 @@ from __future__ import annotations
 import pytest
 
 from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.requests.rows_layout import COPIES, PRODUCED, PROMPT, STATE, WORKER
 from evenstep.dispatch.transitions import Cause, State
 
 
 def test_a_row_is_used_again_and_clean():
     rows = Rows(1)
     row = rows.take(5)
-    rows.i[PROMPT][row] = 9
+    rows.at.prompt[row] = 9
     rows.place(row, 3)
     rows.move(row, Cause.ARRIVES_FOR_DECODE)
     rows.give_back(row, 5)
     rows.clean(row)
     assert rows.take(6) == row and rows.by_request == {6: row}
-    assert (rows.i[PROMPT][row], rows.i[WORKER][row]) == (0, -1)
+    assert (rows.at.prompt[row], rows.at.worker[row]) == (0, -1)
 
 
 def test_the_table_grows_and_keeps_what_it_has():
     rows = Rows(2)
     for request in range(5):
         row = rows.take(request)
-        rows.i[PROMPT][row], rows.i[PRODUCED][row], rows.i[COPIES][row] = request, 7, 2
+        rows.at.prompt[row], rows.at.produced[row], rows.at.copies[row] = request, 7, 2
     assert [rows.load(rows.by_request[r]) for r in range(5)] == [7, 8, 9, 10, 11]
     assert rows.age(0) == 3 and rows.generation == 2
-    assert rows.ints[PROMPT, rows.by_request[4]] == 4  # arrays and views are the same bytes
+    assert rows.columns.arrays.prompt[rows.by_request[4]] == 4  # arrays and views are the same bytes
 
 
 def test_a_request_moves_by_the_table_only():
@@ -37,4 +36,4 @@ def test_a_request_moves_by_the_table_only():
     with pytest.raises(RuntimeError, match="FREE cannot go through FIRST_TOKEN"):
         rows.move(row, Cause.FIRST_TOKEN)
     rows.move(row, Cause.ARRIVES_FOR_DECODE)
-    assert rows.state(row) is State.POOLED and rows.i[STATE][row] == State.POOLED
+    assert rows.state(row) is State.POOLED and rows.at.state[row] == State.POOLED

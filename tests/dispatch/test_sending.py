@@ -7,8 +7,6 @@ import pytest
 from tests.dispatch.told import Story
 
 from evenstep.dispatch.commands import SendDecode
-from evenstep.dispatch.fleet.mirror_layout import CAME, RESERVED, SENT, SENT_LOAD
-from evenstep.dispatch.requests.rows_layout import LEG, SEATED, STATE, WORKER
 from evenstep.dispatch.transitions import State
 from evenstep.routing.view import HOLD
 
@@ -27,10 +25,13 @@ def test_requests_that_are_not_held_go_to_their_workers_in_order():
     story = waiting(10, 20, 30)
     d, rows = story.d, np.array(story.d.pool.here)
     assert d.parts.slots.send(rows, np.array([1, HOLD, 1]), 3) == 2
-    i, ints, floats = d.rows.i, d.mirror.columns.ints, d.mirror.columns.floats
-    assert [i[STATE][row] for row in rows] == [State.SENT, State.POOLED, State.SENT]
-    assert [i[LEG][row] for row in rows] == [1, 0, 2] and [i[WORKER][row] for row in rows] == [1, -1, 1]
-    assert ints[SENT].tolist() == ints[CAME].tolist() == [0, 2] and floats[SENT_LOAD].tolist() == [0.0, 40.0]
+    at, workers = d.rows.at, d.mirror.columns.arrays
+    assert [at.state[row] for row in rows] == [State.SENT, State.POOLED, State.SENT]
+    assert [at.leg[row] for row in rows] == [1, 0, 2] and [at.worker[row] for row in rows] == [1, -1, 1]
+    assert workers.sent.tolist() == workers.came.tolist() == [0, 2] and workers.sent_load.tolist() == [
+        0.0,
+        40.0,
+    ]
     assert list(d.pool) == [rows[1]]
     d.check()
 
@@ -39,10 +40,10 @@ def test_nothing_changes_where_one_request_may_not_be_sent():
     story = waiting(10, 20)
     d, rows = story.d, np.array(story.d.pool.here)
     d.parts.slots.send(rows[1:], np.array([0]), 1)
-    before = d.rows.ints.copy()
+    before = d.rows.columns.ints.copy()
     with pytest.raises(RuntimeError, match="a request that is SENT cannot go through DECODE_SENT"):
         d.parts.slots.send(rows, np.array([0, 0]), 2)
-    assert np.array_equal(d.rows.ints, before)
+    assert np.array_equal(d.rows.columns.ints, before)
     d.check()
 
 
@@ -52,9 +53,9 @@ def test_a_request_of_several_copies_is_sent_once_it_holds_all_its_slots():
     first = story.sent(1, copies=2)
     story.arrives(2, copies=2)
     assert not [c for c in story.tick() if isinstance(c, SendDecode)]
-    ints, row = story.d.mirror.columns.ints, story.d.rows.by_request[2]
-    assert ints[RESERVED].tolist() == [1] and story.d.rows.i[SEATED][row] == 1
+    workers, row = story.d.mirror.columns.arrays, story.d.rows.by_request[2]
+    assert workers.reserved.tolist() == [1] and story.d.rows.at.seated[row] == 1
     told = story.finishes(first)
     assert [c.request for c in told if isinstance(c, SendDecode)] == [2]
-    ints = story.d.mirror.columns.ints
-    assert ints[RESERVED].tolist() == [0] and ints[SENT].tolist() == [2]
+    workers = story.d.mirror.columns.arrays
+    assert workers.reserved.tolist() == [0] and workers.sent.tolist() == [2]

@@ -6,12 +6,28 @@ import math
 import random
 
 import pytest
+from tests.scheduling._views import plain
 
+from evenstep.dispatch.steps import step_fit
+from evenstep.dispatch.steps.groups import GroupSteps
 from evenstep.dispatch.steps.step_fit import StepFit
 
 
+class Fitted:
+    """Steps of one group, and the law they make."""
+
+    def __init__(self):
+        self.at = GroupSteps([[0, 1]], [0]).at
+
+    def add(self, envelope, seconds):
+        plain(step_fit.add)(self.at, 0, envelope, seconds)
+
+    def __getattr__(self, name):
+        return getattr(StepFit(self.at, 0), name)
+
+
 def test_a_law_is_found_again():
-    fit, chance = StepFit(), random.Random(0)
+    fit, chance = Fitted(), random.Random(0)
     for _ in range(300):
         envelope = chance.uniform(1e5, 2e5)
         fit.add(envelope, 0.005 + 1e-7 * envelope)
@@ -21,7 +37,7 @@ def test_a_law_is_found_again():
 
 
 def test_it_follows_a_change():
-    fit, chance = StepFit(), random.Random(0)
+    fit, chance = Fitted(), random.Random(0)
     for number in range(12_000):
         envelope = chance.uniform(0, 100)
         fit.add(envelope, (1.0 if number < 2000 else 3.0) * envelope)
@@ -29,7 +45,7 @@ def test_it_follows_a_change():
 
 
 def test_little_is_nothing():
-    fit = StepFit()
+    fit = Fitted()
     for _ in range(60):
         fit.add(5.0, 1.0)
     assert math.isnan(fit.seconds_per_token) and math.isnan(fit.r_squared)
@@ -38,7 +54,7 @@ def test_little_is_nothing():
 @pytest.mark.parametrize("seed", range(5))
 def test_steps_that_say_nothing_of_tokens_make_no_law(seed):
     """Loads that hardly differ, and steps whose length is other processes' doing: a slope below 0, or an R^2 of 0.002."""
-    fit, chance = StepFit(), random.Random(seed)
+    fit, chance = Fitted(), random.Random(seed)
     for _ in range(2000):
         fit.add(chance.uniform(9.9e4, 1e5), 0.02 + chance.expovariate(200.0))
     assert math.isnan(fit.seconds_per_token) and math.isnan(fit.overhead_s) and math.isnan(fit.r_squared)
@@ -46,7 +62,7 @@ def test_steps_that_say_nothing_of_tokens_make_no_law(seed):
 
 
 def test_a_slope_below_zero_is_no_law_however_well_it_fits():
-    fit, chance = StepFit(), random.Random(0)
+    fit, chance = Fitted(), random.Random(0)
     for _ in range(300):
         envelope = chance.uniform(1e5, 2e5)
         fit.add(envelope, 0.05 - 1e-7 * envelope)
@@ -55,7 +71,7 @@ def test_a_slope_below_zero_is_no_law_however_well_it_fits():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_law_that_is_shown_is_within_its_error(seed):
-    fit, chance = StepFit(), random.Random(seed)
+    fit, chance = Fitted(), random.Random(seed)
     for _ in range(2000):
         envelope = chance.uniform(0.0, 2e5)
         fit.add(envelope, 0.005 + 1e-7 * envelope + chance.gauss(0.0, 0.004))

@@ -4,47 +4,73 @@ from __future__ import annotations
 
 import pytest
 from tests.dispatch.told import Story
+from tests.scheduling._views import plain
 
 from evenstep.dispatch import events as ev
-from evenstep.dispatch.fleet.mirror import LOAD, Mirror
+from evenstep.dispatch.fleet.mirror import Mirror
+from evenstep.dispatch.requests.rows import Rows
+from evenstep.dispatch.rounds.barriers import tables_of
 from evenstep.dispatch.settings import WorkerSpec
-from evenstep.dispatch.steps.steps import Steps
+from evenstep.dispatch.steps.groups import GroupSteps, Steps
+from evenstep.dispatch.steps.steps import begins, completed, stopped
+
+
+class Two:
+    """A group of two workers, whose steps begin and end as told."""
+
+    def __init__(self):
+        self.mirror, rows = Mirror(), Rows(1)
+        for name in "ab":
+            self.mirror.add(WorkerSpec(name=name, group="g", scraped=False), 0.0)
+        steps = GroupSteps([[0, 1]], [0])
+        self.tables = tables_of(steps, rows.columns.at, self.mirror.at, ([1], [-1]))._replace(
+            groups=steps.groups.at, members=steps.members.at, news=steps.news.at
+        )
+        self.steps = Steps(steps, 0)
+
+    def step(self, now_s, *load):
+        self.mirror.at.load[0], self.mirror.at.load[1] = load
+        plain(completed)(self.tables.groups, 0, now_s)
+        plain(begins)(self.tables, 0, -1, 0)
 
 
 def test_idle_shares_are_of_loads_until_there_is_a_law():
-    mirror = Mirror()
-    for name in "ab":
-        mirror.add(WorkerSpec(name=name, group="g", scraped=False), 0.0)
-    mirror.f[LOAD][0], mirror.f[LOAD][1] = 100.0, 50.0
-    steps = Steps([0, 1])
+    two = Two()
     for now_s in (1.0, 1.5):  # the first has no beginning
-        steps.completed(now_s)
-        steps.begins(mirror)
-    shown = steps.values(mirror)
+        two.step(now_s, 100.0, 50.0)
+    steps = two.steps
+    shown = steps.values(two.mirror)
     assert shown["ratios_are_of"] == "load" and shown["steps_total"] == 1
     assert shown["barrier_idle_ratio"] == pytest.approx(0.25) and shown["balance_ratio"] == pytest.approx(
         0.75
     )
     assert shown["barrier_idle_device_seconds_total"] == pytest.approx(0.25)
     assert shown["imbalance_tokens"] == {"envelope": 50.0, "spread": 50.0}
-    steps.stopped(mirror)
-    steps.completed(99.0)
-    steps.begins(mirror)
+    plain(stopped)(two.tables, 0)
+    two.step(99.0, 100.0, 50.0)
     assert steps.steps == 1
 
 
 def test_with_a_law_they_are_of_time():
-    mirror = Mirror()
-    for name in "ab":
-        mirror.add(WorkerSpec(name=name, group="g", scraped=False), 0.0)
-    steps, now_s = Steps([0, 1]), 0.0
+    two, now_s = Two(), 0.0
     for number in range(80):
-        mirror.f[LOAD][0], mirror.f[LOAD][1] = 100.0 + number, 0.0
         now_s += 100.0 + (100.0 + number)
-        steps.completed(now_s)
-        steps.begins(mirror)
-    assert steps.is_of_time
-    assert steps.idle_share == pytest.approx(0.5 * 179 / 279)
+        two.step(now_s, 100.0 + number, 0.0)
+    assert two.steps.is_of_time
+    assert two.steps.idle_share == pytest.approx(0.5 * 179 / 279)
+
+
+def test_idle_time_is_the_same_however_seldom_it_is_looked_at():
+    often, seldom = Two(), Two()
+    for number in range(900):
+        for two in (often, seldom):
+            two.step(0.1 * number, 100.0 + number % 7, 90.0)
+            two.steps._all.make_room(0)
+        if number % 256 == 0:
+            assert often.steps.idle_device_s >= 0.0
+    assert seldom.steps.steps == 899
+    assert seldom.steps.idle_device_s == pytest.approx(often.steps.idle_device_s, rel=1e-12)
+    assert seldom.steps.idle_share == often.steps.idle_share
 
 
 def loads_of_steps(chunks):

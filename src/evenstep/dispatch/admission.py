@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from evenstep.dispatch.fleet.mirror_layout import LOAD, SENT_LOAD
 from evenstep.dispatch.parts import Parts
 from evenstep.routing.view import HOLD, KV_FREE
 
@@ -160,9 +159,9 @@ class Admission:
         last of all. Among equals the lightest is taken.
         """
         out, avoided = self._exclusions.excluded.get(row, ()), self._exclusions.avoided.get(row)
-        f, kv_free = self._mirror.f, self._deciding.packed.workers_f[KV_FREE]
+        at, kv_free = self._mirror.at, self._deciding.packed.workers_f[KV_FREE]
         others = [
-            (name == avoided, free[g] <= 0, f[LOAD][g] + f[SENT_LOAD][g], g)
+            (name == avoided, free[g] <= 0, at.load[g] + at.sent_load[g], g)
             for g, name in enumerate(self._mirror.names)
             if (free[g] > 0 or self._mirror.free(g) > 0)
             and name not in out

@@ -14,18 +14,6 @@ from evenstep.dispatch.commands import Reject
 from evenstep.dispatch.events import Arrived
 from evenstep.dispatch.life import Requests
 from evenstep.dispatch.parts import Parts
-from evenstep.dispatch.requests.rows_layout import (  # fmt: skip
-    CAP,
-    CLASS,
-    CONTINUES,
-    COPIES,
-    EXPECTED,
-    KEY,
-    PROMPT,
-    QUEUED_AT,
-    SESSION,
-    SINCE,
-)
 from evenstep.dispatch.transitions import Cause
 from evenstep.errors import InputError
 
@@ -82,7 +70,7 @@ class Arrivals:
                 self._requests.enqueue(row, Cause.ARRIVES_FOR_PREFILL)
                 continue
             rows.move(row, _ARRIVES)
-            rows.f[QUEUED_AT][row] = turn.now_s
+            rows.at.queued_s[row] = turn.now_s
             self._pool.add(row)
             if opens:  # the rounds that the first request opens are open for those after it
                 parts.rounds.open()
@@ -105,24 +93,24 @@ class Arrivals:
         """The row of a request that comes in; rows are clean, so what most clients do not say is not written."""
         rows = self._rows
         row = rows.take(event.request)
-        i = rows.i
-        i[PROMPT][row] = event.prompt_tokens
-        rows.f[SINCE][row] = self._turn.now_s
+        at = rows.at
+        at.prompt[row] = event.prompt_tokens
+        rows.at.since_s[row] = self._turn.now_s
         if event.copies > 1:
-            i[COPIES][row] = event.copies
+            at.copies[row] = event.copies
             rows.wide.add(row)
         elif event.can_continue:
-            i[CONTINUES][row] = 1
+            at.continues[row] = 1
         if event.max_tokens:
-            i[CAP][row] = event.max_tokens
+            at.cap[row] = event.max_tokens
         if event.key:
-            i[KEY][row] = event.key
+            at.key[row] = event.key
         if event.session:
-            i[SESSION][row] = event.session
+            at.session[row] = event.session
         if event.request_class:
-            i[CLASS][row] = event.request_class
+            at.request_class[row] = event.request_class
         if event.expected_tokens:
-            i[EXPECTED][row] = event.expected_tokens
+            at.expected[row] = event.expected_tokens
         self._door.enters(row, event.tenant)
         if event.blocks:
             self._parts.prefixes.add(row, event.blocks)

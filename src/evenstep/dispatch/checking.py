@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from evenstep.dispatch.parts import Parts
-from evenstep.dispatch.requests.rows_layout import COPIES, QUEUED_AT, SEATED, SINCE, WORKER
 from evenstep.dispatch.transitions import State
 
 _WAITING = (State.FOR_PREFILLER, State.PREFILLING, State.POOLED, State.SEATING, State.BACKING_OFF)
@@ -43,16 +42,16 @@ def check(parts: Parts) -> None:
     parts.fleet.mirror.check(lambda place: _told(parts, states, place), margin)
     for group in range(parts.fleet.mirror.groups):
         lasts = [
-            rows.step[row]
+            rows.at.step[row]
             for row, state in states.items()
-            if state is State.RUNNING and parts.fleet.mirror.group[rows.i[WORKER][row]] == group
+            if state is State.RUNNING and parts.fleet.mirror.group[rows.at.worker[row]] == group
         ]
-        parts.barriers.lockstep.check(group, lasts)
+        parts.barriers.all.check(group, lasts)
     late = [
         row
         for row, state in states.items()
         if state in _TIMED
-        and rows.f[QUEUED_AT][row] + parts.turn.settings.ttl_s < parts.turn.now_s < parts.deadlines.next_s
+        and rows.at.queued_s[row] + parts.turn.settings.ttl_s < parts.turn.now_s < parts.deadlines.next_s
     ]
     if late:
         raise RuntimeError(f"rows {late} have waited longer than they may")
@@ -68,19 +67,19 @@ def check(parts: Parts) -> None:
 
 def _oldest_s(parts: Parts) -> float:
     """When the oldest request arrived."""
-    return min(parts.rows.f[SINCE][row] for row in parts.rows.by_request.values())
+    return min(parts.rows.at.since_s[row] for row in parts.rows.by_request.values())
 
 
 def _told(parts: Parts, states: dict[int, State], place: int) -> tuple[int, int, int, float, float, int]:
     """What the requests say of one worker, in the order of `Mirror.check`."""
-    i = parts.rows.i
-    here = [row for row in states if i[WORKER][row] == place]
+    at = parts.rows.at
+    here = [row for row in states if at.worker[row] == place]
     running, sent, seating = (
         [row for row in here if states[row] is state] for state in (State.RUNNING, State.SENT, State.SEATING)
     )
-    slots = [sum(i[COPIES][row] for row in rows) for rows in (running, sent)]
+    slots = [sum(at.copies[row] for row in rows) for rows in (running, sent)]
     load = [float(sum(parts.rows.load(row) for row in rows)) for rows in (running, sent)]
-    return slots[0], slots[1], sum(i[SEATED][row] for row in seating), load[0], load[1], len(running)
+    return slots[0], slots[1], sum(at.seated[row] for row in seating), load[0], load[1], len(running)
 
 
 def _of(states: dict[int, State], *wanted: State) -> list[int]:

@@ -27,7 +27,7 @@ from evenstep.dispatch.events import Arrived, Event, Finished
 from evenstep.dispatch.life import Requests
 from evenstep.dispatch.log.records import Header, Record
 from evenstep.dispatch.parts import Options, Parts
-from evenstep.dispatch.requests.rows_layout import LEAVE, LEG, NEVER, PREDICTED, REQUEST, WORKER
+from evenstep.dispatch.requests.rows import NEVER
 from evenstep.dispatch.settings import Settings
 from evenstep.dispatch.snapshot import snapshot
 from evenstep.dispatch.transitions import Cause, State
@@ -53,7 +53,7 @@ class Dispatcher:
 
     Attributes:
         parts: where everything about requests and workers is kept.
-        produced, produced_all, counts: as in `Deliveries`.
+        produced, produced_all: as in `Deliveries`.
 
     Raises:
         InputError: an unknown policy, predictor or option.
@@ -91,11 +91,7 @@ class Dispatcher:
         self.arrivals = Arrivals(parts, self.requests)
         self.admission = Admission(parts)
         self.deliveries = deliveries = Deliveries(parts, self.requests)
-        self.produced, self.produced_all, self.counts = (
-            deliveries.produced,
-            deliveries.produced_all,
-            deliveries.counts,
-        )
+        self.produced, self.produced_all = deliveries.produced, deliveries.produced_all
 
     # --- what a host reads and writes ----------------------------------------------------------------------------
 
@@ -184,11 +180,11 @@ class Dispatcher:
         Raises:
             InputError: no such policy or predictor; nothing has changed then.
         """
-        deciding, i = self.parts.deciding, self.rows.i
+        deciding, at = self.parts.deciding, self.rows.at
         deciding.load(policy or deciding.door.text, predictor)
         self._rounds.binds_at_once = deciding.door.binds_at_once
         for row in self.rows.by_request.values():
-            i[PREDICTED][row], i[LEAVE][row] = -1, NEVER
+            at.predicted[row], at.leave[row] = -1, NEVER
 
     # --- events --------------------------------------------------------------------------------------------------
 
@@ -283,7 +279,7 @@ class Dispatcher:
         row = requests.row_of(event.request, event.leg)
         if row < 0:
             return
-        worker = self.rows.i[WORKER][row]
+        worker = self.rows.at.worker[row]
         name = self.parts.prefills.prefiller_of[row] if worker < 0 else self.mirror.names[worker]
         requests.again(row, name, event.kind, event.retry_after_s)
         requests.forget_if_empty(name)
@@ -374,12 +370,12 @@ class Dispatcher:
 
     def _move_off(self, row: int, name: str) -> None:
         """A worker leaves at once: what it does for this request is done elsewhere."""
-        is_placed, prefills = self.rows.i[WORKER][row] >= 0, self.parts.prefills
+        is_placed, prefills = self.rows.at.worker[row] >= 0, self.parts.prefills
         is_prefiller = name in self.fleet.prefill.prefillers
         if is_prefiller if is_placed else self.rows.state(row) is not State.PREFILLING:
             prefills.leave(row, told=False)
             return
-        self._turn.out.append(Abort(self.rows.i[REQUEST][row], self.rows.i[LEG][row], name))
+        self._turn.out.append(Abort(self.rows.at.request[row], self.rows.at.leg[row], name))
         self.requests.again(row, name, "status", is_counted=False)
 
     def _sampling(self, event: ev.Sampling) -> None:

@@ -1,24 +1,24 @@
 """The path of a chunk: how many tokens came for which request, and which step of its group they belong to.
 
-Rules of this file. Chunks are counted by compiled code, many at once (`deliveries_kernel`), steps that begin and end with
-them included; `Deliveries.produced` has a shortcut for a chunk that neither begins nor ends a step. Everything else goes
-through `Deliveries.deliver`.
+Rules of this file. `steps.counting` counts chunks, many at once, steps that begin and end with them included. What it
+leaves to the host is done here: first tokens, more room, and rounds that waited for the end of a step. `Deliveries.produced`
+has a shortcut for a chunk that neither begins nor ends a step.
 """
 
 from __future__ import annotations
 
-from array import array
+from typing import Any
 
 import numpy as np
 
-from evenstep.addresses import placed
-from evenstep.dispatch.deliveries_kernel import PLACES, QUIET, deliver
-from evenstep.dispatch.fleet.mirror_layout import LOAD
+from evenstep import compiled
 from evenstep.dispatch.life import Requests
 from evenstep.dispatch.parts import Parts
-from evenstep.dispatch.requests.rows_layout import COPIES, PRODUCED, WORKER
-from evenstep.dispatch.steps.lockstep import NEW, WIDE
+from evenstep.dispatch.steps.counting import count_chunks
+from evenstep.dispatch.steps.state import NEW, StepTables
 from evenstep.request import I8
+
+_count = compiled.entry(count_chunks)
 
 
 class Deliveries:
@@ -27,9 +27,6 @@ class Deliveries:
     Args:
         parts: where everything about requests and workers is kept.
         requests: moves a request on that has its first token.
-
-    Attributes:
-        counts: int64[PLACES], where `deliveries_kernel.deliver` finds everything; it stays the same array.
     """
 
     def __init__(self, parts: Parts, requests: Requests) -> None:
@@ -37,9 +34,14 @@ class Deliveries:
         self._barriers, self._rounds, self._pool = parts.barriers, parts.rounds, parts.pool
         self._requests, self._journal = requests, parts.journal
         self._is_logged, self._chunks = parts.journal.log is not None, parts.journal.chunks
-        self.counts: I8 = np.zeros(PLACES, np.int64)
-        self._quiet: memoryview[int] = memoryview(self.counts).cast("B").cast("q")  # type: ignore[assignment]
-        self.bind()
+        self._one: I8 = np.zeros(2, np.int64)
+        self._single = memoryview(self._one).cast("B").cast("q")
+        self._bound: tuple[Any, ...] = (None, None, None)
+        self.look()
+
+    def tables(self) -> StepTables:
+        """What chunks change, for a host that calls `count_chunks` itself and hands over its count to `produced_all`."""
+        return self._barriers.tables()
 
     def produced(self, row: int, tokens: int) -> None:
         """A chunk of the request in this row carried so many tokens, 1 or more, of all its copies together."""
@@ -57,78 +59,65 @@ class Deliveries:
             self._produced[row] += tokens
             self._load[worker] += tokens
         else:
-            self.deliver(row, worker, group, tokens)
+            self._single[0], self._single[1] = row, tokens
+            if not _count(self._one, 0, 1, now_s, -1, self._barriers.tables()):
+                self.deliver(row, tokens)
+            if self._ended[0] >= 0:
+                self._barriers.stepped()
 
     def produced_all(self, told: I8, counted: int, count: int) -> None:
         """As `produced`, of several chunks in order.
 
         Args:
             told: int64[2 n], the row of each, then the tokens of each.
-            counted: so many of them the host has counted by `deliveries_kernel.deliver`, with `counts`.
+            counted: so many of them the host has counted by `count_chunks`, with `tables`.
             count: how many they are.
         """
-        now_s = self._turn.now_s
+        now_s, barriers = self._turn.now_s, self._barriers
         if self._is_logged:
             pairs = told.reshape(2, -1)[:, :count].T.tolist()
             self._chunks += [(row, tokens, now_s) for row, tokens in pairs]
-            counted = deliver(told, 0, count, now_s, self.counts)
-        while counted < count:
-            row = int(told[counted])
-            worker = self._on[row]
-            self.deliver(row, worker, self._group[worker], int(told[told.size // 2 + counted]))
-            counted = deliver(told, counted + 1, count, now_s, self.counts)
+            counted = _count(told, 0, count, now_s, -1, barriers.tables())
+        while True:
+            if self._ended[0] >= 0:
+                barriers.stepped()
+            elif counted < count:
+                self.deliver(int(told[counted]), int(told[told.size // 2 + counted]))
+                counted += 1
+                if self._ended[0] >= 0:
+                    barriers.stepped()
+            if counted >= count:
+                return
+            counted = _count(told, counted, count, now_s, -1, barriers.tables())
 
-    def deliver(self, row: int, worker: int, group: int, tokens: int) -> None:
-        """A chunk that begins or ends a step, or is not of the one under way: any chunk."""
-        barriers, now_s = self._barriers, self._turn.now_s
-        lockstep, last, copies = barriers.lockstep, self._step_of[row], self._rows.i[COPIES][row]
-        newcomer = 0
+    def deliver(self, row: int, tokens: int) -> None:
+        """A chunk that `count_chunks` leaves to the host: a first token, or more room is needed."""
+        worker, last, joined = self._on[row], self._step_of[row], -1
         if last == NEW:
             self._requests.first_token(row, worker)
-            newcomer = self._rows.load(row) - copies
-        step = WIDE if copies > 1 else lockstep.place(group, last, tokens, now_s)
-        if step >= lockstep.step[group] and lockstep.is_between(group):
-            barriers.steps[group].begins(self._mirror, worker, newcomer)
-        self._produced[row] += tokens
-        self._load[worker] += tokens
-        self._step_of[row] = step if copies > 1 else lockstep.deliver(group, last, step, now_s)
-        barriers.stepped(group)
-        if lockstep.room != self._room:
-            self.bind()
+            joined = row
+        self._barriers.all.make_room(self._group[worker], last, tokens)
+        self._single[0], self._single[1] = row, tokens
+        if not _count(self._one, 0, 1, self._turn.now_s, joined, self._barriers.tables()):
+            raise RuntimeError(f"a chunk of row {row} cannot be counted")
 
     def look(self) -> None:
-        """Something may have changed: arrays are in other places, or a decision waits for the end of a step."""
-        if self._rows.generation != self._bound[0] or self._mirror.generation != self._bound[1]:
-            self.bind()
-        rounds = self._rounds
-        self._quiet[QUIET] = not (self._pool.here or rounds.opened_s or rounds.ripe)
+        """Something may have changed: columns were replaced, or a decision waits for the end of a step."""
+        barriers, rounds, bound = self._barriers, self._rounds, self._bound
+        if (
+            self._rows.at is not bound[0]
+            or self._mirror.group is not bound[1]
+            or barriers.all is not bound[2]
+        ):
+            self._bind()
+        barriers.quiet[0] = not (self._pool.here or rounds.opened_s or rounds.ripe)
 
-    def bind(self) -> None:
-        """Look again where the columns are that chunks write."""
-        rows, mirror, lockstep = self._rows, self._mirror, self._barriers.lockstep
-        self._bound = rows.generation, mirror.generation
-        self._step_of, self._on, self._produced = rows.step, rows.i[WORKER], rows.i[PRODUCED]
-        self._load, self._group = mirror.f[LOAD], mirror.group
-        self._step, self._seen_s = lockstep.step, lockstep.seen_s
-        self._delivered, self._expected = lockstep.delivered, lockstep.expected
-        self._counts_tokens, self._room = lockstep.counts_tokens, lockstep.room
-        begins, members = array("q", [0]), array("q")
-        for one in self._barriers.steps:
-            members += array("q", one.members)
-            begins.append(len(members))
-        self._members = array("q", [placed(one.numbers) for one in self._barriers.steps]), begins, members
-        arrays = (
-            rows.ints, rows.step, mirror.columns.ints, mirror.columns.floats, mirror.left, lockstep.step,
-            lockstep.delivered, lockstep.expected, lockstep.going, lockstep.counts_tokens, lockstep.early,
-            lockstep.early_delivered, lockstep.early_going, lockstep.seen_s, lockstep.ended_s, lockstep.lasted_s,
-            lockstep.parted, lockstep.early_seen_s, *self._members,
-        )  # fmt: skip
-        sizes = len(rows.step), len(mirror.workers), len(lockstep.step), lockstep.room
-        self.counts[:] = *sizes, False, *(placed(one) for one in arrays)
-        rounds = self._rounds
-        self._quiet[QUIET] = not (self._pool.here or rounds.opened_s or rounds.ripe)
-
-
-def warm() -> None:
-    """Compile what counts chunks, where it was not compiled yet."""
-    deliver(np.zeros(2, np.int64), 0, 0, 0.0, np.zeros(PLACES, np.int64))
+    def _bind(self) -> None:
+        """Find the columns that chunks write."""
+        rows, mirror, steps = self._rows.at, self._mirror.at, self._barriers.all
+        self._bound = rows, self._mirror.group, steps
+        self._step_of, self._on, self._produced = rows.step, rows.worker, rows.produced
+        self._load, self._group, self._ended = mirror.load, self._mirror.group, self._barriers.ended
+        self._step, self._seen_s = steps.at.step, steps.at.seen_s
+        self._delivered, self._expected = steps.at.delivered, steps.at.expected
+        self._counts_tokens = steps.at.counts_tokens

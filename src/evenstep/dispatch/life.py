@@ -11,27 +11,8 @@ from collections.abc import Sequence
 
 from evenstep.dispatch import commands as co
 from evenstep.dispatch.events import Finished, Kind
-from evenstep.dispatch.fleet.mirror_layout import CHANGES, LOAD, RUNNING, SENT, SENT_LOAD
 from evenstep.dispatch.parts import Parts
-from evenstep.dispatch.requests.rows_layout import (  # fmt: skip
-    BASE,
-    CONTINUES,
-    COPIES,
-    FIRST_AT,
-    KEY,
-    LEAVE,
-    LEG,
-    NEVER,
-    PREDICTED,
-    PRODUCED,
-    PROMPT,
-    QUEUED_AT,
-    REQUEST,
-    SINCE,
-    STATE,
-    TRIES,
-    WORKER,
-)
+from evenstep.dispatch.requests.rows import NEVER
 from evenstep.dispatch.transitions import Cause, State
 
 #: Numbers of states, as the table has them: a module's name is found several times as fast as a member of an enum.
@@ -65,8 +46,8 @@ class Requests:
         """Row of a request whose own leg this is; -1, and counted as late, where it is not."""
         row = self._rows.by_request.get(request, -1)
         if row >= 0:
-            i = self._rows.i
-            if i[LEG][row] == leg and i[STATE][row] in _CALLED:
+            at = self._rows.at
+            if at.leg[row] == leg and at.state[row] in _CALLED:
                 return row
         self._meters.late += 1
         return -1
@@ -77,12 +58,12 @@ class Requests:
         """Into the queue that the cause leads to, for two probes at most if all engines left for it are ejected."""
         rows, now_s, settings = self._rows, self._turn.now_s, self._turn.settings
         rows.move(row, cause)
-        rows.f[QUEUED_AT][row] = now_s
+        rows.at.queued_s[row] = now_s
         ttl_s, exclusions = settings.ttl_s, self._exclusions
-        if row in exclusions.excluded and not exclusions.has_others(row, rows.i[PRODUCED][row] > 0, True):
+        if row in exclusions.excluded and not exclusions.has_others(row, rows.at.produced[row] > 0, True):
             ttl_s = min(ttl_s, 2.0 * settings.cooldown_s)
         self._timers.set(("ttl", row), now_s + ttl_s)
-        if rows.i[STATE][row] == _FOR_PREFILLER:
+        if rows.at.state[row] == _FOR_PREFILLER:
             self._prefills.add(row)
         else:
             self._pool.add(row)
@@ -90,31 +71,31 @@ class Requests:
 
     def correct(self, row: int, prompt_tokens: int) -> None:
         """The prompt has so many tokens after all."""
-        i, mirror = self._rows.i, self._mirror
-        more = prompt_tokens - i[PROMPT][row]
+        at, mirror = self._rows.at, self._mirror
+        more = prompt_tokens - at.prompt[row]
         if self._prefills.prefiller_of:
             self._prefills.correct(row, prompt_tokens)
-        i[PROMPT][row] = prompt_tokens
-        state = i[STATE][row]
+        at.prompt[row] = prompt_tokens
+        state = at.state[row]
         if state in _PLACED:
-            worker = i[WORKER][row]
-            mirror.f[LOAD if state == _RUNNING else SENT_LOAD][worker] += more
-            mirror.i[CHANGES][worker] += 1
+            worker = at.worker[row]
+            (mirror.at.load if state == _RUNNING else mirror.at.sent_load)[worker] += more
+            mirror.at.changes[worker] += 1
 
     def first_token(self, row: int, worker: int) -> None:
         """A request that was sent decodes now."""
-        rows, mirror, i, now_s = self._rows, self._mirror, self._rows.i, self._turn.now_s
+        rows, mirror, at, now_s = self._rows, self._mirror, self._rows.at, self._turn.now_s
         rows.move(row, _FIRST_TOKEN)
         load = rows.load(row)
-        mirror.i[SENT][worker] -= i[COPIES][row]
-        mirror.i[RUNNING][worker] += i[COPIES][row]
-        mirror.f[SENT_LOAD][worker] -= load
-        mirror.f[LOAD][worker] += load
+        mirror.at.sent[worker] -= at.copies[row]
+        mirror.at.running[worker] += at.copies[row]
+        mirror.at.sent_load[worker] -= load
+        mirror.at.load[worker] += load
         mirror.joins(worker)
-        self._barriers.lockstep.joins(mirror.group[worker])
-        if not i[PRODUCED][row]:
-            rows.f[FIRST_AT][row] = now_s
-            self._meters.ttft_s.add(now_s - rows.f[SINCE][row])
+        self._barriers.all.joins(mirror.group[worker])
+        if not at.produced[row]:
+            rows.at.first_s[row] = now_s
+            self._meters.ttft_s.add(now_s - rows.at.since_s[row])
         if self._prefills.prefiller_of:
             self._prefills.leave(row, told=False)
         self.answered(row, mirror.names[worker])
@@ -130,17 +111,17 @@ class Requests:
             kind: how it failed. retry_after_s: what the engine asked for.
             is_counted: whether the engine is to blame.
         """
-        i, exclusions = self._rows.i, self._exclusions
-        was_placed = i[STATE][row] in _PLACED
-        had_tokens, has_new = i[PRODUCED][row] > 0, i[PRODUCED][row] > i[BASE][row]
+        at, exclusions = self._rows.at, self._exclusions
+        was_placed = at.state[row] in _PLACED
+        had_tokens, has_new = at.produced[row] > 0, at.produced[row] > at.base[row]
         if kind == "client":
             self.give_up(row, "client")
             return
         self._blame(row, name, kind, is_counted)
-        if had_tokens and not i[CONTINUES][row]:
+        if had_tokens and not at.continues[row]:
             self.give_up(row, "cannot-continue")
             return
-        if i[TRIES][row] > self._turn.settings.retries or not exclusions.has_others(row, had_tokens):
+        if at.tries[row] > self._turn.settings.retries or not exclusions.has_others(row, had_tokens):
             self.give_up(row, "cannot-continue" if kind == "unable" else "failed")
             return
         if was_placed:
@@ -159,17 +140,17 @@ class Requests:
 
     def _blame(self, row: int, name: str, kind: Kind, is_counted: bool) -> None:
         """Remember that an engine failed, so that neither this request nor, after several, any other is sent to it."""
-        i, request, exclusions = self._rows.i, self._rows.i[REQUEST][row], self._exclusions
-        had_tokens, has_new = i[PRODUCED][row] > 0, i[PRODUCED][row] > i[BASE][row]
+        at, request, exclusions = self._rows.at, self._rows.at.request[row], self._exclusions
+        had_tokens, has_new = at.produced[row] > 0, at.produced[row] > at.base[row]
         if kind == "recomputed":
             if not has_new:  # an engine that hands back what it got might do so for ever
-                i[TRIES][row] += 1
+                at.tries[row] += 1
                 exclusions.avoided[row] = name
                 self._breaker.failed(name, request, is_certain=False)
         elif (
-            kind == "stale" and not i[TRIES][row] and not exclusions.has_others(row, had_tokens, without=name)
+            kind == "stale" and not at.tries[row] and not exclusions.has_others(row, had_tokens, without=name)
         ):
-            i[TRIES][row] = 1  # once more to the same: perhaps it was not asked at all
+            at.tries[row] = 1  # once more to the same: perhaps it was not asked at all
         else:
             exclusions.exclude(row, name, kind)
             if is_counted and kind != "unable" and self._breaker.failed(name, request, kind == "connect"):
@@ -179,20 +160,20 @@ class Requests:
         """A request waits a little before it is tried again."""
         settings = self._turn.settings
         self._rows.move(row, Cause.BACKS_OFF)
-        doubled_s = settings.backoff_s * 2.0 ** max(0, self._rows.i[TRIES][row] - 1)
+        doubled_s = settings.backoff_s * 2.0 ** max(0, self._rows.at.tries[row] - 1)
         delay_s = max(min(settings.backoff_cap_s, doubled_s), min(retry_after_s, _LONGEST_ASKED_S))
         self._timers.set(("backoff", row), self._turn.now_s + (0.0 if kind == "stale" else delay_s))
 
     def backed_off(self, row: int) -> None:
         """The wait of a request before its next try is over."""
-        needs_prefill = self._fleet.is_split and not self._rows.i[PRODUCED][row]
+        needs_prefill = self._fleet.is_split and not self._rows.at.produced[row]
         self.enqueue(row, Cause.RETRIES_PREFILL if needs_prefill else Cause.RETRIES_DECODE)
 
     def give_up(self, row: int, reason: str) -> None:
         """The request failed for good: a status before the first token, an error event after it."""
         self._deciding.gone(row)
-        request, meters, out = self._rows.i[REQUEST][row], self._meters, self._turn.out
-        if self._rows.i[PRODUCED][row]:
+        request, meters, out = self._rows.at.request[row], self._meters, self._turn.out
+        if self._rows.at.produced[row]:
             meters.requests["error"] += 1
             out.append(co.Fail(request, "failed" if reason == "client" else reason))
         else:
@@ -204,7 +185,7 @@ class Requests:
 
     def answered(self, row: int, name: str) -> None:
         """An engine gave the request a token, or finished it: what the request failed on before is to blame for that."""
-        for other in self._breaker.answered(name, self._rows.i[REQUEST][row]):
+        for other in self._breaker.answered(name, self._rows.at.request[row]):
             self.eject(other)
             self._turn.due = True
 
@@ -221,7 +202,7 @@ class Requests:
     def finished(self, events: Sequence[Finished]) -> None:
         """Decode legs ended as they should, in order."""
         turn, journal, is_logged = self._turn, self._journal, self._journal.log is not None
-        i, f, mirror = self._rows.i, self._rows.f, self._mirror
+        at, mirror = self._rows.at, self._mirror
         for event in events:
             if is_logged:
                 journal.note(event, turn.now_s)
@@ -231,32 +212,32 @@ class Requests:
                 continue
             if event.prompt_tokens > 0:
                 self.correct(row, event.prompt_tokens)
-            if i[STATE][row] == _SENT:
-                worker, output = i[WORKER][row], event.output_tokens
+            if at.state[row] == _SENT:
+                worker, output = at.worker[row], event.output_tokens
                 self.answered(row, mirror.names[worker])
                 if output > 0:  # it came whole: no step of its group had a token of it
-                    i[PRODUCED][row] += output
-                    mirror.f[SENT_LOAD][worker] += output
-                    self._meters.ttft_s.add(now_s - f[SINCE][row])
+                    at.produced[row] += output
+                    mirror.at.sent_load[worker] += output
+                    self._meters.ttft_s.add(now_s - at.since_s[row])
             self._completed(row)
             self.end(row, told=False)
 
     def _completed(self, row: int) -> None:
         """A request is about to end as it should: the predictor learns, and times are noted."""
-        i, meters, journal = self._rows.i, self._meters, self._journal
-        produced = i[PRODUCED][row]
-        tokens = produced // i[COPIES][row]
+        at, meters, journal = self._rows.at, self._meters, self._journal
+        produced = at.produced[row]
+        tokens = produced // at.copies[row]
         meters.requests["200"] += 1
         meters.output_tokens += produced
         if journal.log is not None:
-            journal.done(i[REQUEST][row], i[PROMPT][row], produced)
+            journal.done(at.request[row], at.prompt[row], produced)
         if not tokens:
             return
-        self._deciding.ended(i[REQUEST][row], i[PROMPT][row], tokens, i[KEY][row])
-        if tokens > 1 and i[STATE][row] == _RUNNING:
-            meters.tpot_s.add((self._turn.now_s - self._rows.f[FIRST_AT][row]) / (tokens - 1))
-        if i[PREDICTED][row] >= 0 and i[LEAVE][row] < NEVER:
-            meters.prediction_error.add(abs(i[LEAVE][row] - tokens))
+        self._deciding.ended(at.request[row], at.prompt[row], tokens, at.key[row])
+        if tokens > 1 and at.state[row] == _RUNNING:
+            meters.tpot_s.add((self._turn.now_s - self._rows.at.first_s[row]) / (tokens - 1))
+        if at.predicted[row] >= 0 and at.leave[row] < NEVER:
+            meters.prediction_error.add(abs(at.leave[row] - tokens))
 
     def gone(self, row: int) -> None:
         """The client of a request left."""
@@ -268,12 +249,12 @@ class Requests:
 
     def abort(self, row: int) -> None:
         """Close the upstream call of a request, if it has one."""
-        i = self._rows.i
-        state = i[STATE][row]
+        at = self._rows.at
+        state = at.state[row]
         if state in _CALLED:
             is_prefill = state == _PREFILLING
-            name = self._prefills.prefiller_of[row] if is_prefill else self._mirror.names[i[WORKER][row]]
-            self._turn.out.append(co.Abort(i[REQUEST][row], i[LEG][row], name))
+            name = self._prefills.prefiller_of[row] if is_prefill else self._mirror.names[at.worker[row]]
+            self._turn.out.append(co.Abort(at.request[row], at.leg[row], name))
 
     def end(self, row: int, told: bool) -> None:
         """The request is over: nothing is kept of it.
@@ -281,8 +262,8 @@ class Requests:
         Args:
             told: whether a prefiller that keeps its KV is to be told.
         """
-        rows, state = self._rows, self._rows.i[STATE][row]
-        request, worker = rows.i[REQUEST][row], rows.i[WORKER][row]
+        rows, state = self._rows, self._rows.at.state[row]
+        request, worker = rows.at.request[row], rows.at.worker[row]
         if worker >= 0:
             self._slots.take_off(row)
         if state not in _PLACED:
@@ -318,7 +299,7 @@ class Requests:
         place = self._mirror.place.get(name)
         if place is None:
             return sorted(self._fleet.prefill.prefillers[name].requests)
-        return [row for row in self._rows.by_request.values() if self._rows.i[WORKER][row] == place]
+        return [row for row in self._rows.by_request.values() if self._rows.at.worker[row] == place]
 
     def forget_if_empty(self, name: str) -> None:
         """Take a worker that leaves out of the fleet once nothing is left there."""
@@ -331,8 +312,8 @@ class Requests:
         self._fleet.remove(name)
         self._turn.out.append(co.Removed(name))
         for row in self._rows.by_request.values():
-            if self._rows.i[WORKER][row] > place:
-                self._rows.place(row, self._rows.i[WORKER][row] - 1)
+            if self._rows.at.worker[row] > place:
+                self._rows.place(row, self._rows.at.worker[row] - 1)
         self._slots.moved_up(place)
         self.regroup()
 
@@ -343,8 +324,8 @@ class Requests:
 
     def give_up_stranded(self) -> None:
         """A worker leaves: end the requests that wait and have failed on all others."""
-        i, excluded = self._rows.i, self._exclusions.excluded
+        at, excluded = self._rows.at, self._exclusions.excluded
         for row in list(excluded):
-            waits = i[STATE][row] in (_POOLED, _FOR_PREFILLER)
-            if waits and row in excluded and not self._exclusions.has_others(row, i[PRODUCED][row] > 0):
+            waits = at.state[row] in (_POOLED, _FOR_PREFILLER)
+            if waits and row in excluded and not self._exclusions.has_others(row, at.produced[row] > 0):
                 self.give_up(row, "failed")

@@ -15,10 +15,8 @@ import numpy as np
 
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
-from evenstep.dispatch.fleet.mirror_layout import RUNNING
 from evenstep.dispatch.log.records import Done, Record, Round
 from evenstep.dispatch.replay import Replayed, replay
-from evenstep.dispatch.requests.rows_layout import REQUEST
 from evenstep.dispatch.settings import WorkerSpec
 from evenstep.errors import InputError
 from evenstep.measure.metrics import Slo
@@ -203,7 +201,7 @@ class Watch:
 
     def chunk(self, row: int, dispatcher: Dispatcher) -> None:
         """A chunk of the request in this row is about to be counted."""
-        request = int(dispatcher.rows.i[REQUEST][row])
+        request = int(dispatcher.rows.at.request[row])
         if request not in self.first:
             self.first[request] = dispatcher.now_s
         self._look(dispatcher)
@@ -217,7 +215,7 @@ class Watch:
             if steps.steps == self._counted[number]:
                 continue
             self._counted[number] = steps.steps
-            running = dispatcher.mirror.i[RUNNING]
+            running = dispatcher.mirror.at.running
             here = sum(running[g] for g in steps.members)
             self.steps.append((number, steps.load, here, sum(running), steps.step_s, steps.ended_s))
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from evenstep.dispatch.fleet.mirror_layout import LOAD, RUNNING, SENT, SENT_LOAD
 from evenstep.dispatch.parts import Parts
-from evenstep.dispatch.requests.rows_layout import SINCE
 
 
 def snapshot(parts: Parts) -> dict[str, Any]:
@@ -57,18 +55,18 @@ def _fell(parts: Parts) -> dict[str, Any] | None:
 def _oldest_s(parts: Parts) -> float:
     if not len(parts.pool):
         return 0.0
-    return max(0.0, parts.turn.now_s - parts.rows.f[SINCE][parts.pool.oldest()])
+    return max(0.0, parts.turn.now_s - parts.rows.at.since_s[parts.pool.oldest()])
 
 
 def _worker(parts: Parts, place: int) -> dict[str, Any]:
     mirror = parts.fleet.mirror
-    worker, i, f = mirror.workers[place], mirror.i, mirror.f
+    worker, at = mirror.workers[place], mirror.at
     belief = parts.prefixes.belief(place)
     return {
         "worker": worker.spec.name,
         "group": mirror.group[place],
-        "worker_kv_tokens": f[LOAD][place] + f[SENT_LOAD][place],
-        "worker_active_requests": i[RUNNING][place] + i[SENT][place],
+        "worker_kv_tokens": at.load[place] + at.sent_load[place],
+        "worker_active_requests": at.running[place] + at.sent[place],
         "worker_state_age_seconds": parts.turn.now_s - worker.heard_s if worker.spec.scraped else 0.0,
         "foreign_requests": worker.foreign,
         "foreign_kv_tokens": worker.foreign_load,

@@ -12,40 +12,19 @@ same slots twice. Foreign KV memory is taken to grow until the next reading as i
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evenstep import compiled
-from evenstep.dispatch.fleet.mirror_layout import (
-    CAME,
-    CAPACITY,
-    CHANGES,
-    FLOATS,
-    FOREIGN,
-    FOREIGN_LOAD,
-    FREE_AT_MOST,
-    GROUP,
-    HEARD_S,
-    INTS,
-    LOAD,
-    RESERVED,
-    RUNNING,
-    SECONDS_PER_TOKEN,
-    SENT,
-    SENT_LOAD,
-    WENT,
-)
-from evenstep.dispatch.fleet.open_groups import open_groups
+from evenstep.compiled import I2, INT, Floats, Ints, declared
+from evenstep.dispatch.columns import Columns
 from evenstep.dispatch.settings import WorkerSpec
-from evenstep.request import F8, I8
 
 _CLOSED = -(1 << 40)
 _DOOR = 16  # of so many slots one is given up at a sample, where none is free
 _SHARED_S = 60.0  # so long after the last foreign request a worker counts as shared
-_open_groups = compiled.entry(open_groups)
 
 
 class Worker:
@@ -113,21 +92,52 @@ class Worker:
         return max(held - gives, min(held, 1))
 
 
-class Columns:
-    """Numbers of G workers: arrays, and memory views of them for one number at a time.
+class WorkerColumns(NamedTuple):
+    """Numbers of each worker."""
+
+    running: Ints  # slots
+    sent: Ints  # slots of requests without a token yet
+    reserved: Ints  # slots held by requests that want several
+    free_at_most: Ints  # slots less foreign requests; below any number when it may not be sent anything
+    foreign: Ints  # slots
+    group: Ints  # its barrier group
+    came: Ints  # slots of requests that were sent there, ever
+    went: Ints  # slots of requests that ended there, ever
+    changes: Ints  # times its running requests became others, or turned out to be
+    load: Floats  # KV tokens running
+    sent_load: Floats  # KV tokens sent
+    foreign_load: Floats
+    capacity: Floats  # KV tokens
+    seconds_per_token: Floats  # what a token costs, relative to the others
+    heard_s: Floats  # when its metrics were read last, inf where that does not matter
+    left: Floats  # KV tokens of requests that were in the step and are not running any more
+
+
+_WORKERS = compiled.struct(WorkerColumns)
+
+
+@declared(None if INT is None else INT(_WORKERS, I2))
+def open_groups(workers: WorkerColumns, found: Any) -> int:
+    """Barrier groups with a free slot, in order; returns how many.
 
     Args:
-        ints: int64[INTS, G]. floats: float64[FLOATS, G].
+        workers: the mirror's columns.
+        found: int64[2, G], row 0 is written with their numbers, row 1 is working space.
     """
+    G, count = len(workers.group), 0
+    for group in range(G):
+        found[1, group] = 0
+    for g in range(G):
+        held = workers.running[g] + workers.sent[g] + workers.reserved[g]
+        group = workers.group[g]
+        if workers.free_at_most[g] > held and found[1, group] == 0:
+            found[0, count] = group
+            found[1, group] = 1
+            count += 1
+    return count
 
-    def __init__(self, ints: I8, floats: F8) -> None:
-        self.ints, self.floats = ints, floats
-        self.i: list[Any] = [
-            memoryview(column.data).cast("B").cast("q") if column.size else [] for column in ints
-        ]
-        self.f: list[Any] = [
-            memoryview(column.data).cast("B").cast("d") if column.size else [] for column in floats
-        ]
+
+_open_groups = compiled.entry(open_groups)
 
 
 class Mirror:
@@ -144,43 +154,35 @@ class Mirror:
         self.group: list[int] = []
         self.groups = 0
         self.requests: list[int] = []  # running ones of each worker
-        # KV tokens of requests that were in the step and are not running any more
-        self.left = array("d")
         self._open: list[int] | None = None  # what `open_groups` found, until slots change
         self._slots = -1  # of all workers; -1 = to be counted
         self.generation = 0  # one more whenever places or groups change
-        self._replace(np.zeros((INTS, 0), np.int64), np.zeros((FLOATS, 0)))
+        self.columns = Columns(WorkerColumns)
+        self._replaced()
 
     def __getstate__(self) -> dict[str, Any]:
-        numbers = {name: value for name, value in vars(self).items() if name not in ("columns", "i", "f")}
-        return {**numbers, "ints": self.columns.ints, "floats": self.columns.floats}
+        return {name: value for name, value in vars(self).items() if name != "at"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.columns = Columns(state.pop("ints"), state.pop("floats"))
-        self.i, self.f = self.columns.i, self.columns.f
         vars(self).update(state)
+        self.at = self.columns.at
 
     def add(self, spec: WorkerSpec, now_s: float) -> None:
         """A new worker, behind the others."""
         self.workers.append(Worker(spec, now_s))
         self.requests.append(0)
-        self.left.append(0.0)
-        self._replace(
-            np.concatenate([self.columns.ints, np.zeros((INTS, 1), np.int64)], axis=1),
-            np.concatenate([self.columns.floats, np.zeros((FLOATS, 1))], axis=1),
-        )
+        self.columns.add(1)
+        self._replaced()
 
     def remove(self, place: int) -> None:
         """Take an empty worker out; those behind it move up by one."""
-        for numbers in (self.workers, self.requests, self.left):
+        for numbers in (self.workers, self.requests):
             del numbers[place]
-        self._replace(
-            np.delete(self.columns.ints, place, axis=1), np.delete(self.columns.floats, place, axis=1)
-        )
+        self.columns.remove(place)
+        self._replaced()
 
-    def _replace(self, ints: I8, floats: F8) -> None:
-        self.columns = Columns(np.ascontiguousarray(ints), np.ascontiguousarray(floats))
-        self.i, self.f = self.columns.i, self.columns.f
+    def _replaced(self) -> None:
+        self.at: Any = self.columns.at
         self._oldest_s = math.inf  # of the workers' last samples, where those matter
         self.regroup()
 
@@ -194,7 +196,7 @@ class Mirror:
         for g, worker in enumerate(self.workers):
             name = f"={worker.spec.group}" if worker.spec.group else f"#{g}"
             self.group.append(named.setdefault(name, len(named)))
-            self.i[GROUP][g] = self.group[g]
+            self.at.group[g] = self.group[g]
             self.changed(g)
         self.groups = len(named)
         self._groups = np.zeros((2, len(self.workers)), np.int64)
@@ -202,13 +204,13 @@ class Mirror:
 
     def changed(self, place: int) -> None:
         """Something about the worker changed that says how much it may be sent."""
-        worker, i, f = self.workers[place], self.i, self.f
+        worker, at = self.workers[place], self.at
         self._open, self._slots = None, -1
-        i[FREE_AT_MOST][place] = worker.slots_of_ours(self.gateways)
-        i[FOREIGN][place], f[FOREIGN_LOAD][place] = worker.foreign, worker.foreign_load
-        f[CAPACITY][place], f[SECONDS_PER_TOKEN][place] = worker.capacity, 1.0 / worker.spec.speed
-        f[HEARD_S][place] = worker.heard_s if worker.is_open and worker.is_shared else math.inf
-        self._oldest_s = min(f[HEARD_S])
+        at.free_at_most[place] = worker.slots_of_ours(self.gateways)
+        at.foreign[place], at.foreign_load[place] = worker.foreign, worker.foreign_load
+        at.capacity[place], at.seconds_per_token[place] = worker.capacity, 1.0 / worker.spec.speed
+        at.heard_s[place] = worker.heard_s if worker.is_open and worker.is_shared else math.inf
+        self._oldest_s = min(at.heard_s)
 
     def go_by(self, gateways: int, margin: int) -> None:
         """Other rules.
@@ -230,12 +232,12 @@ class Mirror:
     def joins(self, place: int) -> None:
         """A request has its first token."""
         self.requests[place] += 1
-        self.i[CHANGES][place] += 1
+        self.at.changes[place] += 1
 
     def leaves(self, place: int) -> None:
         """A running request leaves a worker."""
         self.requests[place] -= 1
-        self.i[CHANGES][place] += 1
+        self.at.changes[place] += 1
 
     def peers(self, place: int) -> list[str]:
         """Names of the worker and of all that share its barrier: they are lost together."""
@@ -247,18 +249,18 @@ class Mirror:
 
     def held(self, place: int) -> int:
         """Slots of a worker that are taken by our requests."""
-        i = self.i
-        return i[RUNNING][place] + i[SENT][place] + i[RESERVED][place]
+        at = self.at
+        return at.running[place] + at.sent[place] + at.reserved[place]
 
     def free(self, place: int) -> int:
         """Slots it may still be sent."""
-        return max(0, self.i[FREE_AT_MOST][place] - self.held(place))
+        return max(0, self.at.free_at_most[place] - self.held(place))
 
     def open_groups(self) -> list[int]:
         """Barrier groups with a free slot."""
         found = self._open
         if found is None:
-            count = _open_groups(self.columns.ints, self._groups)
+            count = _open_groups(self.columns.given, self._groups)
             found = self._open = self._groups[0, :count].tolist()
         return found
 
@@ -268,26 +270,26 @@ class Mirror:
 
     def reserve(self, place: int, slots: int) -> None:
         """A request that wants several slots holds so many more of a worker's."""
-        self.i[RESERVED][place] += slots
+        self.at.reserved[place] += slots
         self._open = None
 
     def takes(self, place: int, requests: int) -> None:
         """Requests are sent to a worker."""
         self._open = None
-        self.i[SENT][place] += requests
-        self.i[CAME][place] += requests
+        self.at.sent[place] += requests
+        self.at.came[place] += requests
 
-    def lets_go(self, place: int, column: int, requests: int) -> None:
-        """Requests of this column, SENT or RUNNING, are off their worker."""
+    def lets_go(self, place: int, requests: int, *, ran: bool) -> None:
+        """Requests are off their worker, where they ran or were sent without a token yet."""
         self._open = None
-        self.i[column][place] -= requests
-        self.i[WENT][place] += requests
+        (self.at.running if ran else self.at.sent)[place] -= requests
+        self.at.went[place] += requests
 
     def sampling(self, place: int) -> None:
         """A worker's metrics are about to be read."""
         worker = self.workers[place]
-        i = self.i
-        worker.asked = i[CAME][place], i[WENT][place], i[RUNNING][place] + i[SENT][place]
+        at = self.at
+        worker.asked = at.came[place], at.went[place], at.running[place] + at.sent[place]
 
     def sampled(
         self, place: int, requests: int, kv_used: float, kv_tokens: int, now_s: float
@@ -309,17 +311,17 @@ class Mirror:
         Returns:
             Whether foreign requests appeared, and whether it lacks requests that the mirror counts there.
         """
-        worker, i, f = self.workers[place], self.i, self.f
+        worker, at = self.workers[place], self.at
         if kv_tokens and not worker.spec.kv_tokens:
             worker.capacity = float(kv_tokens)
         used = kv_used * worker.capacity if math.isfinite(worker.capacity) else 0.0
-        ours = i[RUNNING][place] + i[SENT][place]
-        all_came, all_went = i[CAME][place], i[WENT][place]
+        ours = at.running[place] + at.sent[place]
+        all_came, all_went = at.came[place], at.went[place]
         came, went, asked = worker.asked if worker.asked[2] >= 0 else (all_came, all_went, ours)
-        could = max(asked, i[FREE_AT_MOST][place] + self.margin)
+        could = max(asked, at.free_at_most[place] + self.margin)
         most, least = min(could, asked + all_came - came), asked - (all_went - went)
         beyond = requests - most if requests > most else min(0, requests - least)
-        now = beyond, used - f[LOAD][place] - f[SENT_LOAD][place]
+        now = beyond, used - at.load[place] - at.sent_load[place]
         last = worker.beyond if worker.is_known else now
         had = worker.foreign
         if min(last[0], now[0]) > 0:
@@ -348,7 +350,7 @@ class Mirror:
 
     def oldest(self, now_s: float) -> str:
         """Which worker `state_age_s` is about, in words."""
-        place = min(range(len(self.workers)), key=self.f[HEARD_S].__getitem__)
+        place = min(range(len(self.workers)), key=self.at.heard_s.__getitem__)
         return f"{self.names[place]} runs requests of others and was last read {self.state_age_s(now_s):.1f} s ago"
 
     def check(self, told: Callable[[int], tuple[Any, ...]], margin: int) -> None:
@@ -361,9 +363,9 @@ class Mirror:
         Raises:
             RuntimeError: they are not.
         """
-        i, f = self.i, self.f
+        at = self.at
         for g, worker in enumerate(self.workers):
-            kept = i[RUNNING][g], i[SENT][g], i[RESERVED][g], f[LOAD][g], f[SENT_LOAD][g], self.requests[g]
+            kept = at.running[g], at.sent[g], at.reserved[g], at.load[g], at.sent_load[g], self.requests[g]
             if kept != told(g):
                 raise RuntimeError(f"the mirror has {kept} on {worker.spec.name}; its requests say {told(g)}")
             if self.held(g) > worker.most_slots + margin:

@@ -11,12 +11,40 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evenstep.dispatch.fleet import prefixes_kernel as kernel
+from evenstep import compiled
+from evenstep.compiled import F2, I1, I2, INT, declared
 from evenstep.dispatch.fleet.prefix_belief import Belief
 from evenstep.request import F8, I8
 from evenstep.routing.prefix_index import PrefixIndex
 
 _NOTHING: F8 = np.zeros((0, 0))
+
+
+@declared(None if INT is None else INT(I2, I1, I1, I1, F2))
+def cached_tokens(depth: I8, count: I8, rows: I8, prompts: I8, found: F8) -> int:
+    """Prompt tokens of each request cached on each worker; returns 1 if anything is known of any.
+
+    Args:
+        depth: int64[R, G], blocks held. count: int64[R], blocks of each prompt, 0 = not known.
+        rows, prompts: int64[W].
+        found: float64[W, G], written.
+    """
+    is_known = 0
+    for i in range(rows.size):
+        row = rows[i]
+        blocks = count[row] if row < count.size else 0
+        if blocks == 0:
+            for g in range(found.shape[1]):
+                found[i, g] = 0.0
+            continue
+        is_known = 1
+        block_tokens = prompts[i] / blocks
+        for g in range(found.shape[1]):
+            found[i, g] = depth[row, g] * block_tokens
+    return is_known
+
+
+_cached_tokens = compiled.entry(cached_tokens)
 
 
 class Prefixes:
@@ -145,7 +173,7 @@ class Prefixes:
         if self._space.size < size:
             self._space = np.zeros(2 * size)
         found = self._space[:size].reshape(rows.size, self.workers)
-        return found if kernel.tokens(self._depth, self._count, rows, prompts, found) else _NOTHING
+        return found if _cached_tokens(self._depth, self._count, rows, prompts, found) else _NOTHING
 
     def check(self, alive: set[int], waiting: set[int]) -> None:
         """Check that no ended request is kept, and that cached counts equal a fresh look-up.

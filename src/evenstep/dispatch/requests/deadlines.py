@@ -10,7 +10,6 @@ import math
 
 from evenstep.dispatch.requests.exclusions import Exclusions
 from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.requests.rows_layout import QUEUED_AT, SINCE, STATE
 from evenstep.dispatch.timers import Timers
 from evenstep.dispatch.transitions import State
 from evenstep.dispatch.turn import Turn
@@ -59,8 +58,8 @@ class Deadlines:
 
     def set_newcomers(self) -> None:
         """Set the deadlines of the newcomers that still wait; one that failed meanwhile has another deadline."""
-        i, queued_at, excluded = self._rows.i, self._rows.f[QUEUED_AT], self._exclusions.excluded
-        states, ttl_s, timers = i[STATE], self._turn.settings.ttl_s, self.timers
+        at, queued_at, excluded = self._rows.at, self._rows.at.queued_s, self._exclusions.excluded
+        states, ttl_s, timers = at.state, self._turn.settings.ttl_s, self.timers
         for row in self.newcomers:
             if states[row] in _QUEUED and row not in excluded:
                 timers.set(("ttl", row), queued_at[row] + ttl_s)
@@ -77,7 +76,7 @@ class Deadlines:
         """Look at the oldest request when its time is over."""
         self.overdue_s = math.inf
         for row in self._rows.by_request.values():  # they are in order of arrival
-            self.overdue_s = self._rows.f[SINCE][row] + (self._turn.settings.total_s or math.inf)
+            self.overdue_s = self._rows.at.since_s[row] + (self._turn.settings.total_s or math.inf)
             break
 
     @property

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from evenstep.dispatch.events import Kind
 from evenstep.dispatch.fleet.fleet import Fleet
 from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.requests.rows_layout import TRIES
 
 
 class Exclusions:
@@ -29,7 +28,7 @@ class Exclusions:
 
     def exclude(self, row: int, name: str, kind: Kind) -> None:
         """Never send a request to this engine again. A barrier group dies as one, so not to its peers either."""
-        self._rows.i[TRIES][row] += kind != "unable"  # that engine was not asked at all
+        self._rows.at.tries[row] += kind != "unable"  # that engine was not asked at all
         lost = [name] if kind in ("status", "unable") else self._fleet.lost_with(name)
         self.excluded.setdefault(row, set()).update(lost)
 

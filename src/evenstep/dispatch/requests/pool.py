@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.requests.rows_layout import REQUEST, SINCE
 from evenstep.dispatch.requests.tenants import Present, Tenants, retry_after
 from evenstep.dispatch.settings import Settings, TenantLimits
 
@@ -22,7 +21,7 @@ class Pool:
 
     Attributes:
         here: int64, the rows, oldest first.
-        shares: int64[C], working space of `deciding_kernel.window`.
+        shares: int64[C], working space of `showing.window`.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -41,7 +40,7 @@ class Pool:
         return iter(self.here)
 
     def add(self, row: int) -> None:
-        here, since = self.here, self._rows.f[SINCE]
+        here, since = self.here, self._rows.at.since_s
         if (
             not here or since[row] > since[here[-1]] or self._entry(row) > self._entry(here[-1])
         ):  # most come last
@@ -63,7 +62,7 @@ class Pool:
         return self.here[0]
 
     def _entry(self, row: int) -> tuple[float, int]:
-        return self._rows.f[SINCE][row], self._rows.i[REQUEST][row]
+        return self._rows.at.since_s[row], self._rows.at.request[row]
 
 
 class Door:

@@ -8,7 +8,6 @@ from evenstep.dispatch.commands import Release, Removed, SendPrefill
 from evenstep.dispatch.fleet.fleet import Fleet
 from evenstep.dispatch.requests.exclusions import Exclusions
 from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.requests.rows_layout import CHARGED, LEG, PROMPT, REQUEST
 from evenstep.dispatch.transitions import Cause
 from evenstep.dispatch.turn import Turn
 
@@ -39,7 +38,7 @@ class PrefillQueue:
 
     def feed(self) -> None:
         """Send the requests that wait, oldest first, as long as a prefiller has room."""
-        turn, i, excluded = self._turn, self._rows.i, self._exclusions.excluded
+        turn, at, excluded = self._turn, self._rows.at, self._exclusions.excluded
         for row in list(self.waiting):
             found = self._prefill.choose(excluded.get(row, frozenset()))
             if found is None:
@@ -50,18 +49,18 @@ class PrefillQueue:
             self._fleet.timers.clear(("ttl", row))
             self._rows.move(row, Cause.PREFILL_SENT)
             name = found.spec.name
-            i[CHARGED][row] = self._prefill.charge(name, row, i[PROMPT][row])
+            at.charged[row] = self._prefill.charge(name, row, at.prompt[row])
             self.prefiller_of[row] = name
-            turn.legs = i[LEG][row] = leg = turn.legs + 1
-            turn.out.append(SendPrefill(i[REQUEST][row], leg, name))
+            turn.legs = at.leg[row] = leg = turn.legs + 1
+            turn.out.append(SendPrefill(at.request[row], leg, name))
 
     def correct(self, row: int, prompt_tokens: int) -> None:
         """The prompt of a request has so many tokens; `Rows` still has the former number."""
         name = self.prefiller_of.get(row)
         if name is not None:
-            i = self._rows.i
-            self._prefill.release(name, row, i[PROMPT][row], i[CHARGED][row])
-            i[CHARGED][row] = self._prefill.charge(name, row, prompt_tokens)
+            at = self._rows.at
+            self._prefill.release(name, row, at.prompt[row], at.charged[row])
+            at.charged[row] = self._prefill.charge(name, row, prompt_tokens)
 
     def leave(self, row: int, told: bool) -> None:
         """The prefiller of a request, if it has one, need not keep the prompt's KV any longer.
@@ -72,10 +71,10 @@ class PrefillQueue:
         name = self.prefiller_of.pop(row, None)
         if name is None:
             return
-        i = self._rows.i
-        self._prefill.release(name, row, i[PROMPT][row], i[CHARGED][row])
+        at = self._rows.at
+        self._prefill.release(name, row, at.prompt[row], at.charged[row])
         if told:
-            self._turn.out.append(Release(i[REQUEST][row], name))
+            self._turn.out.append(Release(at.request[row], name))
         if self.waiting:
             self.feed()
             self._turn.due = True  # commands may be waiting for the next event

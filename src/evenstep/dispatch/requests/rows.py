@@ -1,73 +1,88 @@
 """The requests a dispatcher knows, as columns: one row each, used again when the request has ended.
 
-Columns are NumPy arrays for whole-table work (projections) and memory views of the same bytes for single numbers, which are
-read and written about twice as fast through a view.
+`RequestColumns` names the columns; `columns` says how plain methods and compiled functions share them.
 """
 
 from __future__ import annotations
 
-from array import array
-from typing import Annotated, Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenstep.compiled import ArrayOf, Table, jit
-from evenstep.dispatch.requests.rows_layout import (
-    COPIES,
-    FLOATS,
-    INTS,
-    LEAVE,
-    NEVER,
-    PREDICTED,
-    PRODUCED,
-    PROMPT,
-    REQUEST,
-    STATE,
-    WORKER,
-)
-from evenstep.dispatch.steps.lockstep import NEW
+from evenstep.compiled import Floats, Ints, part
+from evenstep.dispatch.columns import Columns
+from evenstep.dispatch.steps.state import NEW
 from evenstep.dispatch.transitions import NEXT, Cause, State, impossible
-from evenstep.request import F8, I8
+from evenstep.request import I8
 
 _STATES = tuple(State)
 _ENDS = Cause.ENDS  # a name of a module is found several times as fast as a member of an enum
-_FRESH: I8 = np.zeros(INTS, np.int64)
 _NEXT: I8 = np.array(NEXT)
-#: The tables as fields of a struct.
-IntTable: TypeAlias = Annotated[NDArray[np.int64], ArrayOf("int64", dimensions=2, writable=True)]
-FloatTable: TypeAlias = Table
-_FRESH[[WORKER, PREDICTED, LEAVE, COPIES]] = -1, -1, NEVER, 1
+#: `leave` of a request that does not leave inside the window.
+NEVER = 1 << 60
 
 
-@jit
-def may_move(ints: I8, row: int, cause: int) -> bool:
+class RequestColumns(NamedTuple):
+    """What is known of each request."""
+
+    state: Ints  # `transitions.State`
+    request: Ints  # its number
+    worker: Ints  # where it is, -1 = nowhere
+    prompt: Ints  # tokens
+    produced: Ints  # tokens of all its copies
+    cap: Ints  # `max_tokens`
+    key: Ints
+    session: Ints
+    request_class: Ints
+    copies: Ints
+    leave: Ints  # age (tokens of one copy) at which it is expected to have left
+    predicted: Ints  # its age when that was said, -1 = never
+    leg: Ints  # the upstream call that is its own
+    tries: Ints  # engines it failed on
+    base: Ints  # tokens it had when this leg began
+    seated: Ints  # slots it holds
+    charged: Ints  # sample of its prefiller that its charge came after
+    expected: Ints  # tokens its client expects
+    continues: Ints  # 1 if another engine can go on with its answer
+    curve_end: Ints  # age from which its survival curve says that it is gone
+    step: Ints  # of its group that it delivered last (`steps.lockstep`)
+    since_s: Floats  # origin of waiting
+    queued_s: Floats  # when it came into its queue
+    sent_s: Floats
+    first_s: Floats  # when it had its first token
+
+
+_START = {"worker": -1, "predicted": -1, "leave": NEVER, "copies": 1, "step": NEW}
+_FRESH: I8 = np.array([_START.get(name, 0) for name in RequestColumns._fields if not name.endswith("_s")])
+
+
+@part
+def may_move(state: I8, row: int, cause: int) -> bool:
     """Whether the request in this row can go through this; see `transitions`."""
-    return _NEXT[ints[STATE, row], cause] >= 0
+    return _NEXT[state[row], cause] >= 0
 
 
-@jit
-def moves(ints: I8, row: int, cause: int) -> None:
+@part
+def moves(state: I8, row: int, cause: int) -> None:
     """`Rows.move` for compiled code, which asks `may_move` first."""
-    ints[STATE, row] = _NEXT[ints[STATE, row], cause]
+    state[row] = _NEXT[state[row], cause]
 
 
 class Rows:
-    """The table. Its arrays are replaced when it grows (`generation` changes).
+    """The table. Its columns are replaced when it grows (`generation` changes).
 
     Args:
         room: rows at first.
     """
 
     def __init__(self, room: int = 1024) -> None:
-        self.ints: I8 = np.repeat(_FRESH[:, None], room, 1)
-        self.floats: F8 = np.zeros((FLOATS, room))
+        self.columns = Columns(RequestColumns, room)
+        self.columns.ints[:] = _FRESH[:, None]
         self.free = list(range(room - 1, -1, -1))
         self.high = 0  # rows beyond were never used
         self.generation = 0
         self.by_request: dict[int, int] = {}
         self.wide = set[int]()  # rows of requests that want several slots
-        self.step = array("q", [NEW]) * room  # of its group that it delivered last (`lockstep`)
         self._look()
 
     def take(self, request: int) -> int:
@@ -77,15 +92,15 @@ class Rows:
         row = self.free.pop()
         if row >= self.high:
             self.high = row + 1
-        self.i[REQUEST][row] = request
-        self.step[row] = NEW
+        self.at.request[row] = request
+        self.at.step[row] = NEW
         self.by_request[request] = row
         return row
 
     def place(self, row: int, worker: int) -> None:
         """It is on this worker now, -1 = on none."""
-        self.i[WORKER][row] = worker
-        self.step[row] = NEW
+        self.at.worker[row] = worker
+        self.at.step[row] = NEW
 
     def move(self, row: int, cause: Cause) -> None:
         """The request goes through this; see `transitions`."""
@@ -104,36 +119,34 @@ class Rows:
 
     def clean(self, row: int) -> None:
         """Nothing is left of the request that ended in this row."""
-        self.ints[:, row] = _FRESH
+        self.columns.ints[:, row] = _FRESH
 
     def load(self, row: int) -> int:
         """KV tokens it has, or will have once it is admitted: prompt and what was produced."""
-        return self.i[PROMPT][row] + self.i[PRODUCED][row]
+        return self.at.prompt[row] + self.at.produced[row]
 
     def age(self, row: int) -> int:
         """Tokens each of its copies produced."""
-        return self.i[PRODUCED][row] // self.i[COPIES][row]
+        return self.at.produced[row] // self.at.copies[row]
 
     def state(self, row: int) -> State:
         return _STATES[self._states[row]]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("i", "f", "_states")}
+        return {name: value for name, value in vars(self).items() if name not in ("at", "_states")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._look()
 
     def _grow(self) -> None:
-        room = self.ints.shape[1]
-        self.ints = np.concatenate([self.ints, np.repeat(_FRESH[:, None], room, 1)], axis=1)
-        self.floats = np.concatenate([self.floats, np.zeros_like(self.floats)], axis=1)
+        room = len(self.columns)
+        self.columns.add(room)
+        self.columns.ints[:, room:] = _FRESH[:, None]
         self.free = list(range(2 * room - 1, room - 1, -1))
-        self.step = self.step + array("q", [NEW]) * room
         self._look()
         self.generation += 1
 
     def _look(self) -> None:
-        self.i: list[memoryview[int]] = [memoryview(column).cast("B").cast("q") for column in self.ints]  # type: ignore[assignment]
-        self.f: list[memoryview[float]] = [memoryview(column).cast("B").cast("d") for column in self.floats]  # type: ignore[assignment]
-        self._states = self.i[STATE]
+        self.at: Any = self.columns.at
+        self._states = self.at.state

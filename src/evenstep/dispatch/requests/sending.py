@@ -6,24 +6,9 @@ from typing import NamedTuple
 
 from evenstep import compiled
 from evenstep.compiled import FLOAT, I1, INT, Floats, Ints, declared
-from evenstep.dispatch.fleet.mirror_layout import CAME, RESERVED, SENT, SENT_LOAD
+from evenstep.dispatch.fleet.mirror import WorkerColumns
 from evenstep.dispatch.log.histogram import add_wait, count
-from evenstep.dispatch.requests.rows import FloatTable, IntTable, may_move, moves
-from evenstep.dispatch.requests.rows_layout import (  # fmt: skip
-    BASE,
-    COPIES,
-    LEAVE,
-    LEG,
-    NEVER,
-    PREDICTED,
-    PRODUCED,
-    PROMPT,
-    QUEUED_AT,
-    SEATED,
-    SENT_AT,
-    STATE,
-    WORKER,
-)
+from evenstep.dispatch.requests.rows import NEVER, RequestColumns, may_move, moves
 from evenstep.dispatch.transitions import Cause, State
 from evenstep.request import I8
 from evenstep.routing.view import HOLD
@@ -36,17 +21,15 @@ class Tables(NamedTuple):
     """What sending reads and writes.
 
     Args:
-        rows, times: the table of requests (`Rows.ints`, `Rows.floats`).
-        workers, loads: the table of workers (`Columns.ints`, `Columns.floats`).
+        rows: the table of requests.
+        workers: the table of workers.
         waits: sum and number of waits (`Waits.sums`).
         counts, bounds, sums: the histogram of waits.
         tokens: one number, written: tokens of the prompts that were sent.
     """
 
-    rows: IntTable
-    times: FloatTable
-    workers: IntTable
-    loads: FloatTable
+    rows: RequestColumns
+    workers: WorkerColumns
     waits: Floats
     counts: Ints
     bounds: Floats
@@ -77,9 +60,9 @@ def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int,
     rows, workers = tables.rows, tables.workers
     for i in range(size):
         row, g = chosen[i], worker[i]
-        if not 0 <= row < rows.shape[1] or not HOLD <= g < workers.shape[1]:
+        if not 0 <= row < len(rows.state) or not HOLD <= g < len(workers.sent):
             return -1 - i
-        if g != HOLD and not may_move(rows, row, _DECODE_SENT):
+        if g != HOLD and not may_move(rows.state, row, _DECODE_SENT):
             return -1 - i
     sent = tables.tokens[0] = 0
     for i in range(size):
@@ -87,24 +70,24 @@ def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int,
         if g == HOLD:
             continue
         sent += 1
-        moves(rows, row, _DECODE_SENT)
-        copies, prompt, produced = rows[COPIES, row], rows[PROMPT, row], rows[PRODUCED, row]
-        workers[RESERVED, g] -= rows[SEATED, row]
-        workers[SENT, g] += copies
-        workers[CAME, g] += copies
-        tables.loads[SENT_LOAD, g] += prompt + produced
-        rows[WORKER, row], rows[SEATED, row], rows[LEG, row] = g, copies, legs + sent
-        if rows[PREDICTED, row] >= 0 or produced > 0:  # it was on another worker before
-            rows[LEAVE, row], rows[PREDICTED, row], rows[BASE, row] = NEVER, -1, produced
-        tables.times[SENT_AT, row] = now_s
+        moves(rows.state, row, _DECODE_SENT)
+        copies, prompt, produced = rows.copies[row], rows.prompt[row], rows.produced[row]
+        workers.reserved[g] -= rows.seated[row]
+        workers.sent[g] += copies
+        workers.came[g] += copies
+        workers.sent_load[g] += prompt + produced
+        rows.worker[row], rows.seated[row], rows.leg[row] = g, copies, legs + sent
+        if rows.predicted[row] >= 0 or produced > 0:  # it was on another worker before
+            rows.leave[row], rows.predicted[row], rows.base[row] = NEVER, -1, produced
+        rows.sent_s[row] = now_s
         tables.tokens[0] += prompt
-        wait_s = now_s - tables.times[QUEUED_AT, row]
+        wait_s = now_s - rows.queued_s[row]
         add_wait(wait_s, tables.waits)
         count(wait_s, tables.counts, tables.bounds, tables.sums)
     left = 0
     for i in range(pool.size):
         row = pool[i]
-        if 0 <= row < rows.shape[1] and rows[STATE, row] == _POOLED:
+        if 0 <= row < len(rows.state) and rows.state[row] == _POOLED:
             pool[left] = row
             left += 1
     return sent

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from evenstep.dispatch.fleet.mirror import Mirror
-from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.requests.rows_layout import COPIES
+from typing import Any
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.dispatch.fleet.mirror import Mirror, WorkerColumns
+from evenstep.dispatch.requests.rows import RequestColumns, Rows
 from evenstep.dispatch.rounds.rounds import Rounds
-from evenstep.dispatch.steps.lockstep import BEHIND, WIDE, Lockstep
-from evenstep.dispatch.steps.steps import Steps
+from evenstep.dispatch.steps.counting import count_leave
+from evenstep.dispatch.steps.groups import GroupSteps, Steps
+from evenstep.dispatch.steps.state import BEHIND, WIDE, Held, StepTables, Told
 from evenstep.dispatch.transitions import State
+
+_leave = compiled.entry(count_leave)
 
 
 class Barriers:
-    """Lockstep and step times of each group.
+    """Steps and step times of each group.
 
     Args:
         rows: the table of requests.
@@ -20,12 +27,35 @@ class Barriers:
         rounds: they need not wait for a step that has ended.
 
     Attributes:
-        lockstep: who delivered which step. steps: what the steps of each group took.
+        all: the steps of all groups. steps: what is read of each group.
+        quiet: one number, 1 while nobody waits for the end of a step.
+        ended: one number, the group of which a step ended while somebody waited for that; -1 = none.
     """
 
     def __init__(self, rows: Rows, mirror: Mirror, rounds: Rounds) -> None:
         self._rows, self._mirror, self._rounds = rows, mirror, rounds
-        self.lockstep, self.steps = Lockstep([]), list[Steps]()
+        self._signal()
+        self._have(GroupSteps())
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = ("quiet", "ended", "_signals", "_tables", "_bound")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._signal()
+
+    def _signal(self) -> None:
+        self._signals = np.zeros(1, np.int64), np.full(1, -1, np.int64)
+        self.quiet, self.ended = (memoryview(one).cast("B").cast("q") for one in self._signals)
+        self._tables: StepTables | None = None
+        self._bound: tuple[Any, ...] = ()
+
+    def _have(self, steps: GroupSteps) -> None:
+        self.all = steps
+        self.steps = [Steps(steps, group) for group in range(len(steps))]
+        self._rounds.begin(steps)
+        self._tables = None
 
     def begin(self) -> None:
         """Places or groups of workers changed: rounds and steps begin anew."""
@@ -33,36 +63,61 @@ class Barriers:
         running = [0] * mirror.groups
         for group, requests in zip(mirror.group, mirror.requests, strict=True):
             running[group] += requests
-        self.lockstep = Lockstep(running)
-        self._rounds.begin(self.lockstep)
         for row in rows.by_request.values():
             if rows.state(row) is State.RUNNING:
-                rows.step[row] = WIDE if rows.i[COPIES][row] > 1 else BEHIND
+                rows.at.step[row] = WIDE if rows.at.copies[row] > 1 else BEHIND
         members = [[g for g, q in enumerate(mirror.group) if q == group] for group in range(mirror.groups)]
-        self.steps = [Steps(places) for places in members]
+        self._have(GroupSteps(members, running))
 
-    def stepped(self, group: int) -> None:
-        """Count the steps of a group that have ended; its rounds need not wait any longer."""
-        ended, steps = self.lockstep.ended, self.steps[group]
-        if not ended:
-            return
-        for number, at_s in enumerate(ended):
-            if number:
-                steps.begins(self._mirror)
-            steps.completed(at_s)
-        ended.clear()
-        if not self.lockstep.is_between(group):
-            steps.begins(self._mirror)
+    def tables(self) -> StepTables:
+        """What compiled functions take; made anew where columns were replaced."""
+        requests, workers, found = self._rows.columns.given, self._mirror.columns.given, self._tables
+        if (
+            found is None
+            or self._bound[0] is not requests
+            or self._bound[1] is not workers
+            or self._bound[2] != self.all.generation
+        ):
+            self._bound = requests, workers, self.all.generation
+            found = self._tables = tables_of(self.all, requests, workers, self._given())
+        return found
+
+    def _given(self) -> tuple[Any, Any]:
+        return (self.quiet, self.ended) if compiled.numba is None else self._signals
+
+    def stepped(self) -> None:
+        """A step ended while somebody waited for that: rounds of its group need not wait any longer."""
+        group, self.ended[0] = self.ended[0], -1
         self._rounds.stepped(group)
 
     def leaves(self, row: int, worker: int) -> None:
         """A running request leaves its worker: the next steps of its group are delivered without it."""
-        mirror, lockstep, last = self._mirror, self.lockstep, self._rows.step[row]
-        group = mirror.group[worker]
-        mirror.leaves(worker)
-        if lockstep.was_in_step(group, last):
-            mirror.left[worker] += self._rows.load(row) - self._rows.i[COPIES][row]
-        lockstep.leave(group, last)
-        self.stepped(group)
-        if not lockstep.running[group]:
-            self.steps[group].stopped(mirror)
+        group = self._mirror.group[worker]
+        self._mirror.leaves(worker)
+        self.all.make_room(group)
+        if _leave(row, self.tables()):
+            self._rounds.stepped(group)
+
+
+def tables_of(
+    steps: GroupSteps, requests: RequestColumns, workers: WorkerColumns, signals: tuple[Any, Any]
+) -> StepTables:
+    """What chunks and leaving requests change.
+
+    Args:
+        steps: the steps of all groups.
+        requests, workers: columns, as compiled functions take them.
+        signals: `quiet` and `ended`.
+    """
+    return StepTables(
+        requests=Told(requests.worker, requests.prompt, requests.produced, requests.copies, requests.step),
+        workers=Held(workers.group, workers.running, workers.load, workers.foreign_load, workers.left),
+        groups=steps.groups.given,
+        early=steps.early.given,
+        members=steps.members.given,
+        news=steps.news.given,
+        early_room=steps.early_room,
+        news_room=steps.news_room,
+        quiet=signals[0],
+        ended=signals[1],
+    )

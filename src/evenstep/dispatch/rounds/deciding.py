@@ -16,7 +16,6 @@ from evenstep.dispatch.log.meters import Meters
 from evenstep.dispatch.log.records import Round
 from evenstep.dispatch.requests.pool import Pool
 from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.requests.rows_layout import KEY, PRODUCED, PROMPT, REQUEST
 from evenstep.dispatch.rounds.door import Packed, PolicyDoor, Shown
 from evenstep.dispatch.rounds.fallback import Fallback, Fell, Reason
 from evenstep.dispatch.rounds.idle import Idle
@@ -139,9 +138,9 @@ class Deciding:
 
     def gone(self, row: int) -> None:
         """The request in this row goes away unfinished."""
-        i = self.rows.i
-        if self.ahead is not None and i[PRODUCED][row]:
-            self.ahead.gone(i[REQUEST][row], i[PROMPT][row], self.rows.age(row), i[KEY][row])
+        at = self.rows.at
+        if self.ahead is not None and at.produced[row]:
+            self.ahead.gone(at.request[row], at.prompt[row], self.rows.age(row), at.key[row])
 
     @property
     def kv_reserve(self) -> float:
@@ -170,7 +169,7 @@ class Deciding:
         watch, packed, shown = self.stopwatch, self.packed, self._shown
         start = watch() if watch else 0.0
         packed.room_for(most + packed.workers)
-        total = packed.show(self.rows, self.mirror.columns, pool, most, margin, offered, self.kv_reserve)
+        total = packed.show(self.rows, self.mirror, pool, most, margin, offered, self.kv_reserve)
         if not total:
             return []
         self.free = total
@@ -283,7 +282,7 @@ class Deciding:
         """Show what the policy reads beside the round itself; why it is not asked, where the predictor fails."""
         packed, rows = self.packed, self.rows
         if self.door.reads_cached:
-            packed.cached = self.prefixes.cached(waiting, rows.ints[PROMPT, waiting])
+            packed.cached = self.prefixes.cached(waiting, rows.columns.arrays.prompt[waiting])
         packed.projections = (
             packed.nothing_ahead
         )  # not what an earlier round saw: a replay may begin after it
@@ -295,7 +294,7 @@ class Deciding:
         return reason
 
     def _record(self, view: RoutingView, worker: list[int], reason: Reason) -> Round:
-        requests, workers = self.rows.i[REQUEST], self.mirror.workers
+        requests, workers = self.rows.at.request, self.mirror.workers
         rows = self.packed.waiting[: len(worker)].tolist()
         return Round(
             decision=view.decision,

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from evenstep import compiled, names
-from evenstep.addresses import placed
-from evenstep.dispatch.fleet.mirror import Columns
+from evenstep.dispatch.fleet.mirror import Mirror
 from evenstep.dispatch.requests.pool import Pool
 from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.rounds import deciding_kernel
+from evenstep.dispatch.rounds import showing
 from evenstep.errors import InputError, PolicyError
 from evenstep.request import F8, I8
 from evenstep.routing import view as at
@@ -28,7 +27,8 @@ from evenstep.routing.view import (
 )
 
 _NO_PROJECTIONS = 0
-_show, _holds = compiled.entry(deciding_kernel.show), compiled.entry(deciding_kernel.holds)
+_NOBODY: I8 = np.zeros(0, np.int64)
+_show, _holds = compiled.entry(showing.show), compiled.entry(showing.holds)
 
 
 class PolicyDoor:
@@ -162,17 +162,20 @@ class Packed:
         self.waiting_f: F8 = np.zeros((3, room))
         self.waiting: I8 = np.zeros(room, np.int64)
         self.worker: I8 = np.full(room, HOLD, np.int64)
+        self._written: showing.Shown | None = None
 
     def show(
-        self, rows: Rows, columns: Columns, pool: Pool, most: int, margin: int, offered: int, reserve: float
+        self, rows: Rows, mirror: Mirror, pool: Pool, most: int, margin: int, offered: int, reserve: float
     ) -> int:
-        """Write the view of a round; see `deciding_kernel.show`."""
-        here = pool.here
-        return _show(
-            rows.ints, rows.floats, columns.ints, columns.floats, placed(here), len(here), most, margin,
-            offered, reserve, self.gathers, pool.shares, self.free, self._slots, self.waiting, self.workers_i,
-            self.workers_f, self.waiting_i, self.waiting_f, self.worker,
-        )  # fmt: skip
+        """Write the view of a round; see `showing.show`."""
+        if self._written is None:
+            self._written = showing.Shown(
+                self.gathers, pool.shares, self._slots, self.free, self.waiting, self.workers_i,
+                self.workers_f, self.waiting_i, self.waiting_f, self.worker,
+            )  # fmt: skip
+        here = np.frombuffer(pool.here, np.int64) if pool.here else _NOBODY
+        requests, workers = rows.columns.given, mirror.columns.given
+        return int(_show(requests, workers, here, most, margin, offered, reserve, self._written))
 
     def keeps(self, worker: I8, waiting: int) -> bool:
         """Whether an answer keeps to known workers, free slots and KV memory."""

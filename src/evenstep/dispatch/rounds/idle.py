@@ -12,16 +12,14 @@ import numpy as np
 
 from evenstep import compiled
 from evenstep.dispatch.fleet.mirror import Mirror
-from evenstep.dispatch.fleet.mirror_layout import FREE_AT_MOST
 from evenstep.dispatch.requests.pool import Pool
 from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.requests.rows_layout import COPIES, PRODUCED, PROMPT
-from evenstep.dispatch.rounds import deciding_kernel
+from evenstep.dispatch.rounds import showing
 from evenstep.dispatch.rounds.door import Packed
 from evenstep.request import I8
 from evenstep.routing.view import HOLD, KV_FREE
 
-_idle_workers = compiled.entry(deciding_kernel.idle_workers)
+_idle_workers = compiled.entry(showing.idle_workers)
 
 
 class Idle:
@@ -56,17 +54,17 @@ class Idle:
         if excluded:
             answer = self._allowed(waiting, answer, excluded)
         idle: I8 = np.empty(packed.workers, np.int64)
-        count = _idle_workers(self.mirror.columns.ints, margin, packed.gathers, answer, shown, idle)
+        count = _idle_workers(self.mirror.columns.given, margin, packed.gathers, answer, shown, idle)
         if not count:
             return shown
         left: I8 = np.array(pool.here)
         left = left[np.isin(left, waiting[answer[:shown] != HOLD], invert=True)]
-        ints = self.rows.ints
-        tokens, copies = (ints[PROMPT, left] + ints[PRODUCED, left]).astype(np.float64), ints[COPIES, left]
+        known = self.rows.columns.arrays
+        tokens, copies = (known.prompt[left] + known.produced[left]).astype(np.float64), known.copies[left]
         place = {row: i for i, row in enumerate(waiting.tolist())}
         is_left = np.ones(left.size, np.bool_)
         for g in idle[:count].tolist():
-            name, slots = self.mirror.workers[g].spec.name, self.mirror.i[FREE_AT_MOST][g] + margin
+            name, slots = self.mirror.workers[g].spec.name, self.mirror.at.free_at_most[g] + margin
             fits = np.flatnonzero(is_left & (tokens <= packed.workers_f[KV_FREE, g]) & (copies <= slots))
             for k in fits.tolist():
                 row = int(left[k])

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from evenstep import compiled
+from evenstep.dispatch.columns import Columns
 from evenstep.dispatch.fleet.mirror import Mirror
-from evenstep.dispatch.fleet.mirror_layout import CHANGES, FOREIGN_LOAD, LOAD, RUNNING
-from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.requests.rows_layout import EXPECTED, LEAVE, NEVER, PREDICTED
-from evenstep.dispatch.rounds import projections_kernel as kernel
+from evenstep.dispatch.requests.rows import NEVER, RequestColumns, Rows
+from evenstep.dispatch.rounds import projecting
 from evenstep.errors import PolicyError
 from evenstep.predict.view import (
     NOTHING,
@@ -37,6 +37,12 @@ from evenstep.request import F8, I8
 _LEARNED_AT_ONCE = 16  # completions
 _MANY = 32  # predictions that are asked for before a round, not in it
 _AT_ONCE = 256  # of them, so that the host gets back to its reads
+_due, _ask, _believe = map(compiled.entry, (projecting.due, projecting.ask, projecting.believe))
+_believe_leaves, _keep = compiled.entry(projecting.believe_leaves), compiled.entry(projecting.keep)
+_project_all, _project_expected = (
+    compiled.entry(projecting.project_all),
+    compiled.entry(projecting.project_expected),
+)
 
 
 class Ahead:
@@ -60,7 +66,7 @@ class Ahead:
         self._curves: F8 = np.zeros((0, 0))
         self._due: I8 = np.zeros(0, np.int64)
         self._order: I8 = np.zeros(0, np.int64)
-        self._changed = np.zeros(0, np.bool_)
+        self._changed: I8 = np.zeros(0, np.int64)
         self._seen: list[tuple[int, float, float]] = []  # of each worker, at the last round
         self._ended: list[tuple[int, int, int, int]] = []
         self._failed: Exception | None = None
@@ -159,26 +165,22 @@ class Ahead:
         """Ask about the rows that are due, and project the workers that have changed."""
         if due:
             self._ask(rows, due, due)
-        columns = mirror.columns
-        foreign = columns.floats[FOREIGN_LOAD]
+        requests, workers, high = rows.columns.given, mirror.columns.given, rows.high
         if self.expects:
-            kernel.project_expected(
-                rows.ints, rows.high, self._curves, self._growth, foreign, self._changed, self.projections
+            _project_expected(
+                requests, workers, high, self._curves, self._growth, self._changed, self.projections
             )
         else:
-            kernel.project_all(
-                rows.ints, rows.high, columns.floats[LOAD], columns.ints[RUNNING], foreign, self._changed,
-                self._counts, self._loads, self.projections,
-            )  # fmt: skip
+            _project_all(requests, workers, high, self._changed, self._counts, self._loads, self.projections)
 
     def _look(self, rows: Rows, mirror: Mirror) -> list[tuple[int, float, float]]:
         """See which workers have changed since the last projection; how all of them look now."""
-        self._resize(mirror.columns.ints.shape[1], rows.ints.shape[1])
-        seen = list(zip(mirror.i[CHANGES], mirror.f[LOAD], mirror.f[FOREIGN_LOAD], strict=True))
+        self._resize(len(mirror.columns), len(rows.columns))
+        seen = list(zip(mirror.at.changes, mirror.at.load, mirror.at.foreign_load, strict=True))
         if len(seen) == len(self._seen):
             self._changed[:] = [now != last for now, last in zip(seen, self._seen, strict=True)]
         else:
-            self._changed[:] = True
+            self._changed[:] = 1
         return seen
 
     def _resize(self, workers: int, rows: int) -> None:
@@ -188,7 +190,7 @@ class Ahead:
             self._growth = np.arange(self.horizon + 1.0)
             self._counts: I8 = np.zeros((workers, columns), np.int64)
             self._loads: F8 = np.zeros((workers, columns))
-            self._changed = np.ones(workers, np.bool_)
+            self._changed = np.ones(workers, np.int64)
             self._seen = []
         if self.expects and self._curves.shape[0] != rows:
             kept = self._curves
@@ -199,30 +201,29 @@ class Ahead:
 
     def _find_due(self, rows: Rows) -> int:
         """How many predictions are due; their rows stand in `_due`."""
-        return int(
-            kernel.due(rows.ints, rows.high, self.every, self.expects, self._changed, self._due, self._order)
-        )
+        requests, expects = rows.columns.given, int(self.expects)
+        return int(_due(requests, rows.high, self.every, expects, self._changed, self._due, self._order))
 
     def _ask(self, rows: Rows, due: int, most: int) -> None:
         """Ask about rows that are due, so many at most: those of the first workers."""
-        ints, count = rows.ints, min(due, most)
+        columns, count = rows.columns, min(due, most)
         if self._ended:
             self._learn()
         due_rows = self._due[:due][np.argsort(self._order[:due], kind="stable")][:count]
         asked = np.empty((5, count), np.int64)
-        kernel.ask(ints, due_rows, asked)
+        _ask(columns.given, due_rows, asked)
         active = Active(
             request_id=asked[0], age=asked[1], prompt_tokens=asked[2], prompt_key=asked[3], max_tokens=asked[4],
             true_left=NOTHING,
         )  # fmt: skip
         self.asked += count
         if self.expects:
-            self._keep_curves(ints, due_rows, active)
+            self._keep_curves(columns, due_rows, active)
         else:
             leave = self._leaves(active, asked[1])
-            kernel.believe_leaves(ints, due_rows, asked[1], self.horizon, leave)
-            ints[LEAVE, due_rows] = leave
-        ints[PREDICTED, due_rows] = asked[1]
+            _believe_leaves(columns.given, due_rows, asked[1], self.horizon, leave)
+            columns.arrays.leave[due_rows] = leave
+        columns.arrays.predicted[due_rows] = asked[1]
 
     def _leaves(self, active: Active, age: I8) -> I8:
         prediction = self.predictor.predict(active, self.horizon)
@@ -238,14 +239,14 @@ class Ahead:
         stays = (expected >= self.horizon) & (not self.is_literal)
         return np.where(stays, NEVER, age + np.ceil(expected).astype(np.int64))
 
-    def _keep_curves(self, ints: I8, due: I8, active: Active) -> None:
+    def _keep_curves(self, columns: Columns[RequestColumns], due: I8, active: Active) -> None:
         width = self._curves.shape[1]
         curve = np.ascontiguousarray(self.predictor.curve(active, width - 1), np.float64)
         is_right = curve.shape == (due.size, width)
-        if is_right and ints[EXPECTED, due].any():
+        if is_right and columns.arrays.expected[due].any():
             curve = curve.copy()
-            kernel.believe(ints, due, active.age, curve)
-        if not is_right or not kernel.keep(ints, due, active.age, curve, self._curves):
+            _believe(columns.given, due, active.age, curve)
+        if not is_right or not _keep(columns.given, due, active.age, curve, self._curves):
             raise PolicyError(
                 f"predictor {type(self.predictor).__name__} answered a curve of shape {curve.shape} for {due.size}"
                 f" requests; expected ({due.size}, {width}), finite, with 1 in column 0"

@@ -11,7 +11,7 @@ import math
 
 from evenstep.dispatch.fleet.mirror import Mirror
 from evenstep.dispatch.requests.pool import Pool
-from evenstep.dispatch.steps.lockstep import Lockstep
+from evenstep.dispatch.steps.groups import GroupSteps
 from evenstep.dispatch.turn import Turn
 
 
@@ -32,11 +32,11 @@ class Rounds:
     def __init__(self, turn: Turn, pool: Pool, mirror: Mirror) -> None:
         self._turn, self._pool, self._mirror = turn, pool, mirror
         self.binds_at_once = False
-        self.begin(Lockstep([]))
+        self.begin(GroupSteps())
 
-    def begin(self, lockstep: Lockstep) -> None:
+    def begin(self, steps: GroupSteps) -> None:
         """Groups changed: no round is open, and these are their steps."""
-        self._lockstep = lockstep
+        self._steps = steps
         self.opened_s: dict[int, float] = {}
         self.ripe = False
         self._groups: list[int] | None = (
@@ -54,7 +54,7 @@ class Rounds:
         turn.due |= self.ripe
 
     def _open(self, groups: list[int], now_s: float) -> None:
-        opened_s, delivered, is_ripe = self.opened_s, self._lockstep.delivered, self.ripe
+        opened_s, delivered, is_ripe = self.opened_s, self._steps.at.delivered, self.ripe
         self._groups = groups
         if not opened_s and not any(delivered):  # no group is in a step: all are ripe
             self.opened_s = dict.fromkeys(groups, now_s)
@@ -84,7 +84,7 @@ class Rounds:
 
     def close(self, gather_s: float) -> set[int]:
         """The rounds that need not wait are decided; groups whose round is open and has to wait for more."""
-        delivered, opened_s, now_s = self._lockstep.delivered, self.opened_s, self._turn.now_s
+        delivered, opened_s, now_s = self._steps.at.delivered, self.opened_s, self._turn.now_s
         gathering: set[int] = set()
         if any(delivered):
             gathering = {q for q, opened in opened_s.items() if delivered[q] and now_s < opened + gather_s}

@@ -9,12 +9,10 @@ import numpy as np
 from evenstep import compiled
 from evenstep.dispatch.commands import Continue, SendDecode
 from evenstep.dispatch.fleet.fleet import Fleet
-from evenstep.dispatch.fleet.mirror_layout import LOAD, RUNNING, SENT, SENT_LOAD
 from evenstep.dispatch.fleet.prefixes import Prefixes
 from evenstep.dispatch.log.meters import Meters
 from evenstep.dispatch.requests.pool import Door, Pool
 from evenstep.dispatch.requests.rows import Rows
-from evenstep.dispatch.requests.rows_layout import COPIES, PRODUCED, PROMPT, REQUEST, SEATED, STATE, WORKER
 from evenstep.dispatch.requests.sending import Tables
 from evenstep.dispatch.requests.sending import send as send_rule
 from evenstep.dispatch.rounds.barriers import Barriers
@@ -62,15 +60,15 @@ class Slots:
         Returns:
             Slots taken.
         """
-        rows, i = self._rows, self._rows.i
-        wanted = i[COPIES][row] - i[SEATED][row]
+        rows, at = self._rows, self._rows.at
+        wanted = at.copies[row] - at.seated[row]
         if wanted <= free:
             self.send(np.array([row]), np.array([worker]), 1)
             return wanted
         if free > 0:
-            i[SEATED][row] += free
+            at.seated[row] += free
             self._mirror.reserve(worker, free)
-            if i[STATE][row] != _SEATING:
+            if at.state[row] != _SEATING:
                 self._pool.remove(row)
                 rows.place(row, worker)
                 rows.move(row, Cause.SEATED_IN_PART)
@@ -87,7 +85,7 @@ class Slots:
         Returns:
             Requests that were sent.
         """
-        turn, here, legs, states = self._turn, self._pool.here, self._turn.legs, self._rows.i[STATE]
+        turn, here, legs, states = self._turn, self._pool.here, self._turn.legs, self._rows.at.state
         pool, tables = np.frombuffer(here, np.int64) if here else _EMPTY, self._tables()
         sent = _send(tables, chosen, worker, size, pool, legs, turn.now_s)
         del pool  # an array that is looked at by another cannot shrink
@@ -106,7 +104,7 @@ class Slots:
 
     def _pooled(self, sent: list[int]) -> int:
         """How many of the requests that were sent waited in the pool; the others held slots and hold all now."""
-        pooled, placed = len(sent), self._rows.i[WORKER]
+        pooled, placed = len(sent), self._rows.at.worker
         for row in sent:
             if row in self.seating.get(placed[row], ()):
                 self._no_longer_seating(row, placed[row])
@@ -119,8 +117,8 @@ class Slots:
         Args:
             legs: number of the leg before the first. tokens: of their prompts.
         """
-        i, names, out, of = self._rows.i, self._mirror.names, self._turn.out, self._door.of
-        requests, placed, produced = i[REQUEST], i[WORKER], i[PRODUCED]
+        at, names, out, of = self._rows.at, self._mirror.names, self._turn.out, self._door.of
+        requests, placed, produced = at.request, at.worker, at.produced
         for number, row in enumerate(sent, legs + 1):
             of[row].waiting -= 1
             if produced[row]:
@@ -135,33 +133,33 @@ class Slots:
             prefixes.sent_tokens += tokens
             return
         for row in sent:
-            prefixes.sent(row, placed[row], i[PROMPT][row])
+            prefixes.sent(row, placed[row], at.prompt[row])
 
     def _tables(self) -> Tables:
         known, rows, columns = self._known, self._rows, self._mirror.columns
-        if known is None or known.rows is not rows.ints or known.workers is not columns.ints:
+        if known is None or known.rows is not rows.columns.given or known.workers is not columns.given:
             waits, counted = np.frombuffer(self._meters.waits.sums), self._meters.pool_wait_s.arrays()
             known = self._known = Tables(
-                rows.ints, rows.floats, columns.ints, columns.floats, waits, *counted, np.zeros(1, np.int64)
+                rows.columns.given, columns.given, waits, *counted, np.zeros(1, np.int64)
             )
         return known
 
     def take_off(self, row: int) -> None:
         """Take a request off its worker; its slots are free for others."""
-        rows, mirror, i = self._rows, self._mirror, self._rows.i
-        worker, copies, load, state = i[WORKER][row], i[COPIES][row], rows.load(row), i[STATE][row]
+        rows, mirror, at = self._rows, self._mirror, self._rows.at
+        worker, copies, load, state = at.worker[row], at.copies[row], rows.load(row), at.state[row]
         if state == _SEATING:
-            mirror.reserve(worker, -i[SEATED][row])
+            mirror.reserve(worker, -at.seated[row])
             self._no_longer_seating(row, worker)
         elif state == _SENT:
-            mirror.lets_go(worker, SENT, copies)
-            mirror.f[SENT_LOAD][worker] -= load
+            mirror.lets_go(worker, copies, ran=False)
+            mirror.at.sent_load[worker] -= load
         else:
-            mirror.lets_go(worker, RUNNING, copies)
-            mirror.f[LOAD][worker] -= load
+            mirror.lets_go(worker, copies, ran=True)
+            mirror.at.load[worker] -= load
             self._barriers.leaves(row, worker)
         rows.place(row, -1)
-        i[SEATED][row] = 0
+        at.seated[row] = 0
         if self.seating:
             self.fill(worker)
 
@@ -175,8 +173,8 @@ class Slots:
         rows = self._rows
         for row in list(self.seating.get(worker, ())):
             self._no_longer_seating(row, worker)
-            self._mirror.reserve(worker, -rows.i[SEATED][row])
-            rows.i[SEATED][row] = 0
+            self._mirror.reserve(worker, -rows.at.seated[row])
+            rows.at.seated[row] = 0
             rows.place(row, -1)
             rows.move(row, Cause.RETRIES_DECODE)
             self._pool.add(row)

@@ -15,213 +15,180 @@ expected: each copy has its own chunks.
 
 from __future__ import annotations
 
-import math
-from array import array
-from collections.abc import Sequence
-from typing import Any
+import numpy as np
 
-#: Instead of the number of the step that a request delivered last: it has no token yet; it is not waited for; it has copies.
-NEW, BEHIND, WIDE = -1, 0, -2
+from evenstep.compiled import check, part
+from evenstep.dispatch.steps.state import WIDE, EarlySteps, GroupColumns, StepTables
+from evenstep.dispatch.steps.steps import begins, completed
+
 #: Steps that one request may be ahead of another.
 AHEAD = 8
+#: Tokens of a chunk that are handled one by one; an engine may report any number.
+MOST = 1024
 #: Requests that part by several steps `_OFTEN` times, each of which is forgotten in 32 steps, are counted by chunks.
-_OFTEN, RARELY = 8, 1 / 32
-_ROOM = 2 * AHEAD  # early steps there is room for, at first
-_MOST = 1024  # tokens of a chunk that are handled one by one; an engine may report any number
-_FIRST = 2  # the number of a step is one above that of a step before it, and that one is above `BEHIND`
+_OFTEN, _RARELY = 8, 1 / 32
 
 
-class Lockstep:
-    """The steps of all groups. Each request is tracked by the number of its last delivered step, which the host stores.
+@part
+def place(groups: GroupColumns, group: int, last: int, tokens: int, now_s: float) -> int:
+    """The step a chunk belongs to, the last one if it belongs to several.
 
     Args:
-        running: running requests of each group.
-
-    Attributes:
-        step: the oldest step that is not yet delivered by all.
-        expected: requests expected in it. delivered: those of them that have delivered it. going: those of the delivered
-            that left with it.
-        seen_s: time of the last delivery in it, or in the step before if there is none yet.
-        ended: times of the steps that ended since the host's last check.
-        early: how many steps after it have a delivery. early_delivered, early_going, early_seen_s: as above, for each of
-            these steps; `room` of them for each group, group after group.
-        ended_s: when the last step ended; nan = unknown. lasted_s: the last steps; inf = unknown.
-        counts_tokens: 1 if each token of a chunk is its own step, 0 if a chunk is one step.
-        parted: how often requests were several steps apart, lately.
+        last: the step that its request delivered last. tokens: in the chunk.
     """
-
-    def __init__(self, running: Sequence[int]) -> None:
-        groups = len(running)
-        self.running = list(running)
-        self.step = array("q", [_FIRST]) * groups
-        self.expected, self.delivered = array("q", [0]) * groups, array("q", [0]) * groups
-        self.going, self.early = array("q", [0]) * groups, array("q", [0]) * groups
-        self.seen_s, self.ended_s = array("d", [math.nan]) * groups, array("d", [math.nan]) * groups
-        self.lasted_s, self.parted = array("d", [math.inf]) * groups, array("d", [0.0]) * groups
-        self.counts_tokens = array("q", [True]) * groups
-        self.ended, self.room = list[float](), _ROOM
-        self.early_delivered, self.early_going = (array("q", [0]) * (groups * _ROOM) for _ in range(2))
-        self.early_seen_s = array("d", [0.0]) * (groups * _ROOM)
-
-    def is_between(self, group: int) -> bool:
-        """Whether all requests have delivered the last step, and none the next."""
-        return not self.delivered[group]
-
-    def joins(self, group: int) -> None:
-        """A request runs now."""
-        self.running[group] += 1
-
-    def place(self, group: int, last: int, tokens: int, now_s: float) -> int:
-        """The step a chunk belongs to, the last one if it belongs to several.
-
-        Args:
-            last: the step that its request delivered last. tokens: in the chunk.
-        """
-        step = self.step[group]
-        if last >= step - 1:
-            return last + (min(tokens, _MOST) if self.counts_tokens[group] else 1)
-        if self.early[group]:
-            return step + self.early[group]
-        is_next = not self.expected[group] or not self.is_between(group) or self._is_late(group, now_s)
-        return step if is_next else step - 1
-
-    def deliver(self, group: int, last: int, step: int, now_s: float) -> int:
-        """A request delivers; the step that it has delivered last by now.
-
-        Args:
-            last: the one before. step: as `place` says.
-        """
-        first = last + 1
-        if last < self.step[group] - 1:
-            self.expected[group] += 1
-            first = self.step[group]
-        elif step == self.step[group] and self._was_waited_for(group) and self._is_late(group, now_s):
-            self._parts(group, self.early[group] > 1)
-            self.expected[group] -= 1  # for a moment: the others have delivered this one long ago
-            self._close(group)
-            self.expected[group] += 1
-            first = self.step[group]
-            step = first + self.early[group]
-        self._count(group, first, step, now_s)
-        if step - self.step[group] >= AHEAD:
-            self.expected[group] = self.delivered[group]
-            self._parts(group, True)
-        self._close(group)
-        return step
-
-    def was_in_step(self, group: int, last: int) -> bool:
-        """Whether a request that ends was in the step that is under way, or else in the last one."""
-        return last == WIDE or last >= self.step[group] - self.is_between(group)
-
-    def leave(self, group: int, last: int) -> None:
-        """A request does not run any more."""
-        self.running[group] -= 1
-        ahead = last - self.step[group]
-        if ahead >= 0:  # it is counted in all that it has delivered
-            if ahead == 0:
-                self.going[group] += 1
-            else:
-                self.early_going[group * self.room + ahead - 1] += 1
-        elif ahead == -1:
-            self.expected[group] -= 1
-            self._close(group)
-        if not self.running[group]:
-            self.ended_s[group], self.lasted_s[group] = math.nan, math.inf
-            self.counts_tokens[group], self.parted[group] = True, 0.0
-
-    def check(self, group: int, last: Sequence[int]) -> None:
-        """See that the counts are those of the running requests.
-
-        Args:
-            last: the step that each of them delivered last.
-
-        Raises:
-            RuntimeError: they are not.
-        """
-        step, at = self.step[group], group * self.room
-        going = [self.going[group], *self.early_going[at : at + self.early[group]]]
-        kept = [self.running[group], self.expected[group], self.delivered[group]]
-        kept += self.early_delivered[at : at + self.early[group]]
-        told = [len(last), sum(one >= step - 1 for one in last) + sum(going)]
-        told += [sum(one >= step + n for one in last) + sum(going[n:]) for n in range(len(going))]
-        if kept != told:
-            raise RuntimeError(f"the steps of group {group} have {kept}; its requests say {told}")
-
-    def _parts(self, group: int, is_far: bool) -> None:
-        """A request is several steps from the others, as it is counted."""
-        self.parted[group] += is_far
-        self.counts_tokens[group] &= self.parted[group] < _OFTEN
-
-    def _was_waited_for(self, group: int) -> bool:
-        """Whether one request is waited for, and by others."""
-        return 1 < self.expected[group] == self.delivered[group] + 1
-
-    def _is_late(self, group: int, now_s: float) -> bool:
-        """Whether half a step has passed since the last delivery."""
-        return 2.0 * (now_s - self.seen_s[group]) > self.lasted_s[group]
-
-    def _count(self, group: int, first: int, step: int, now_s: float) -> None:
-        """Record a delivery of these steps."""
-        under_way = self.step[group]
-        if first == under_way <= step:
-            self.delivered[group] += 1
-            self.seen_s[group] = now_s
-        ahead = step - under_way
-        if ahead > self.early[group]:
-            while ahead > self.room:
-                self._widen()
-            self.early[group] = ahead
-        at = group * self.room - 1
-        for place in range(at + max(first - under_way, 1), at + ahead + 1):
-            self.early_delivered[place] += 1
-            self.early_seen_s[place] = now_s
-
-    def _close(self, group: int) -> None:
-        """End the steps that all have delivered; those that end at once share the time."""
-        ended, at_s = 0, 0.0
-        while 0 < self.delivered[group] == self.expected[group]:
-            ended, at_s = ended + 1, self.seen_s[group]
-            self.step[group] += 1
-            self.expected[group] -= self.going[group]
-            self.delivered[group] = self.going[group] = 0
-            if self.early[group]:
-                self._next(group)
-        if ended:
-            seconds = (at_s - self.ended_s[group]) / ended
-            self.ended += [at_s - seconds * n if n else at_s for n in range(ended - 1, -1, -1)]
-            self.ended_s[group] = at_s
-            if seconds >= 0.0:
-                known_s = self.lasted_s[group]
-                self.lasted_s[group] = seconds if known_s == math.inf else 0.75 * known_s + 0.25 * seconds
-            self.parted[group] = max(0.0, self.parted[group] - RARELY * ended)
-
-    def _next(self, group: int) -> None:
-        """Make the first early step the current one."""
-        at, end = group * self.room, group * self.room + self.early[group]
-        self.delivered[group], self.going[group] = self.early_delivered[at], self.early_going[at]
-        self.seen_s[group] = self.early_seen_s[at]
-        _drop_first(self.early_delivered, at, end)
-        _drop_first(self.early_going, at, end)
-        _drop_first(self.early_seen_s, at, end)
-        self.early[group] -= 1
-
-    def _widen(self) -> None:
-        """Room for twice as many early steps."""
-        room, self.room = self.room, 2 * self.room
-        self.early_delivered = _widened(self.early_delivered, room)
-        self.early_going = _widened(self.early_going, room)
-        self.early_seen_s = _widened(self.early_seen_s, room)
+    step = groups.step[group]
+    if last >= step - 1:
+        return last + (min(tokens, MOST) if groups.counts_tokens[group] != 0 else 1)
+    if groups.early[group] > 0:
+        return step + groups.early[group]
+    is_next = groups.expected[group] == 0 or groups.delivered[group] > 0 or _is_late(groups, group, now_s)
+    return step if is_next else step - 1
 
 
-def _drop_first(steps: array[Any], at: int, end: int) -> None:
-    """Move later steps up by one."""
-    steps[at : end - 1] = steps[at + 1 : end]
-    steps[end - 1] = 0
+@part
+def deliver(steps: StepTables, group: int, last: int, step: int, now_s: float) -> tuple[int, int]:
+    """A request delivers; the step that it has delivered last by now, and how many steps of the group ended.
+
+    Args:
+        last: the one before. step: as `place` says.
+    """
+    groups, first, ended = steps.groups, last + 1, 0
+    if last < groups.step[group] - 1:
+        groups.expected[group] += 1
+        first = groups.step[group]
+    elif step == groups.step[group] and _was_waited_for(groups, group) and _is_late(groups, group, now_s):
+        _parts(groups, group, groups.early[group] > 1)
+        groups.expected[group] -= 1  # for a moment: the others have delivered this one long ago
+        ended = _close(steps, group, ended)
+        groups.expected[group] += 1
+        first = groups.step[group]
+        step = first + groups.early[group]
+    _count(steps, group, first, step, now_s)
+    if step - groups.step[group] >= AHEAD:
+        groups.expected[group] = groups.delivered[group]
+        _parts(groups, group, True)
+    return step, _settle(steps, group, _close(steps, group, ended))
 
 
-def _widened(steps: array[Any], room: int) -> array[Any]:
-    """Double the room of each group."""
-    found, more = array(steps.typecode), array(steps.typecode, [0]) * room
-    for at in range(0, len(steps), room):
-        found += steps[at : at + room] + more
-    return found
+@part
+def leave(steps: StepTables, group: int, last: int) -> int:
+    """A request does not run any more; how many steps of its group ended by that.
+
+    Args:
+        last: the step that it delivered last.
+    """
+    groups, ended = steps.groups, 0
+    groups.running[group] -= 1
+    ahead = last - groups.step[group]
+    if ahead == 0:  # it is counted in all that it has delivered
+        groups.going[group] += 1
+    elif ahead > 0:
+        steps.early.going[group * steps.early_room + ahead - 1] += 1
+    elif ahead == -1:
+        groups.expected[group] -= 1
+        ended = _settle(steps, group, _close(steps, group, 0))
+    if groups.running[group] == 0:
+        groups.ended_s[group], groups.lasted_s[group] = np.nan, np.inf
+        groups.counts_tokens[group], groups.parted[group] = 1, 0.0
+    return ended
+
+
+@part
+def was_in_step(groups: GroupColumns, group: int, last: int) -> bool:
+    """Whether a request that ends was in the step that is under way, or else in the last one."""
+    is_between = groups.delivered[group] == 0
+    return last == WIDE or last >= groups.step[group] - (1 if is_between else 0)
+
+
+@part
+def _parts(groups: GroupColumns, group: int, is_far: bool) -> None:
+    """A request is several steps from the others, as it is counted."""
+    if is_far:
+        groups.parted[group] += 1.0
+    if groups.parted[group] >= _OFTEN:
+        groups.counts_tokens[group] = 0
+
+
+@part
+def _was_waited_for(groups: GroupColumns, group: int) -> bool:
+    """Whether one request is waited for, and by others."""
+    return groups.expected[group] > 1 and groups.expected[group] == groups.delivered[group] + 1
+
+
+@part
+def _is_late(groups: GroupColumns, group: int, now_s: float) -> bool:
+    """Whether half a step has passed since the last delivery."""
+    return 2.0 * (now_s - groups.seen_s[group]) > groups.lasted_s[group]
+
+
+@part
+def _count(steps: StepTables, group: int, first: int, step: int, now_s: float) -> None:
+    """Record a delivery of these steps."""
+    groups, early = steps.groups, steps.early
+    under_way = groups.step[group]
+    if first == under_way and first <= step:
+        groups.delivered[group] += 1
+        groups.seen_s[group] = now_s
+    ahead = step - under_way
+    check(ahead <= steps.early_room)
+    groups.early[group] = max(groups.early[group], ahead)
+    at = group * steps.early_room - 1
+    for k in range(at + max(first - under_way, 1), at + ahead + 1):
+        early.delivered[k] += 1
+        early.seen_s[k] = now_s
+
+
+@part
+def _close(steps: StepTables, group: int, before: int) -> int:
+    """End the steps that all have delivered; those that end at once share the time.
+
+    Args:
+        before: steps that ended with the same chunk already.
+
+    Returns:
+        Steps that ended with the chunk by now.
+    """
+    groups, ended, at_s = steps.groups, 0, 0.0
+    while groups.delivered[group] > 0 and groups.delivered[group] == groups.expected[group]:
+        ended, at_s = ended + 1, groups.seen_s[group]
+        groups.step[group] += 1
+        groups.expected[group] -= groups.going[group]
+        groups.delivered[group] = groups.going[group] = 0
+        if groups.early[group] > 0:
+            _next(groups, steps.early, group, group * steps.early_room)
+    if ended == 0:
+        return before
+    seconds = (at_s - groups.ended_s[group]) / ended
+    groups.ended_s[group] = at_s
+    if seconds >= 0.0:
+        known_s = groups.lasted_s[group]
+        groups.lasted_s[group] = seconds if known_s == np.inf else 0.75 * known_s + 0.25 * seconds
+    groups.parted[group] = max(0.0, groups.parted[group] - _RARELY * ended)
+    for number in range(ended):
+        if before + number > 0:
+            begins(steps, group, -1, 0)
+        left = ended - 1 - number
+        completed(groups, group, at_s - seconds * left if left > 0 else at_s)
+    return before + ended
+
+
+@part
+def _settle(steps: StepTables, group: int, ended: int) -> int:
+    """After steps ended: the next one has begun if somebody delivered it already."""
+    if ended > 0 and steps.groups.delivered[group] > 0:
+        begins(steps, group, -1, 0)
+    return ended
+
+
+@part
+def _next(groups: GroupColumns, early: EarlySteps, group: int, at: int) -> None:
+    """Make the first early step, which stands at this place, the current one."""
+    groups.delivered[group], groups.going[group] = early.delivered[at], early.going[at]
+    groups.seen_s[group] = early.seen_s[at]
+    end = at + groups.early[group] - 1
+    for k in range(at, end):
+        early.delivered[k], early.going[k] = early.delivered[k + 1], early.going[k + 1]
+        early.seen_s[k] = early.seen_s[k + 1]
+    early.delivered[end] = early.going[end] = 0
+    early.seen_s[end] = 0.0
+    groups.early[group] -= 1

@@ -1,95 +1,99 @@
-"""Live seconds: what a step of a barrier group costs, fitted as its chunks arrive."""
+"""Live seconds: what a step of a barrier group costs, fitted as its chunks arrive.
+
+Least squares of the seconds between two steps on the group's envelope, forgetting slowly:
+``seconds = overhead_s + seconds_per_token * envelope``, the linear law of the simulator.
+"""
 
 from __future__ import annotations
 
 import math
-from array import array
+from typing import Any
 
-from evenstep.dispatch.steps.steps_layout import (
-    ERROR,
-    FEWEST,
-    FIT_STEPS,
-    FLOATS,
-    KEEP,
-    WEIGHT,
-    XX,
-    XY,
-    YY,
-    X,
-    Y,
-)
+import numpy as np
+
+from evenstep.compiled import part
+from evenstep.dispatch.steps.state import GroupColumns
+
+#: Weight of the past at each new step, so that about the last thousand count; fewest steps that make a law.
+KEEP, FEWEST = 0.999, 50
+#: A law has at most this ratio of two standard errors of its slope to the slope, and of its fixed part to a mean step.
+ERROR = 0.25
+
+
+@part
+def add(groups: GroupColumns, group: int, envelope: float, seconds: float) -> None:
+    """One more step of a group: KV tokens of its heaviest worker, seconds since its last."""
+    groups.steps[group] += 1
+    groups.weight[group] = KEEP * groups.weight[group] + 1.0
+    # means and centred moments, so that large loads do not eat the digits of small differences
+    share = 1.0 / groups.weight[group]
+    dx, dy = envelope - groups.load_mean[group], seconds - groups.seconds_mean[group]
+    groups.load_mean[group] += share * dx
+    groups.seconds_mean[group] += share * dy
+    x, y = envelope - groups.load_mean[group], seconds - groups.seconds_mean[group]
+    groups.load_moment[group] = KEEP * groups.load_moment[group] + dx * x
+    groups.both_moment[group] = KEEP * groups.both_moment[group] + dx * y
+    groups.seconds_moment[group] = KEEP * groups.seconds_moment[group] + dy * y
+    groups.seconds_per_token[group], groups.overhead_s[group] = _law(groups, group)
+
+
+@part
+def _law(groups: GroupColumns, group: int) -> tuple[float, float]:
+    """Seconds a token and fixed seconds of a group; both nan where its steps make no law.
+
+    Loads that hardly differ, or steps that take their time for other reasons, say nothing of what a token costs.
+    """
+    x, y = groups.load_mean[group], groups.seconds_mean[group]
+    xx, xy = groups.load_moment[group], groups.both_moment[group]
+    if groups.steps[group] < FEWEST or not xx > 0.0:
+        return np.nan, np.nan
+    slope = xy / xx
+    fixed = y - slope * x
+    rest = max(0.0, groups.seconds_moment[group] - slope * xy) / (groups.weight[group] - 2.0)
+    of_slope = 4.0 * (rest / xx)
+    of_fixed = 4.0 * (rest / groups.weight[group]) + x * x * of_slope
+    if not (slope > 0.0 and of_slope <= (ERROR * slope) * (ERROR * slope)):
+        return np.nan, np.nan
+    if of_fixed > (ERROR * y) * (ERROR * y) or (fixed < 0.0 and fixed * fixed > of_fixed):
+        return np.nan, np.nan
+    return slope, max(0.0, fixed)
 
 
 class StepFit:
-    """Least squares of the seconds between two steps on the group's envelope, forgetting slowly.
-
-    ``seconds = overhead_s + seconds_per_token * envelope``, the linear law of the simulator.
+    """The law of one group.
 
     Args:
-        numbers: where its sums are kept, at the places of `steps_layout`; None = in an array of its own.
+        groups: numbers of all groups, one at a time.
+        group: which of them.
+
+    Attributes:
+        seconds_per_token: t_l, or nan until it is known well enough (`error`).
+        overhead_s: C, or nan.
     """
 
-    def __init__(self, numbers: array[float] | None = None) -> None:
-        self._numbers = numbers if numbers is not None else array("d", [0.0]) * FLOATS
-
-    def add(self, envelope: float, seconds: float) -> None:
-        """One step of a group: KV tokens of its heaviest worker, seconds since its last."""
-        n = self._numbers
-        n[FIT_STEPS] += 1.0
-        n[WEIGHT] = KEEP * n[WEIGHT] + 1.0
-        # means and centred moments, so that large loads do not eat the digits of small differences
-        share = 1.0 / n[WEIGHT]
-        dx, dy = envelope - n[X], seconds - n[Y]
-        n[X] += share * dx
-        n[Y] += share * dy
-        n[XX] = KEEP * n[XX] + dx * (envelope - n[X])
-        n[XY] = KEEP * n[XY] + dx * (seconds - n[Y])
-        n[YY] = KEEP * n[YY] + dy * (seconds - n[Y])
-
-    @property
-    def seconds_per_token(self) -> float:
-        """t_l, or nan until it is known well enough (`error`)."""
-        return self._law()[0]
-
-    @property
-    def overhead_s(self) -> float:
-        """C, or nan."""
-        return self._law()[1]
+    def __init__(self, groups: Any, group: int) -> None:
+        self.seconds_per_token: float = groups.seconds_per_token[group]
+        self.overhead_s: float = groups.overhead_s[group]
+        self._moments = groups.load_moment[group], groups.both_moment[group], groups.seconds_moment[group]
+        self._weight, self._is_enough = groups.weight[group], groups.steps[group] >= FEWEST
 
     @property
     def r_squared(self) -> float:
         """Share of the variation that the law explains, or nan."""
-        n = self._numbers
-        if math.isnan(self._law()[0]) or not n[YY] > 0.0:
+        xx, xy, yy = self._moments
+        if math.isnan(self.seconds_per_token) or not yy > 0.0:
             return math.nan
-        return min(1.0, n[XY] * n[XY] / (n[XX] * n[YY]))
+        return min(1.0, xy * xy / (xx * yy))
 
     @property
     def error(self) -> float:
-        """Two standard errors of the slope beside the slope; nan until there is something to fit, inf for a slope of 0.
+        """Ratio of two standard errors of the slope to the slope; nan until there is something to fit, inf for a slope of 0.
 
-        Above `steps_layout.ERROR`, or with a slope below 0, there is no law: loads that hardly differ, or steps that take
-        their time for other reasons, say nothing of what a token costs.
+        There is no law above `ERROR`, or with a slope below 0.
         """
-        n = self._numbers
-        if n[FIT_STEPS] < FEWEST or not n[XX] > 0.0:
+        xx, xy, yy = self._moments
+        if not self._is_enough or not xx > 0.0:
             return math.nan
-        slope = n[XY] / n[XX]
-        rest = max(0.0, n[YY] - slope * n[XY]) / (n[WEIGHT] - 2.0)
-        return 2.0 * math.sqrt(rest / n[XX]) / abs(slope) if slope else math.inf
-
-    def _law(self) -> tuple[float, float]:
-        """Seconds a token and fixed seconds, both nan where there is no law; `deliveries_kernel` has the same lines."""
-        n = self._numbers
-        if n[FIT_STEPS] < FEWEST or not n[XX] > 0.0:
-            return math.nan, math.nan
-        slope = n[XY] / n[XX]
-        fixed = n[Y] - slope * n[X]
-        rest = max(0.0, n[YY] - slope * n[XY]) / (n[WEIGHT] - 2.0)
-        of_slope = 4.0 * (rest / n[XX])
-        of_fixed = 4.0 * (rest / n[WEIGHT]) + n[X] * n[X] * of_slope
-        if not (slope > 0.0 and of_slope <= (ERROR * slope) * (ERROR * slope)):
-            return math.nan, math.nan
-        if of_fixed > (ERROR * n[Y]) * (ERROR * n[Y]) or (fixed < 0.0 and fixed * fixed > of_fixed):
-            return math.nan, math.nan
-        return slope, max(0.0, fixed)
+        slope = xy / xx
+        rest = max(0.0, yy - slope * xy) / (self._weight - 2.0)
+        return 2.0 * math.sqrt(rest / xx) / abs(slope) if slope else math.inf

@@ -32,6 +32,7 @@ from evenstep.late import change
 from evenstep.request import F8, I8
 
 if TYPE_CHECKING:
+    from evenstep.dispatch.steps.state import StepTables
     from evenstep.gateway.serve.legs import Stream
     from evenstep.gateway.serve.served import ServedModel
 
@@ -97,8 +98,7 @@ class Relay:
         self._events: NDArray[np.int32] = np.zeros(kernel.MOST * WORDS, np.int32)
         self._clock: I8 = np.zeros(2, np.int64)
         self._now_s: F8 = np.zeros(1)
-        self._counts: I8 = np.zeros(0, np.int64)  # of the first model
-        self._run: Callable[[I8, I8], int] = kernel.run
+        self._run: Callable[[I8, StepTables], int] = compiled.entry(kernel.run)
         self._table[kernel.READY], self._table[kernel.AT_ONCE] = -1, -1
         self._look_again()
         self._is_listening = False
@@ -180,7 +180,7 @@ class Relay:
 
     def _ready(self) -> None:
         """Some engines wrote."""
-        found = self._run(self._table, self._counts)
+        found = self._run(self._table, self._steps())
         if found != kernel.OVER:
             self._attend(found)
 
@@ -197,7 +197,7 @@ class Relay:
                 return
             if found == kernel.LOOK:
                 self._look()
-            found = self._run(self._table, self._counts)
+            found = self._run(self._table, self._steps())
 
     def _look(self) -> None:
         """Something was not as usual with one of them."""
@@ -232,12 +232,15 @@ class Relay:
             more = self._kept[number, :size].tobytes() + more
         flow.stream.passed(count, more)
 
+    def _steps(self) -> StepTables:
+        """What chunks of the first model change."""
+        return self._models[0].dispatcher.deliveries.tables()
+
     def _model(self, model: ServedModel) -> int:
         """The number of a model."""
         if model not in self._models:
             self._models.append(model)
             if len(self._models) == 1:
-                self._counts = model.dispatcher.counts
                 self._table[kernel.AT_ONCE] = -1 if model.dispatcher.is_logged else 0
         return self._models.index(model)
 

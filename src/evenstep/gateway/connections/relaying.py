@@ -13,8 +13,8 @@ import select
 
 import numpy as np
 
-from evenstep.compiled import array_at, check, jit, part_of
-from evenstep.dispatch.deliveries_kernel import deliver
+from evenstep.compiled import I1, INT, array_at, check, declared, jit, part_of
+from evenstep.dispatch.steps.counting import TABLES, count_chunks
 from evenstep.engines.streams.template_kernel import PARTS, read_chunks
 from evenstep.gateway.connections import system_calls as system
 
@@ -44,13 +44,13 @@ MOST, MOST_SHAPE, MOST_KEPT, MOST_ROOM = 64, 2048, 8192, 32 * 1024
 _ENDS = getattr(select, "EPOLLERR", 0) | getattr(select, "EPOLLHUP", 0) | getattr(select, "EPOLLRDHUP", 0)
 
 
-@jit
-def run(table, counts):
+@declared(None if INT is None else INT(I1, TABLES))
+def run(table, steps):
     """Hand on what is there, until nothing is left or somebody has to look.
 
     Args:
         table: int64[PLACES], read and written; READY < 0 = see what is there.
-        counts: what `deliver` takes, of the model AT_ONCE.
+        steps: what chunks of the model AT_ONCE change, for `count_chunks`.
 
     Returns:
         OVER, LOOK, TELL or COUNTS.
@@ -65,10 +65,11 @@ def run(table, counts):
     found = _handed_on(table, now_s[0])
     if table[TOLD] > 0 and table[ABOUT] == table[AT_ONCE]:
         told = array_at(table[TOLD_OF], 2 * MOST, np.int64)
-        table[COUNTED] = deliver(told, 0, table[TOLD], now_s[0], counts)
+        table[COUNTED] = count_chunks(told, 0, table[TOLD], now_s[0], -1, steps)
     if found == OVER:
         table[READY] = -1
-        return COUNTS if table[COUNTED] < table[TOLD] else OVER
+        is_left = table[COUNTED] < table[TOLD] or steps.ended[0] >= 0
+        return COUNTS if is_left else OVER
     return found
 
 

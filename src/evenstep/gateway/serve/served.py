@@ -21,7 +21,6 @@ import msgspec
 from evenstep.dispatch import commands as co
 from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
-from evenstep.dispatch.fleet.mirror_layout import RUNNING, SENT
 from evenstep.dispatch.requests.tenants import Tenants
 from evenstep.dispatch.settings import Settings
 from evenstep.engines.requests.prompt_size import PromptSizes
@@ -287,7 +286,7 @@ class ServedModel:
 
         def work(one: Attached) -> tuple[bool, int]:
             place = mirror.place[one.name]
-            return not mirror.workers[place].is_up, one.passing + mirror.i[RUNNING][place] + mirror.i[SENT][
+            return not mirror.workers[place].is_up, one.passing + mirror.at.running[place] + mirror.at.sent[
                 place
             ]
 

@@ -1,55 +1,39 @@
-# pyright: basic
 """Compiled parts of a round: the mirror and the pool as the arrays a policy reads, free slots, the answer's contract."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from evenstep.compiled import F1, F2, FLOAT, I1, I2, INT, array_at, declared, jit
-from evenstep.dispatch.fleet.mirror_layout import (
-    CAPACITY,
-    FOREIGN,
-    FOREIGN_LOAD,
-    FREE_AT_MOST,
-    GROUP,
-    LOAD,
-    RESERVED,
-    RUNNING,
-    SECONDS_PER_TOKEN,
-    SENT,
-    SENT_LOAD,
-)
-from evenstep.dispatch.requests.rows_layout import (
-    CLASS,
-    EXPECTED,
-    KEY,
-    PRODUCED,
-    PROMPT,
-    REQUEST,
-    SESSION,
-    SINCE,
-)
+from evenstep import compiled
+from evenstep.compiled import F1, F2, FLOAT, I1, I2, INT, Ints, IntTable, Table, declared, part
+from evenstep.dispatch.fleet.mirror import WorkerColumns
+from evenstep.dispatch.requests.rows import RequestColumns
+from evenstep.request import F8, I8
 from evenstep.routing import view as at
 from evenstep.routing.view import HOLD
 
+_WORKERS = compiled.struct(WorkerColumns)
 
-@jit
-def free_slots(ints, margin, free):
+
+@part
+def free_slots(workers: WorkerColumns, margin: int, free: I8) -> int:
     """Slots each worker may still be sent, written to int64[G] `free`; returns their sum."""
     total = 0
-    for g in range(ints.shape[1]):
-        held = ints[RUNNING, g] + ints[SENT, g] + ints[RESERVED, g]
-        free[g] = max(0, ints[FREE_AT_MOST, g] + margin - held)
+    for g in range(len(workers.group)):
+        held = workers.running[g] + workers.sent[g] + workers.reserved[g]
+        free[g] = max(0, workers.free_at_most[g] + margin - held)
         total += free[g]
     return total
 
 
-@declared(None if INT is None else INT(I2, INT, I1, I1, INT, I1))
-def idle_workers(ints, margin, gathers, worker, waiting, found):
+@declared(None if INT is None else INT(_WORKERS, INT, I1, I1, INT, I1))
+def idle_workers(
+    workers: WorkerColumns, margin: int, gathers: I8, worker: I8, waiting: int, found: I8
+) -> int:
     """Workers that run nothing, are offered something, and that an answer sends nothing to.
 
     Args:
-        ints: the mirror's columns.
+        workers: the mirror's columns.
         margin: slots that a worker may be sent beyond its own.
         gathers: int64[G], 1 for groups that wait for more and are offered nothing.
         worker: int64[>= waiting], the answer.
@@ -59,10 +43,10 @@ def idle_workers(ints, margin, gathers, worker, waiting, found):
         How many there are.
     """
     count = 0
-    for g in range(ints.shape[1]):
-        held = ints[RUNNING, g] + ints[SENT, g] + ints[RESERVED, g] + ints[FOREIGN, g]
+    for g in range(len(workers.group)):
+        held = workers.running[g] + workers.sent[g] + workers.reserved[g] + workers.foreign[g]
         found[count] = g
-        count += held == 0 and ints[FREE_AT_MOST, g] + margin > 0 and gathers[ints[GROUP, g]] == 0
+        count += held == 0 and workers.free_at_most[g] + margin > 0 and gathers[workers.group[g]] == 0
     if count == 0:
         return 0
     left = 0
@@ -78,19 +62,19 @@ def idle_workers(ints, margin, gathers, worker, waiting, found):
     return left
 
 
-@jit
-def lightest_first(floats, order):
+@part
+def lightest_first(workers: WorkerColumns, order: I8) -> None:
     """Workers in ascending order of what they hold and were sent, those that are equal in their own; written to int64[G]."""
     for g in range(order.size):
-        load, place = floats[LOAD, g] + floats[SENT_LOAD, g], g
-        while place > 0 and floats[LOAD, order[place - 1]] + floats[SENT_LOAD, order[place - 1]] > load:
+        load, place = workers.load[g] + workers.sent_load[g], g
+        while place > 0 and workers.load[order[place - 1]] + workers.sent_load[order[place - 1]] > load:
             order[place] = order[place - 1]
             place -= 1
         order[place] = g
 
 
-@jit
-def offer(free, most, order):
+@part
+def offer(free: I8, most: int, order: I8) -> None:
     """Lower int64[G] `free` so that its sum is `most`: the largest first, to one level; what is left over goes by `order`.
 
     Args:
@@ -115,12 +99,12 @@ def offer(free, most, order):
             left -= 1
 
 
-@jit
-def window(ints, waiting, most, shares, shown):
+@part
+def window(rows: RequestColumns, waiting: I8, most: int, shares: I8, shown: I8) -> None:
     """The requests a round looks at: the oldest ones, as many of each class as are there, up to an even share.
 
     Args:
-        ints: the table of requests.
+        rows: the table of requests.
         waiting: int64[W], rows, oldest first.
         most: requests to be shown, below W.
         shares: int64[C], working space; classes from C - 1 on share one.
@@ -130,7 +114,7 @@ def window(ints, waiting, most, shares, shown):
     for c in range(C):
         shares[c] = 0
     for i in range(waiting.size):
-        shares[min(ints[CLASS, waiting[i]], C - 1)] += 1
+        shares[min(rows.request_class[waiting[i]], C - 1)] += 1
     low, high = 0, most
     while low < high:
         level, total = (low + high + 1) // 2, 0
@@ -147,7 +131,7 @@ def window(ints, waiting, most, shares, shown):
         left -= shares[c]
     count = 0
     for i in range(waiting.size):
-        c = min(ints[CLASS, waiting[i]], C - 1)
+        c = min(rows.request_class[waiting[i]], C - 1)
         if shares[c] > 0:
             shares[c] -= 1
         elif shares[c] == 0 and left > 0:  # one more for the classes that are first
@@ -159,48 +143,50 @@ def window(ints, waiting, most, shares, shown):
         count += 1
 
 
-@jit
-def show_workers(ints, floats, free, reserve, workers_i, workers_f):
+@part
+def show_workers(workers: WorkerColumns, free: I8, reserve: float, workers_i: I8, workers_f: F8) -> None:
     """The workers as a policy sees them.
 
     Args:
-        ints, floats: the mirror's columns.
+        workers: the mirror's columns.
         free: int64[G], slots each may be sent.
         reserve: KV tokens kept free for the growth of every request.
         workers_i, workers_f: as in `routing.view`, written.
     """
-    for g in range(ints.shape[1]):
-        running, load = ints[RUNNING, g] + ints[FOREIGN, g], floats[LOAD, g] + floats[FOREIGN_LOAD, g]
-        workers_i[at.GROUP, g], workers_i[at.QUEUED, g] = ints[GROUP, g], ints[SENT, g]
+    for g in range(len(workers.group)):
+        running, load = workers.running[g] + workers.foreign[g], workers.load[g] + workers.foreign_load[g]
+        workers_i[at.GROUP, g], workers_i[at.QUEUED, g] = workers.group[g], workers.sent[g]
         workers_i[at.FREE_SLOTS, g], workers_i[at.RUNNING, g] = free[g], running
-        workers_f[at.LOAD, g], workers_f[at.QUEUED_LOAD, g] = load, floats[SENT_LOAD, g]
-        taken = load + floats[SENT_LOAD, g] + reserve * (running + ints[SENT, g])
-        workers_f[at.KV_FREE, g] = max(0.0, floats[CAPACITY, g] - taken)
-        workers_f[at.SECONDS_PER_TOKEN, g] = floats[SECONDS_PER_TOKEN, g]
+        workers_f[at.LOAD, g], workers_f[at.QUEUED_LOAD, g] = load, workers.sent_load[g]
+        taken = load + workers.sent_load[g] + reserve * (running + workers.sent[g])
+        workers_f[at.KV_FREE, g] = max(0.0, workers.capacity[g] - taken)
+        workers_f[at.SECONDS_PER_TOKEN, g] = workers.seconds_per_token[g]
 
 
-@jit
-def show_waiting(ints, floats, waiting, waiting_i, waiting_f):
+@part
+def show_waiting(rows: RequestColumns, waiting: I8, waiting_i: I8, waiting_f: F8) -> None:
     """The waiting requests as a policy sees them.
 
     Args:
-        ints, floats: the table of requests.
+        rows: the table of requests.
         waiting: int64[W], their rows.
         waiting_i, waiting_f: as in `routing.view`, the first W columns are written.
     """
     for i in range(waiting.size):
         row = waiting[i]
-        request, session, key = ints[REQUEST, row], ints[SESSION, row], ints[KEY, row]
-        waiting_i[at.ID, i], waiting_i[at.CLASS, i] = request, ints[CLASS, row]
+        request, session, key = rows.request[row], rows.session[row], rows.key[row]
+        waiting_i[at.ID, i], waiting_i[at.CLASS, i] = request, rows.request_class[row]
         waiting_i[at.KEY, i] = session if session != 0 else key if key != 0 else request
-        waiting_f[at.WAITING_LOAD, i] = ints[PROMPT, row] + ints[PRODUCED, row]
-        waiting_f[at.SINCE_S, i] = floats[SINCE, row]
-        expected = float(ints[EXPECTED, row])
+        waiting_f[at.WAITING_LOAD, i] = rows.prompt[row] + rows.produced[row]
+        waiting_f[at.SINCE_S, i] = rows.since_s[row]
+        expected = float(rows.expected[row])
         waiting_f[at.STEPS, i] = expected if expected > 0.0 else float("nan")
 
 
 @declared(None if INT is None else INT(I1, INT, I2, F2, F2, I1, F1))
-def holds(worker, waiting, workers_i, workers_f, waiting_f, slots, tokens):
+def holds(
+    worker: I8, waiting: int, workers_i: I8, workers_f: F8, waiting_f: F8, slots: I8, tokens: F8
+) -> int:
     """Whether an answer keeps the contract's limits: known workers, their free slots and KV memory.
 
     Args:
@@ -223,52 +209,71 @@ def holds(worker, waiting, workers_i, workers_f, waiting_f, slots, tokens):
     return fits
 
 
-_SHOW = I2, F2, I2, F2, INT, INT, INT, INT, INT, FLOAT, I1, I1, I1, I1, I1, I2, F2, I2, F2, I1
+class Shown(NamedTuple):
+    """What is written of a round, and the working space for it; W is at least the requests that are shown.
+
+    Args:
+        gathers: [G], read: 1 for groups that wait for more and are offered nothing.
+        shares: [C], working space of `window`. order: [G], working space.
+        free: [G], slots each worker is offered.
+        waiting: [W], the rows that are shown.
+        workers_i, workers_f, waiting_i, waiting_f: as in `routing.view`.
+        worker: [W], the answer: all `HOLD`.
+    """
+
+    gathers: Ints
+    shares: Ints
+    order: Ints
+    free: Ints
+    waiting: Ints
+    workers_i: IntTable
+    workers_f: Table
+    waiting_i: IntTable
+    waiting_f: Table
+    worker: Ints
+
+
+_SHOW = compiled.struct(RequestColumns), _WORKERS, I1, INT, INT, INT, FLOAT, compiled.struct(Shown)
 
 
 @declared(None if INT is None else INT(*_SHOW))
 def show(
-    rows_i, rows_f, ints, floats, pool, size, most, margin, offered, reserve,
-    gathers, shares, free, order, waiting, workers_i, workers_f, waiting_i, waiting_f, worker,
-):  # fmt: skip
+    rows: RequestColumns, workers: WorkerColumns, pool: I8, most: int, margin: int, offered: int, reserve: float,
+    shown: Shown,
+) -> int:  # fmt: skip
     """All that a policy sees of a round, unless no slot is free: then nothing but `free` is written.
 
     Args:
-        rows_i, rows_f: the table of requests. ints, floats: the mirror's columns.
-        pool, size: address and number of the rows that wait, oldest first, int64.
-        most: of them that are shown, at most; no more than `size`.
+        rows: the table of requests. workers: the mirror's columns.
+        pool: the rows that wait, oldest first.
+        most: of them that are shown, at most; no more than there are.
         margin: slots that a worker may be sent beyond its own.
         offered: slots of all workers together that are offered at most, 0 = all.
         reserve: KV tokens kept free for the growth of every request.
-        gathers: int64[G], 1 for groups that wait for more and are offered nothing.
-        shares: int64[C]. order: int64[G]. Working space.
-        free: int64[G], written: slots each worker is offered.
-        waiting: int64[>= most], written: the rows that are shown.
-        workers_i, workers_f, waiting_i, waiting_f: as in `routing.view`, written.
-        worker: int64[>= most], the answer, written: all `HOLD`.
+        shown: where it is written.
 
     Returns:
         Free slots, offered or not.
     """
-    free_slots(ints, margin, free)
+    free, waiting = shown.free, shown.waiting[:most]
+    free_slots(workers, margin, free)
     total = 0
     for g in range(free.size):
-        if gathers[ints[GROUP, g]] != 0:
+        if shown.gathers[workers.group[g]] != 0:
             free[g] = 0
         total += free[g]
     if total == 0:
         return 0
     if offered != 0 and total > offered:
-        lightest_first(floats, order)
-        offer(free, offered, order)
-    here, shown = array_at(pool, size, np.int64), waiting[:most]
-    if most < size:
-        window(rows_i, here, most, shares, shown)
+        lightest_first(workers, shown.order)
+        offer(free, offered, shown.order)
+    if most < pool.size:
+        window(rows, pool, most, shown.shares, waiting)
     else:
-        for i in range(size):
-            shown[i] = here[i]
+        for i in range(most):
+            waiting[i] = pool[i]
     for i in range(most):
-        worker[i] = HOLD
-    show_workers(ints, floats, free, reserve, workers_i, workers_f)
-    show_waiting(rows_i, rows_f, shown, waiting_i, waiting_f)
-    return total
+        shown.worker[i] = HOLD
+    show_workers(workers, free, reserve, shown.workers_i, shown.workers_f)
+    show_waiting(rows, waiting, shown.waiting_i, shown.waiting_f)
+    return int(total)

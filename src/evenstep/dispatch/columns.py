@@ -1,0 +1,76 @@
+"""Tables of named columns, shared by plain methods and compiled functions.
+
+A table's columns are declared once, as a `NamedTuple` of `Ints` and `Floats`. Plain methods read and write single numbers
+through memory views, compiled functions get the same columns as arrays under the same names. No address is kept: whoever
+holds a column keeps its memory alive, and a table that grows makes new columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar, get_type_hints
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.request import F8, I8
+
+T = TypeVar("T", bound=tuple[Any, ...])
+
+
+class Columns(Generic[T]):
+    """The columns of a table, all of the same length.
+
+    Args:
+        shape: their names and kinds.
+        size: rows; every number is 0.
+
+    Attributes:
+        ints, floats: all whole numbers and all others, one row for each column, in the order of their names.
+        arrays: the columns as arrays, for work on whole columns.
+        at: the columns as memory views, for single numbers: these are read and written about twice as fast.
+        given: what a compiled function gets: `arrays`, or `at` where nothing is compiled.
+    """
+
+    def __init__(self, shape: type[T], size: int = 0) -> None:
+        self.shape = shape
+        hints = get_type_hints(shape, include_extras=True)
+        self._is_int = tuple(hint == compiled.Ints for hint in hints.values())
+        whole = sum(self._is_int)
+        self.take(np.zeros((whole, size), np.int64), np.zeros((len(hints) - whole, size)))
+
+    def take(self, ints: I8, floats: F8) -> None:
+        """Have these numbers from now on."""
+        self.ints, self.floats = np.ascontiguousarray(ints), np.ascontiguousarray(floats)
+        whole, others = iter(self.ints), iter(self.floats)
+        self.arrays: T = self.shape(*(next(whole if is_int else others) for is_int in self._is_int))
+        self.at: Any = self.shape(*map(_numbers, self.arrays))
+        self.given: T = self.at if compiled.numba is None else self.arrays
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"shape": self.shape, "ints": self.ints, "floats": self.floats}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Columns.__init__(self, state["shape"])
+        self.take(state["ints"], state["floats"])
+
+    def __len__(self) -> int:
+        return self.ints.shape[1]
+
+    def add(self, rows: int) -> None:
+        """So many rows more, every number 0."""
+        ints, floats = (np.zeros((len(kind), rows), kind.dtype) for kind in (self.ints, self.floats))
+        self.take(
+            np.concatenate([self.ints, ints], axis=1),
+            np.concatenate([self.floats, floats], axis=1),
+        )
+
+    def remove(self, row: int) -> None:
+        """Take a row out; those after it move up by one."""
+        self.take(np.delete(self.ints, row, axis=1), np.delete(self.floats, row, axis=1))
+
+
+def _numbers(column: Any) -> Any:
+    """A memory view of a column; a list where it is empty, since an empty array has no bytes to look at."""
+    if not column.size:
+        return []
+    return memoryview(column).cast("B").cast("q" if column.dtype == np.int64 else "d")

@@ -1,0 +1,210 @@
+"""The rules of projections: which requests are due for a prediction, and projected loads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.compiled import F1, F2, I1, I2, INT, declared, part
+from evenstep.dispatch.fleet.mirror import WorkerColumns
+from evenstep.dispatch.requests.rows import NEVER, RequestColumns
+from evenstep.dispatch.transitions import State
+from evenstep.predict.expected_kernel import add_expected, fill_between, steps_between
+from evenstep.predict.window_kernel import enter, project
+from evenstep.request import F8, I8
+
+_RUNNING = int(State.RUNNING)
+_REQUESTS, _WORKERS = compiled.struct(RequestColumns), compiled.struct(WorkerColumns)
+
+
+@part
+def age_of(requests: RequestColumns, row: int) -> int:
+    """Tokens each copy of a request has produced."""
+    copies = requests.copies[row]
+    return requests.produced[row] if copies == 1 else requests.produced[row] // copies
+
+
+@declared(None if INT is None else INT(_REQUESTS, INT, INT, INT, I1, I1, I1))
+def due(
+    requests: RequestColumns, high: int, every: int, expects: int, changed: I8, due_rows: I8, order: I8
+) -> int:
+    """List the running rows whose prediction is missing, old or overtaken; returns how many.
+
+    Args:
+        requests: the table of requests, of which the first `high` rows were ever used.
+        every: tokens after which a prediction is old.
+        expects: 1 if a request is overtaken at the end of its curve, not at the age it was expected to leave at.
+        changed: int64[G], 1 for workers to look at: nobody on the others has got older.
+        due_rows: int64[R], written. order: int64[R], written: what they are sorted by, worker and then request.
+    """
+    count = 0
+    for row in range(high):
+        if requests.state[row] != _RUNNING or changed[requests.worker[row]] == 0:
+            continue
+        age, predicted = age_of(requests, row), requests.predicted[row]
+        end = requests.curve_end[row] if expects != 0 else requests.leave[row]
+        if predicted < 0 or age - predicted >= every or end <= age:
+            due_rows[count] = row
+            order[count] = (requests.worker[row] << 44) | requests.request[row]
+            count += 1
+    return count
+
+
+@declared(None if INT is None else INT(_REQUESTS, I1, I1, F2))
+def believe(requests: RequestColumns, rows: I8, ages: I8, answered: F8) -> int:
+    """A request whose client told its length is taken to end there, until it outlives that.
+
+    Args:
+        rows, ages: int64[N]. answered: float64[N, K], what the predictor said; changed.
+    """
+    for i in range(rows.size):
+        left = requests.expected[rows[i]] - ages[i]
+        if left > 0:
+            for h in range(answered.shape[1]):
+                answered[i, h] = 1.0 if h < left else 0.0
+    return 0
+
+
+@declared(None if INT is None else INT(_REQUESTS, I1, I1, INT, I1))
+def believe_leaves(requests: RequestColumns, rows: I8, ages: I8, horizon: int, leave: I8) -> int:
+    """As `believe`, for the ages at which requests are expected to have left, int64[N] `leave`."""
+    for i in range(rows.size):
+        expected = requests.expected[rows[i]]
+        if expected > ages[i]:
+            leave[i] = expected if expected - ages[i] <= horizon else NEVER
+    return 0
+
+
+@declared(None if INT is None else INT(_REQUESTS, I1, I1, F2, F2))
+def keep(requests: RequestColumns, rows: I8, ages: I8, answered: F8, curves: F8) -> int:
+    """Keep the curves of these rows, predicted at these ages, where each ends, and where it has half ended, if it does: that
+    is when the request is expected to leave. Returns 1 if they are curves.
+
+    Args:
+        answered: float64[N, K], as the predictor said. curves: float64[R, K], written.
+    """
+    for i in range(rows.size):
+        if answered[i, 0] != 1.0:
+            return 0
+        total = 0.0
+        for h in range(answered.shape[1]):
+            total += answered[i, h]
+        if not total < np.inf:  # nan counts as well
+            return 0
+    for i in range(rows.size):
+        row, end, leave = rows[i], NEVER, NEVER
+        for h in range(answered.shape[1]):
+            curves[row, h] = answered[i, h]
+            if end == NEVER and answered[i, h] <= 0.0:
+                end = ages[i] + h
+            if leave == NEVER and answered[i, h] < 0.5:
+                leave = ages[i] + h
+        requests.curve_end[row], requests.leave[row] = end, leave
+    return 1
+
+
+@declared(None if INT is None else INT(_REQUESTS, I1, I2))
+def ask(requests: RequestColumns, rows: I8, asked: I8) -> int:
+    """What a predictor is told of these rows, written to int64[5, N]: request, age, prompt, key, cap."""
+    for i in range(rows.size):
+        row = rows[i]
+        age, cap = age_of(requests, row), requests.cap[row]
+        asked[0, i], asked[1, i], asked[2, i], asked[3, i] = (
+            requests.request[row],
+            age,
+            requests.prompt[row],
+            requests.key[row],
+        )
+        asked[4, i] = max(cap, age) if cap > 0 else 0  # an engine may count one token more than the client
+    return 0
+
+
+@declared(None if INT is None else INT(_REQUESTS, _WORKERS, INT, I1, I2, F2, F2))
+def project_all(
+    requests: RequestColumns,
+    workers: WorkerColumns,
+    high: int,
+    changed: I8,
+    counts: I8,
+    loads: F8,
+    projections: F8,
+) -> int:
+    """Projected load of every worker, h = 0..H tokens ahead.
+
+    Args:
+        requests: the table of requests, of which the first `high` rows were ever used.
+        workers: the mirror's columns. Foreign KV tokens are taken to stay as they are.
+        changed: int64[G], 1 for workers to project; what stands of the others still holds.
+        counts, loads: int64[G, M] and float64[G, M], working space; M a power of two above H.
+        projections: float64[G, H+1], written.
+    """
+    G, columns = counts.shape
+    H = projections.shape[1] - 1
+    for g in range(G):
+        for column in range(columns):
+            counts[g, column] = 0
+            loads[g, column] = 0.0
+    for row in range(high):
+        if requests.state[row] != _RUNNING or requests.leave[row] == NEVER:
+            continue
+        g, copies = requests.worker[row], requests.copies[row]
+        if changed[g] == 0:
+            continue
+        left = requests.leave[row] - age_of(requests, row)
+        if left <= H:
+            leaving = float(requests.prompt[row] + requests.produced[row] + left * copies)
+            enter(counts[g], loads[g], left, leaving, 1)
+            counts[g, left] += copies - 1
+    for g in range(G):
+        if changed[g] != 0:
+            project(
+                workers.load[g],
+                workers.running[g],
+                0,
+                1,
+                1.0,
+                columns - 1,
+                counts[g],
+                loads[g],
+                projections[g],
+            )
+            for h in range(H + 1):
+                projections[g, h] += workers.foreign_load[g]
+    return 0
+
+
+@declared(None if INT is None else INT(_REQUESTS, _WORKERS, INT, F2, F1, I1, F2))
+def project_expected(
+    requests: RequestColumns,
+    workers: WorkerColumns,
+    high: int,
+    curves: F8,
+    growth: F8,
+    changed: I8,
+    projections: F8,
+) -> int:
+    """As `project_all` for policies that expect loads: each request counts with its chance to be there still.
+
+    Args:
+        curves: float64[R, K], chance to be there h tokens after the prediction, K > H + tokens between predictions.
+        growth: float64[H+1], 0, 1, ..., H.
+    """
+    G, H = projections.shape[0], projections.shape[1] - 1
+    between = steps_between(H)
+    for g in range(G):
+        if changed[g] != 0:
+            for h in range(H + 1):
+                projections[g, h] = workers.foreign_load[g]
+    for row in range(high):
+        if requests.state[row] != _RUNNING or changed[requests.worker[row]] == 0:
+            continue
+        since, load = (
+            age_of(requests, row) - requests.predicted[row],
+            float(requests.prompt[row] + requests.produced[row]),
+        )
+        copies = float(requests.copies[row])
+        add_expected(load, growth, copies, between, curves[row], since, projections[requests.worker[row]])
+    for g in range(G):
+        if changed[g] != 0:
+            fill_between(projections[g])
+    return 0

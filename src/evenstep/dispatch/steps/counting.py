@@ -1,0 +1,91 @@
+"""Chunks, and requests that leave: the only text of what they change in tokens, steps and step times."""
+
+from __future__ import annotations
+
+from evenstep import compiled
+from evenstep.compiled import FLOAT, I1, INT, check, declared, part
+from evenstep.dispatch.steps.lockstep import deliver, leave, place, was_in_step
+from evenstep.dispatch.steps.state import NEW, TOGETHER, WIDE, StepTables
+from evenstep.dispatch.steps.steps import begins, stopped
+from evenstep.request import I8
+
+TABLES = compiled.struct(StepTables)
+
+
+@part
+def _has_room(steps: StepTables, group: int, ahead: int) -> bool:
+    """Whether there is room for a delivery so many steps ahead, and for all steps that may end with it."""
+    groups = steps.groups
+    most = max(ahead, groups.early[group])
+    if most > steps.early_room:
+        return False
+    news = groups.news[group]
+    return groups.size[group] == 1 or (news < TOGETHER and news + most + 3 <= steps.news_room)
+
+
+@declared(None if INT is None else INT(I1, INT, INT, FLOAT, INT, TABLES))
+def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps: StepTables) -> int:
+    """Count chunks from `at` on, up to the first one that the host has to see to.
+
+    The host sees to first tokens, to rows that are not in the table, to more room (`GroupSteps.make_room`), and to a step
+    that ended while somebody waits for it: that chunk is counted, and `steps.ended` has its group.
+
+    Args:
+        told: int64[2 n], the row of each chunk, then the tokens of each.
+        count: how many there are.
+        now_s: when they came.
+        joined: row of a request whose first token this is, and which the host has seen to; -1 = none.
+        steps: what they change.
+
+    Returns:
+        The first chunk that was not counted.
+    """
+    requests, workers, groups = steps.requests, steps.workers, steps.groups
+    check(at >= 0 and count <= len(told) // 2)
+    while at < count:
+        row, tokens = told[at], told[len(told) // 2 + at]
+        if not 0 <= row < len(requests.worker):
+            break
+        worker, last, copies = requests.worker[row], requests.step[row], requests.copies[row]
+        if not 0 <= worker < len(workers.group) or (last == NEW and row != joined):
+            break
+        group = workers.group[worker]
+        check(0 <= group < len(groups.step))
+        if copies > 1:  # each copy has its own chunks, and is not waited for
+            requests.step[row] = WIDE
+            requests.produced[row] += tokens
+            workers.load[worker] += tokens
+            at += 1
+            continue
+        step = place(groups, group, last, tokens, now_s)
+        if not _has_room(steps, group, step - groups.step[group]):
+            break
+        if step >= groups.step[group] and groups.delivered[group] == 0:
+            newcomer = requests.prompt[row] + requests.produced[row] - 1 if last == NEW else 0
+            begins(steps, group, worker, newcomer)
+        requests.produced[row] += tokens
+        workers.load[worker] += tokens
+        requests.step[row], ended = deliver(steps, group, last, step, now_s)
+        at += 1
+        if ended > 0 and steps.quiet[0] == 0:
+            steps.ended[0] = group
+            break
+    return at
+
+
+@declared(None if INT is None else INT(INT, TABLES))
+def count_leave(row: int, steps: StepTables) -> int:
+    """A running request leaves its worker: the next steps of its group are delivered without it.
+
+    Returns:
+        How many steps of its group ended by that.
+    """
+    requests, groups = steps.requests, steps.groups
+    worker, last = requests.worker[row], requests.step[row]
+    group = steps.workers.group[worker]
+    if was_in_step(groups, group, last):
+        steps.workers.left[worker] += requests.prompt[row] + requests.produced[row] - requests.copies[row]
+    ended = leave(steps, group, last)
+    if groups.running[group] == 0:
+        stopped(steps, group)
+    return int(ended)

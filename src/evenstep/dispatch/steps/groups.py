@@ -1,0 +1,240 @@
+"""The steps of all barrier groups: their columns, room for more, and what is read of one group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evenstep.dispatch.columns import Columns
+from evenstep.dispatch.fleet.mirror import Mirror
+from evenstep.dispatch.steps.lockstep import AHEAD, MOST
+from evenstep.dispatch.steps.state import TOGETHER, EarlySteps, GroupColumns, Members, NewSteps
+from evenstep.dispatch.steps.step_fit import StepFit
+from evenstep.measure.metrics import idle_share, imbalance_envelope, spread
+from evenstep.request import F8
+
+_EARLY_ROOM = 2 * AHEAD  # early steps there is room for, at first
+_MARGIN = 2 * AHEAD + 4  # steps that a chunk may end at once, at first
+_FIRST = 2  # the number of a step is one above that of a step before it, and that one is above `BEHIND`
+
+
+class GroupSteps:
+    """The steps of all groups. Each request is tracked by the number of its last delivered step, which its row keeps.
+
+    Args:
+        members: places of each group's workers in the mirror.
+        running: running requests of each group.
+
+    Attributes:
+        at: numbers of each group, one at a time.
+        early_room, news_room: as in `state.StepTables`.
+        generation: one more whenever columns were replaced.
+    """
+
+    def __init__(self, members: Sequence[Sequence[int]] = (), running: Sequence[int] = ()) -> None:
+        sizes = [len(places) for places in members]
+        many = np.array([size > 1 for size in sizes], np.bool_)
+        self.early_room, self.news_room, self.generation = _EARLY_ROOM, TOGETHER + _MARGIN, 0
+        self.groups = Columns(GroupColumns, len(sizes))
+        self.early = Columns(EarlySteps, len(sizes) * self.early_room)
+        self.members = Columns(Members, sum(sizes))
+        self.news = Columns(NewSteps, int(many.sum()) * self.news_room)
+        groups = self.groups.arrays
+        groups.running[:], groups.step[:], groups.counts_tokens[:] = running, _FIRST, 1
+        groups.size[:], groups.begin[:] = sizes, np.cumsum([0, *sizes])[:-1]
+        groups.news_at[:] = np.where(many, (np.cumsum(many) - 1) * self.news_room, -1)
+        for column in (
+            groups.seen_s, groups.ended_s, groups.complete_s, groups.seconds, groups.counted_s,
+            groups.seconds_per_token, groups.overhead_s,
+        ):  # fmt: skip
+            column[:] = math.nan
+        groups.lasted_s[:] = math.inf
+        self.members.arrays.place[:] = [place for places in members for place in places]
+        self.at: Any = self.groups.at
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "at"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.at = self.groups.at
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def joins(self, group: int) -> None:
+        """A request runs now."""
+        self.at.running[group] += 1
+
+    def make_room(self, group: int, last: int = 0, tokens: int = 0) -> None:
+        """See that the next chunk, or the next request that leaves, finds room.
+
+        Args:
+            last: the step that the chunk's request delivered last. tokens: in the chunk.
+        """
+        at = self.at
+        ahead = max(
+            at.early[group], last - at.step[group] + (min(tokens, MOST) if at.counts_tokens[group] else 1)
+        )
+        if ahead > self.early_room:
+            self._widen_early(ahead)
+        if at.size[group] > 1:
+            if at.news[group] >= TOGETHER:
+                self._look_at(group, TOGETHER)
+            if at.news[group] + ahead + 3 > self.news_room:
+                self._widen_news(TOGETHER + ahead + 3)
+
+    def _widen_early(self, ahead: int) -> None:
+        room = self.early_room
+        while room < ahead:
+            room *= 2
+        self.early = _widened(self.early, self.early_room, room)
+        self.early_room = room
+        self.generation += 1
+
+    def _widen_news(self, room: int) -> None:
+        at, before = self.groups.arrays.news_at, self.news_room
+        self.news = _widened(self.news, before, room)
+        at[at > 0] = at[at > 0] // before * room
+        self.news_room = room
+        self.generation += 1
+
+    def look(self, group: int) -> None:
+        """Evaluate how much of the new steps was idle."""
+        while self.at.news[group]:
+            self._look_at(group, min(self.at.news[group], TOGETHER))
+
+    def _look_at(self, group: int, count: int) -> None:
+        at, size = self.at, self.at.size[group]
+        begin, end = at.news_at[group], at.news_at[group] + at.news[group]
+        new = self.news.floats[:, begin:end]
+        heaviest, total, fixed, seconds = np.ascontiguousarray(new[:, :count])
+        share = idle_share(heaviest, total, np.full(count, float(size)), fixed)
+        at.idle_share[group] = float(share[-1])
+        at.idle_device_s[group] += size * float((share * seconds).sum())
+        new[:, : end - begin - count] = new[:, count:].copy()
+        at.news[group] -= count
+
+    def check(self, group: int, last: Sequence[int]) -> None:
+        """See that the counts are those of the running requests.
+
+        Args:
+            last: the step that each of them delivered last.
+
+        Raises:
+            RuntimeError: they are not.
+        """
+        at, early = self.at, self.early.arrays
+        step, begin, end = at.step[group], group * self.early_room, group * self.early_room + at.early[group]
+        going = [at.going[group], *early.going[begin:end].tolist()]
+        kept = [at.running[group], at.expected[group], at.delivered[group]]
+        kept += early.delivered[begin:end].tolist()
+        told = [len(last), sum(one >= step - 1 for one in last) + sum(going)]
+        told += [sum(one >= step + n for one in last) + sum(going[n:]) for n in range(len(going))]
+        if kept != told:
+            raise RuntimeError(f"the steps of group {group} have {kept}; its requests say {told}")
+
+
+def _widened(columns: Columns[Any], room: int, wider: int) -> Columns[Any]:
+    """The same columns with so much more room for each group."""
+    made = Columns(columns.shape, len(columns) // room * wider)
+    for old, new in ((columns.ints, made.ints), (columns.floats, made.floats)):
+        if old.size:
+            new.reshape(len(new), -1, wider)[:, :, :room] = old.reshape(len(old), -1, room)
+    return made
+
+
+class Steps:
+    """What is read of one group's steps.
+
+    Args:
+        all_steps: the steps of all groups.
+        group: which group.
+    """
+
+    def __init__(self, all_steps: GroupSteps, group: int) -> None:
+        self._all, self._group = all_steps, group
+
+    @property
+    def members(self) -> list[int]:
+        """Places of its workers in the mirror."""
+        return self._of_members(self._all.members.arrays.place)
+
+    @property
+    def load(self) -> list[float]:
+        """Of each worker in the last step counted, before its own tokens."""
+        return self._of_members(self._all.members.arrays.load)
+
+    def _of_members(self, column: Any) -> Any:
+        begin = self._all.at.begin[self._group]
+        return column[begin : begin + self._all.at.size[self._group]].tolist()
+
+    @property
+    def steps(self) -> int:
+        """How many were counted."""
+        return self._all.at.steps[self._group]
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of the last step counted."""
+        return self._all.at.step_s[self._group]
+
+    @property
+    def ended_s(self) -> float:
+        """When that ended; nan before there is one."""
+        return self._all.at.counted_s[self._group]
+
+    @property
+    def fit(self) -> StepFit:
+        """The law as it stands."""
+        return StepFit(self._all.at, self._group)
+
+    @property
+    def is_of_time(self) -> bool:
+        """Whether idle shares count the fixed part of a step too; while there is no law they are of loads alone."""
+        return self.fit.seconds_per_token > 0.0
+
+    @property
+    def idle_share(self) -> float:
+        """Of the last step."""
+        self._all.look(self._group)
+        return self._all.at.idle_share[self._group]
+
+    @property
+    def idle_device_s(self) -> float:
+        """Of all steps and workers."""
+        self._all.look(self._group)
+        return self._all.at.idle_device_s[self._group]
+
+    def loads(self, mirror: Mirror) -> F8:
+        """float64[n], KV tokens of its workers."""
+        load, foreign = mirror.at.load, mirror.at.foreign_load
+        return np.array([load[g] + foreign[g] for g in self.members])
+
+    def values(self, mirror: Mirror) -> dict[str, object]:
+        """Plain numbers of the group as it stands."""
+        load, fit = self.loads(mirror), self.fit
+        heaviest, lightest, total = (np.array([float(x)]) for x in (load.max(), load.min(), load.sum()))
+        return {
+            "balance_ratio": float(total[0] / load.size / heaviest[0]) if heaviest[0] > 0 else 1.0,
+            "barrier_idle_ratio": self.idle_share,
+            "ratios_are_of": "time" if self.is_of_time else "load",
+            "imbalance_tokens": {
+                "envelope": float(imbalance_envelope(heaviest, total, np.array([float(load.size)]))[0]),
+                "spread": float(spread(heaviest, lightest)[0]),
+            },
+            "barrier_idle_device_seconds_total": self.idle_device_s,
+            "steps_total": self.steps,
+            "step_seconds": self.step_s,
+            "overhead_seconds": _known(fit.overhead_s),
+            "seconds_per_token": _known(fit.seconds_per_token),
+            "fit_r_squared": _known(fit.r_squared),
+            "fit_error": _known(fit.error) if fit.error < math.inf else None,
+        }
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value

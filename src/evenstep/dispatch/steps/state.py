@@ -1,0 +1,118 @@
+"""The state of the steps of all barrier groups, as named columns that plain methods and compiled functions share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from evenstep.compiled import Floats, Ints
+
+#: Instead of the number of the step that a request delivered last: it has no token yet; it is not waited for; it has copies.
+NEW, BEHIND, WIDE = -1, 0, -2
+#: New steps whose idle time is evaluated together.
+TOGETHER = 256
+
+
+class GroupColumns(NamedTuple):
+    """Numbers of each barrier group.
+
+    Steps by counting (`lockstep`), steps by time (`steps`), and the fitted law (`step_fit`).
+    """
+
+    running: Ints  # requests
+    step: Ints  # the oldest step that is not yet delivered by all
+    expected: Ints  # requests expected in it
+    delivered: Ints  # those of them that have delivered it
+    going: Ints  # those of the delivered that left with it
+    early: Ints  # how many steps after it have a delivery
+    counts_tokens: Ints  # 1 if each token of a chunk is its own step, 0 if a chunk is one step
+    begin: Ints  # place of its first worker in the columns of members
+    size: Ints  # workers
+    news: Ints  # steps whose idle time was not evaluated yet
+    news_at: (
+        Ints  # place of the first of them in the columns of new steps; -1 = nobody waits in a group of one
+    )
+    steps: Ints  # counted
+    seen_s: Floats  # time of the last delivery in the step, or in the step before if there is none yet
+    ended_s: Floats  # when the last step ended; nan = unknown
+    lasted_s: Floats  # how long the last steps took; inf = unknown
+    parted: Floats  # how often requests were several steps apart, lately
+    complete_s: Floats  # when its last step was complete; nan = nothing ran before
+    seconds: Floats  # of a step that is complete and not counted yet, else nan
+    step_s: Floats  # how long the last counted step took
+    counted_s: Floats  # when that ended; nan before there is one
+    idle_share: Floats  # of the last evaluated step
+    idle_device_s: Floats  # of all evaluated steps and workers
+    weight: Floats  # of the steps in the fitted law
+    load_mean: Floats  # of the envelope, in KV tokens
+    seconds_mean: Floats
+    load_moment: Floats  # centred: sum of squares of loads
+    both_moment: Floats  # of products of loads and seconds
+    seconds_moment: Floats  # of squares of seconds
+    seconds_per_token: Floats  # the law's slope; nan where there is none
+    overhead_s: Floats  # its fixed part
+
+
+class EarlySteps(NamedTuple):
+    """The next steps of each group, some of which have a delivery: `early_room` of them a group, group after group."""
+
+    delivered: Ints
+    going: Ints
+    seen_s: Floats
+
+
+class Members(NamedTuple):
+    """The workers of each group, group after group."""
+
+    place: Ints  # in the mirror
+    load: Floats  # in the last step counted, before its own tokens
+
+
+class NewSteps(NamedTuple):
+    """Steps whose idle time was not evaluated yet: `news_room` of them for each group of several workers."""
+
+    heaviest: Floats  # the heaviest worker's load
+    total: Floats  # all loads
+    fixed: Floats  # the fixed part of a step, in tokens
+    seconds: Floats
+
+
+class Held(NamedTuple):
+    """What steps read and write of workers: columns of the mirror."""
+
+    group: Ints
+    running: Ints
+    load: Floats
+    foreign_load: Floats
+    left: Floats
+
+
+class Told(NamedTuple):
+    """What steps read and write of requests: columns of their table."""
+
+    worker: Ints
+    prompt: Ints
+    produced: Ints
+    copies: Ints
+    step: Ints
+
+
+class StepTables(NamedTuple):
+    """All that a delivered chunk changes.
+
+    Args:
+        requests, workers, groups, early, members, news: columns.
+        early_room, news_room: as above.
+        quiet: one number, 1 while nobody waits for the end of a step.
+        ended: one number, the group of which a step ended while somebody waited for that, else -1.
+    """
+
+    requests: Told
+    workers: Held
+    groups: GroupColumns
+    early: EarlySteps
+    members: Members
+    news: NewSteps
+    early_room: int
+    news_room: int
+    quiet: Ints
+    ended: Ints
