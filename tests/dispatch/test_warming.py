@@ -8,7 +8,7 @@ from evenstep import compiled
 from evenstep.dispatch.fleet import prefixes
 from evenstep.dispatch.requests import sending
 from evenstep.dispatch.rounds import projecting, showing
-from evenstep.dispatch.steps.steps import counting
+from evenstep.dispatch.steps import counting
 from evenstep.dispatch.warming import warm
 from evenstep.errors import InputError
 

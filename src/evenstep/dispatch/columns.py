@@ -43,7 +43,7 @@ class Columns(Generic[T]):
         self.ints, self.floats = np.ascontiguousarray(ints), np.ascontiguousarray(floats)
         whole, others = iter(self.ints), iter(self.floats)
         self.arrays: T = self.shape(*(next(whole if is_int else others) for is_int in self._is_int))
-        self.at: Any = self.shape(*map(_numbers, self.arrays))
+        self.at: Any = self.shape(*map(numbers, self.arrays))
         self.given: T = self.at if compiled.numba is None else self.arrays
 
     def __getstate__(self) -> dict[str, Any]:
@@ -58,18 +58,15 @@ class Columns(Generic[T]):
 
     def add(self, rows: int) -> None:
         """So many rows more, every number 0."""
-        ints, floats = (np.zeros((len(kind), rows), kind.dtype) for kind in (self.ints, self.floats))
-        self.take(
-            np.concatenate([self.ints, ints], axis=1),
-            np.concatenate([self.floats, floats], axis=1),
-        )
+        ints, floats = np.zeros((len(self.ints), rows), np.int64), np.zeros((len(self.floats), rows))
+        self.take(np.concatenate([self.ints, ints], axis=1), np.concatenate([self.floats, floats], axis=1))
 
     def remove(self, row: int) -> None:
         """Take a row out; those after it move up by one."""
         self.take(np.delete(self.ints, row, axis=1), np.delete(self.floats, row, axis=1))
 
 
-def _numbers(column: Any) -> Any:
+def numbers(column: Any) -> Any:
     """A memory view of a column; a list where it is empty, since an empty array has no bytes to look at."""
     if not column.size:
         return []

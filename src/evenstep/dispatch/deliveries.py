@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from evenstep import compiled
+from evenstep.dispatch.columns import numbers
 from evenstep.dispatch.life import Requests
 from evenstep.dispatch.parts import Parts
 from evenstep.dispatch.steps.counting import count_chunks
@@ -35,7 +36,7 @@ class Deliveries:
         self._requests, self._journal = requests, parts.journal
         self._is_logged, self._chunks = parts.journal.log is not None, parts.journal.chunks
         self._one: I8 = np.zeros(2, np.int64)
-        self._single = memoryview(self._one).cast("B").cast("q")
+        self._single = numbers(self._one)
         self._bound: tuple[Any, ...] = (None, None, None)
         self.look()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from evenstep import compiled
 from evenstep.compiled import FLOAT, I1, INT, Floats, Ints, declared
@@ -81,7 +81,7 @@ def send(tables: Tables, chosen: I8, worker: I8, size: int, pool: I8, legs: int,
             rows.leave[row], rows.predicted[row], rows.base[row] = NEVER, -1, produced
         rows.sent_s[row] = now_s
         tables.tokens[0] += prompt
-        wait_s = now_s - rows.queued_s[row]
+        wait_s: Any = now_s - rows.queued_s[row]
         add_wait(wait_s, tables.waits)
         count(wait_s, tables.counts, tables.bounds, tables.sums)
     left = 0

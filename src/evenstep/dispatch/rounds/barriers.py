@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evenstep import compiled
+from evenstep.dispatch.columns import numbers
 from evenstep.dispatch.fleet.mirror import Mirror, WorkerColumns
 from evenstep.dispatch.requests.rows import RequestColumns, Rows
 from evenstep.dispatch.rounds.rounds import Rounds
@@ -47,7 +48,7 @@ class Barriers:
 
     def _signal(self) -> None:
         self._signals = np.zeros(1, np.int64), np.full(1, -1, np.int64)
-        self.quiet, self.ended = (memoryview(one).cast("B").cast("q") for one in self._signals)
+        self.quiet, self.ended = map(numbers, self._signals)
         self._tables: StepTables | None = None
         self._bound: tuple[Any, ...] = ()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from evenstep import compiled
 from evenstep.compiled import FLOAT, I1, INT, check, declared, part
 from evenstep.dispatch.steps.lockstep import deliver, leave, place, was_in_step
@@ -46,22 +48,23 @@ def count_chunks(told: I8, at: int, count: int, now_s: float, joined: int, steps
         row, tokens = told[at], told[len(told) // 2 + at]
         if not 0 <= row < len(requests.worker):
             break
-        worker, last, copies = requests.worker[row], requests.step[row], requests.copies[row]
+        worker: Any = requests.worker[row]
+        last: Any = requests.step[row]
         if not 0 <= worker < len(workers.group) or (last == NEW and row != joined):
             break
-        group = workers.group[worker]
+        group: Any = workers.group[worker]
         check(0 <= group < len(groups.step))
-        if copies > 1:  # each copy has its own chunks, and is not waited for
+        if requests.copies[row] > 1:  # each copy has its own chunks, and is not waited for
             requests.step[row] = WIDE
             requests.produced[row] += tokens
             workers.load[worker] += tokens
             at += 1
             continue
-        step = place(groups, group, last, tokens, now_s)
+        step: Any = place(groups, group, last, tokens, now_s)
         if not _has_room(steps, group, step - groups.step[group]):
             break
         if step >= groups.step[group] and groups.delivered[group] == 0:
-            newcomer = requests.prompt[row] + requests.produced[row] - 1 if last == NEW else 0
+            newcomer: Any = requests.prompt[row] + requests.produced[row] - 1 if last == NEW else 0
             begins(steps, group, worker, newcomer)
         requests.produced[row] += tokens
         workers.load[worker] += tokens
@@ -81,8 +84,8 @@ def count_leave(row: int, steps: StepTables) -> int:
         How many steps of its group ended by that.
     """
     requests, groups = steps.requests, steps.groups
-    worker, last = requests.worker[row], requests.step[row]
-    group = steps.workers.group[worker]
+    worker, last = requests.worker[row], int(requests.step[row])
+    group: Any = steps.workers.group[worker]
     if was_in_step(groups, group, last):
         steps.workers.left[worker] += requests.prompt[row] + requests.produced[row] - requests.copies[row]
     ended = leave(steps, group, last)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from evenstep.compiled import check, part
@@ -52,7 +54,8 @@ def _count(steps: StepTables, group: int, seconds: float) -> None:
     groups, load, news = steps.groups, steps.members.load, steps.news
     begin, size = groups.begin[group], groups.size[group]
     groups.step_s[group], groups.counted_s[group] = seconds, groups.complete_s[group]
-    heaviest, total = load[begin], 0.0
+    heaviest: Any = load[begin]
+    total = 0.0
     for k in range(begin, begin + size):
         heaviest = max(heaviest, load[k])
         total += load[k]

@@ -98,7 +98,7 @@ class Relay:
         self._events: NDArray[np.int32] = np.zeros(kernel.MOST * WORDS, np.int32)
         self._clock: I8 = np.zeros(2, np.int64)
         self._now_s: F8 = np.zeros(1)
-        self._run: Callable[[I8, StepTables], int] = compiled.entry(kernel.run)
+        self._run: Callable[[I8, StepTables], int] = kernel.run
         self._table[kernel.READY], self._table[kernel.AT_ONCE] = -1, -1
         self._look_again()
         self._is_listening = False
@@ -133,7 +133,7 @@ class Relay:
         if not self._is_listening:
             self._is_listening = True
             self._loop.add_reader(self._epoll.fileno(), self._ready)
-            self._run = runner()
+            self._run = compiled.entry(kernel.run)
         _acknowledge_late(engine)
         number = self._number(engine)
         model, size = self._model(exchange.model), quick.shape.size
@@ -288,22 +288,6 @@ def _acknowledge_late(file: int) -> None:
 def _longer(rows: NDArray[Any], more: int) -> NDArray[Any]:
     fresh = np.zeros((more, rows.shape[1]), rows.dtype)
     return np.concatenate([rows, fresh]) if rows.size else fresh
-
-
-def runner() -> Callable[[I8, I8], int]:
-    """The compiled part, called without looking at its arguments' types."""
-    idle = np.zeros(kernel.PLACES, np.int64)  # no event is there, none is asked for
-    scratch, events = np.zeros(2, np.int64), np.zeros(kernel.MOST * WORDS, np.int32)
-    idle[kernel.CLOCK] = idle[kernel.NOW] = placed(scratch)
-    idle[kernel.EVENTS] = placed(events)
-    kernel.run(idle, scratch)
-    return compiled.entry(kernel.run)
-
-
-def warm() -> None:
-    """Have the compiled part ready, compiled where it was not yet."""
-    if _IS_POSSIBLE:
-        runner()
 
 
 def relay_on(loop: asyncio.AbstractEventLoop) -> Relay | None:

@@ -44,8 +44,7 @@ MOST, MOST_SHAPE, MOST_KEPT, MOST_ROOM = 64, 2048, 8192, 32 * 1024
 _ENDS = getattr(select, "EPOLLERR", 0) | getattr(select, "EPOLLHUP", 0) | getattr(select, "EPOLLRDHUP", 0)
 
 
-@declared(None if INT is None else INT(I1, TABLES))
-def run(table, steps):
+def _run(table, steps):
     """Hand on what is there, until nothing is left or somebody has to look.
 
     Args:
@@ -138,3 +137,7 @@ def _pass_on(table, flow, number, size, now_s):
                 flow[KEPT] += stop - half
     if done < size:
         table[FLOW], table[REST], table[REST_END] = number, done, size
+
+
+#: Compiled where the system has what it calls.
+run = declared(None if INT is None else INT(I1, TABLES))(_run) if hasattr(select, "epoll") else _run

@@ -16,11 +16,9 @@ from contextlib import suppress
 
 from evenstep import compiled, kernel_cache, late, names
 from evenstep.dispatch.core import Dispatcher
-from evenstep.dispatch.deliveries import warm as warm_delivering
 from evenstep.dispatch.warming import warm
 from evenstep.engines.streams.template import warm as warm_quick
 from evenstep.errors import PolicyError
-from evenstep.gateway.connections.relay import warm as warm_relay
 from evenstep.gateway.operate.kept_kernels import is_compiled, note_compiled
 from evenstep.gateway.operate.shedding import shed_compiler
 
@@ -28,9 +26,9 @@ COMPILE = "import sys; from evenstep.gateway.operate.compiling import compile_al
 _log = logging.getLogger("evenstep.gateway")
 _NICE = 5  # of the process that compiles: requests come first, and still leave it a quarter of the time
 _KERNELS = (
-    "dispatch/rounds/projections_kernel.py",
-    "dispatch/rounds/deciding_kernel.py",
-    "dispatch/deliveries_kernel.py",
+    "dispatch/rounds/projecting.py",
+    "dispatch/rounds/showing.py",
+    "dispatch/steps/counting.py",
     "dispatch/requests/sending.py",
     "engines/streams/template_kernel.py",
     "gateway/connections/relaying.py",
@@ -158,6 +156,4 @@ def warm_all(policy: str, predictor: str) -> None:
         InputError: an unknown policy, predictor or option.
     """
     warm_quick()
-    warm_relay()
-    warm_delivering()
     warm(policy, predictor)
