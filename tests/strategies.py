@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
+from tests.oracles.engine import batch_of
 
 from evenstep.cost.batch import Batch
 from evenstep.engines.view import Asked
@@ -20,7 +21,6 @@ from evenstep.routing.view import RoutingView
 from evenstep.scheduling.view import EngineView
 from evenstep.sim.cluster.drift import Drift, Profiles, rounded
 from evenstep.sim.cluster.simulation import Cluster, Outage
-from evenstep.sim.engine.reference import batch_of
 from evenstep.sim.engine.simulation import Engine
 
 

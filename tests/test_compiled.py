@@ -165,12 +165,12 @@ def test_a_kernel_handed_over_by_its_address_gives_the_same_bits():
     trace = Trace(prompt_tokens=np.arange(1, 40), output_tokens=np.arange(1, 40)[::-1].copy())
     engine = Engine(kv_tokens=200, token_budget=16)
     usual = simulate_engine(trace, Vllm(), engine=engine).digest
-    made = engine_host.CompiledLoop.__init__
+    made = engine_host.Course.__init__
 
     def often(self, *args):
         made(self, *args)
         self.called_often()
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(engine_host.CompiledLoop, "__init__", often)
+        patched.setattr(engine_host.Course, "__init__", often)
         assert simulate_engine(trace, Vllm(), engine=engine).digest == usual

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given
+from tests.oracles.engine import batch_of
 from tests.strategies import batches, examples
 
 from evenstep import names
@@ -11,7 +12,6 @@ from evenstep.cost.batch_seconds import seconds_by_table
 from evenstep.cost.profile import Profile, captured, padded
 from evenstep.cost.profile_tables import bundled
 from evenstep.errors import InputError
-from evenstep.sim.engine.reference import batch_of
 
 DENSE = "layer,tokens,time_us\nembedding,1,5\nembedding,100,5\nlayernorm,1,1\nlayernorm,100,1\nmlp,1,10\nmlp,100,109\n"
 HEADS = "layer,sequences,time_us\nlm_head,1,7\nlm_head,9,15\n"

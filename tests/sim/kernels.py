@@ -1,4 +1,4 @@
-"""States of the compiled cluster for tests of one kernel at a time, and kernels as plain Python."""
+"""States of the compiled simulators for tests of one kernel at a time, and kernels as plain Python."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ import numpy as np
 from tests.sim.policies import Oldest
 
 from evenstep.cost.linear import Linear
+from evenstep.cost.unit import Unit
 from evenstep.request import Trace
+from evenstep.scheduling.policies.sarathi import Sarathi
 from evenstep.sim.cluster.simulation import Cluster
 from evenstep.sim.cluster.state import Options, State, prepared
+from evenstep.sim.engine import state as engine_state
+from evenstep.sim.engine.model import Run
+from evenstep.sim.engine.settings import Engine
 
 
 @functools.cache
@@ -43,3 +48,16 @@ def state(
     return prepared(
         trace, policy or Oldest(), fleet, step_time or Linear(1.0, 0.5), options or Options(decisions=True)
     )
+
+
+def engine_task(trace: Trace, engine: Engine, policy: Any = None) -> engine_state.Task:
+    """What an engine is asked to run."""
+    return engine_state.Task(
+        trace=trace, policy=policy or Sarathi(), engine=engine, batch_time=Unit(), bounds=None, seed=0, records=True,
+        door="auto", until_s=np.inf, label="",
+    )  # fmt: skip
+
+
+def engine_run(trace: Trace, engine: Engine, policy: Any = None) -> Run:
+    """An engine's state before the first iteration."""
+    return engine_state.prepared(engine_task(trace, engine, policy))

@@ -1,79 +1,78 @@
-"""Free memory that still holds KV: what comes back, what is overwritten first, and both ways alike."""
+"""Free memory that still holds KV: what comes back, and what is overwritten first."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.engine import FreeMemory
+from tests.sim.kernels import engine_run, plainly
 
+from evenstep.compiled import column
 from evenstep.errors import InputError
 from evenstep.request import Trace
-from evenstep.scheduling.view import PREFILLED, RESIDENT
-from evenstep.sim.engine import kept as kept_kernel
-from evenstep.sim.engine import kept_reference
-from evenstep.sim.engine import layout as at
-from evenstep.sim.engine.layout import EngineState
+from evenstep.sim.engine import kept
 from evenstep.sim.engine.simulation import Engine, simulate_engine
 
+leave, returns, overwrite = plainly(kept.leave), plainly(kept.returns), plainly(kept.overwrite)
 
-def state(requests=4, unused=2, block=10):
-    found = EngineState.empty(requests, 1)
-    found.numbers_i[at.BLOCK], found.state_i[at.UNUSED] = block, unused
+
+def state(unused=2):
+    """Four requests, blocks of ten tokens."""
+    found = engine_run(Trace(np.full(4, 50), np.full(4, 9)), Engine(block_tokens=10, keeps_evicted=True))
+    found.now.unused_blocks = unused
     return found
 
 
 def test_unused_memory_goes_first_then_the_oldest_from_its_end():
-    s = state()
+    run = state()
+    shown = run.requests.shown
     for row, blocks in ((1, 3), (0, 2)):
-        s.rows[PREFILLED, row] = blocks * 10
-        kept_reference.leave(s, row, blocks)
-    assert kept_reference.overwrite(s, 3) == [1]
-    assert s.rows[PREFILLED, :2].tolist() == [20, 20] and s.state_i[at.WASTED_ALL] == 10
-    assert kept_reference.returns(s, 1) == 2
-    assert kept_reference.overwrite(s, 2) == [0] and s.rows[PREFILLED, 0] == 0
-    assert kept_reference.returns(s, 0) == 0
+        shown[row].prefilled = blocks * 10
+        leave(run, row, blocks)
+    overwrite(run, 3)
+    assert column(shown, "prefilled")[:2].tolist() == [20, 20] and run.now.wasted_tokens == 10
+    assert shown[1].left == 30
+    assert returns(run, 1) == 2
+    overwrite(run, 2)
+    assert shown[0].prefilled == 0 and shown[0].left == 50
+    assert returns(run, 0) == 0
 
 
 def test_a_block_that_was_not_full_comes_back_unused():
-    s = state(unused=0)
-    s.rows[PREFILLED, 2] = 20
-    kept_reference.leave(s, 2, 3)
-    assert kept_reference.returns(s, 2) == 2 and s.state_i[at.UNUSED] == 1
+    run = state(unused=0)
+    run.requests.shown[2].prefilled = 20
+    leave(run, 2, 3)
+    assert returns(run, 2) == 2 and run.now.unused_blocks == 1
 
 
 @given(moves=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 4)), max_size=40))
-def test_both_ways_do_the_same(moves):
-    plain, fast = state(), state()
-    free, out = 2, set()
+def test_it_keeps_what_a_dictionary_in_order_of_leaving_keeps(moves):
+    run, oracle = state(), FreeMemory(2)
+    shown, free, out = run.requests.shown, 2, set()
     for kind, row, blocks in moves:
         if kind < 2 and row not in out:
             out.add(row)
             free += blocks
-            for s in (plain, fast):
-                s.rows[PREFILLED, row] = blocks * 10
-            kept_reference.leave(plain, row, blocks)
-            body(kept_kernel.leave)(fast.state_i, fast.hidden, row, blocks)
+            shown[row].prefilled, shown[row].resident = blocks * 10, 0
+            leave(run, row, blocks)
+            oracle.leave(row, blocks)
         elif kind == 2 and row in out:
             out.discard(row)
-            back = kept_reference.returns(plain, row)
-            assert back == body(kept_kernel.returns)(
-                fast.state_i, fast.numbers_i, fast.rows, fast.hidden, row
-            )
+            back = returns(run, row)
+            assert back == oracle.returns(row, int(shown[row].prefilled) // 10)
             free -= back
-            for s in (plain, fast):
-                s.rows[RESIDENT, row] = 10
+            shown[row].resident = 10
         elif kind == 3:
             blocks = min(blocks, free)
             free -= blocks
-            kept_reference.overwrite(plain, blocks)
-            body(kept_kernel.overwrite)(
-                fast.state_i, fast.numbers_i, fast.rows, fast.hidden, fast.times, blocks
-            )
-        for s in (plain, fast):
-            s.rows[RESIDENT, list(out)] = 0
-        assert np.array_equal(plain.rows, fast.rows) and np.array_equal(plain.state_i, fast.state_i)
-        assert np.array_equal(plain.hidden, fast.hidden)
-        held = plain.hidden[at.KEPT_BLOCKS, plain.state_i[at.KEPT_FIRST] : plain.state_i[at.KEPT_LAST]].sum()
-        assert held + plain.state_i[at.UNUSED] == free
+            overwrite(run, blocks)
+            for lost, left in oracle.overwrite(blocks).items():
+                assert shown[lost].prefilled == left * 10
+        first, last = int(run.now.kept_first), int(run.now.kept_last)
+        kept_now = [(int(run.kept[i].row), int(run.kept[i].blocks)) for i in range(first, last)]
+        assert [(row, blocks) for row, blocks in kept_now if blocks] == list(oracle.kept.items())
+        assert run.now.unused_blocks == oracle.unused
+        assert sum(blocks for _, blocks in kept_now) + oracle.unused == free
 
 
 def test_less_is_computed_again_when_evicted_kv_stays_readable():
@@ -103,11 +102,6 @@ def test_a_request_waits_for_the_batch_after_the_next_when_batches_are_formed_ah
 def test_only_recompute_keeps_what_was_evicted():
     with pytest.raises(InputError, match="keeps_evicted"):
         Engine(overflow="restart", keeps_evicted=True)
-
-
-def body(kernel):
-    """A kernel's Python body: it borrows its arrays, so only kernels may call it compiled."""
-    return getattr(kernel, "py_func", kernel)
 
 
 def _vllm():

@@ -22,6 +22,7 @@ from evenstep.scheduling.policies.vllm import Vllm
 from evenstep.scheduling.view import BatchDecision
 from evenstep.sim.engine import ranks
 from evenstep.sim.engine.simulation import Engine, simulate_engine
+from evenstep.sim.engine.state import Task
 
 SOME = ("vllm", "faster-transformer", "best", "wait")
 BALANCERS = ("vllm", "vllm:score=waiting-4", "round-robin", "random", "jsq", "least-load", "power-of-d")
@@ -35,18 +36,11 @@ def trace(*requests, times=None):
 
 
 def one_rank(which, policy, engine, seed, door="compiled", bounds=None, until_s=math.inf):
-    return ranks.run(
-        which,
-        policy,
-        engine,
-        TokenBudget(),
-        bounds,
-        seed=seed,
-        records=True,
-        door=door,
-        until_s=until_s,
-        name="",
-    )
+    task = Task(
+        trace=which, policy=policy, engine=engine, batch_time=TokenBudget(), bounds=bounds, seed=seed, records=True,
+        door=door, until_s=until_s, label="",
+    )  # fmt: skip
+    return ranks.run(task)
 
 
 def same(a, b):

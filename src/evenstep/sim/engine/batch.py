@@ -1,11 +1,10 @@
-# pyright: basic
-"""A batch of the engine simulator, compiled: it takes its memory and runs its tokens; twin of `engine.reference`."""
+"""A batch of the engine simulator: it takes its memory, and it runs its tokens."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from evenstep.compiled import borrowing
+from evenstep.compiled import part
 from evenstep.cost.batch import (
     CHUNK_SQUARES,
     CROSSED,
@@ -19,115 +18,95 @@ from evenstep.cost.batch import (
     TOKENS,
 )
 from evenstep.measure.quantiles import BINS, FIRST_BIN, SHIFT
-from evenstep.scheduling.view import (
-    DECODING,
-    LEFT,
-    PREFILLED,
-    PRODUCED,
-    RESIDENT,
-)
+from evenstep.scheduling.view import EVICTED, PICKED
 from evenstep.sim.engine.kept import leave, overwrite, returns
-from evenstep.sim.engine.layout import (
-    ATTAINED,
+from evenstep.sim.engine.model import (
     BAD_TOKENS,
-    BLOCK,
-    BUDGET,
-    BUSY,
-    CAPACITY,
-    DECODE_ALL,
-    DETAIL,
-    FINISHED,
-    FINISHED_S,
-    FIRST_ITERATION,
-    FIRST_TOKEN_S,
-    FREE,
-    GAP_MAX,
-    GAP_SUM,
-    GAPS,
-    HOLD,
-    ITERATION,
-    KEEPS,
-    KEPT_FIRST,
-    KEPT_LAST,
-    KEPT_ROW,
-    LAG,
-    LAST_ITERATION,
-    LAST_TOKEN_S,
-    LIMIT,
-    MARK,
-    MOVED,
-    NOW,
-    OUTPUT,
     OVER_BUDGET,
     OVER_LIMIT,
     OVER_MEMORY,
     OVER_RESIDENTS,
-    OVERFLOW,
     PICKED_TWICE,
-    PREFILL_ALL,
-    RESIDENTS,
-    RUNS,
-    SCHEDULED_S,
-    SEEN,
+    RUNNING,
     SWAP,
-    SWAP_A,
-    SWAP_B,
-    T_DECODES,
-    T_EVICTED,
-    T_KV_BATCH,
-    T_KV_HELD,
-    T_PREFILL,
-    T_PRODUCED,
-    T_REQUESTS,
-    T_RUNNING,
-    T_SECONDS,
-    T_START,
-    T_TOKENS,
-    T_WAITING,
-    TABLE_ROWS,
-    WAITS,
+    Run,
 )
-from evenstep.sim.engine.queue import set_left
 
 
-@borrowing
-def take(state_i, numbers_i, numbers_f, rows, hidden, times, batch, picked, count):
-    """What is picked is checked and takes its memory; the batch's features are summed. A code, or 0; seconds of swapping."""
-    for k in range(batch.size):
-        batch[k] = 0.0
-    used, context, crossed, moved, returned, grown, residents = 0, 0, 0, 0, 0, 0, state_i[RUNS]
-    squares, decoded, held_all, decodes, prefill, longest = 0, 0, 0, 0, 0, 0
-    block = numbers_i[BLOCK]
+@part
+def pick(run: Run, row: int, tokens: int) -> int:
+    """Mark a request as picked; a code where its tokens are wrong or it is picked already."""
+    request, hidden, this = run.requests.shown[row], run.requests.hidden[row], run.now.iteration + 1
+    run.now.detail = row
+    if tokens < 1 or tokens > request.left:
+        return BAD_TOKENS
+    if hidden.picked_at == this:
+        return PICKED_TWICE
+    hidden.picked_at = this
+    return RUNNING
+
+
+@part
+def held_after(run: Run, row: int, tokens: int) -> int:
+    """KV tokens of memory a request holds once it has run `tokens` more, whole blocks."""
+    fixed, request = run.fixed, run.requests.shown[row]
+    held = request.prefilled + tokens
+    if fixed.hold_produced == 1 and tokens == request.left:
+        held += 1
+    block = fixed.block_tokens
+    if block > 1:
+        held = (held + block - 1) // block * block
+    return held
+
+
+@part
+def over(run: Run, tokens: int, residents: int) -> int:
+    """The code of the first limit that the batch is over, or RUNNING."""
+    fixed, now, requests = run.fixed, run.now, run.policy.counts[PICKED]
+    if tokens > fixed.token_budget:
+        now.detail = tokens
+        return OVER_BUDGET
+    if requests > fixed.batch_limit:
+        now.detail = requests
+        return OVER_LIMIT
+    if residents > fixed.resident_limit:
+        now.detail = residents
+        return OVER_RESIDENTS
+    if now.kv_free < 0:
+        now.detail = fixed.kv_capacity - now.kv_free
+        return OVER_MEMORY
+    return RUNNING
+
+
+@part
+def take(run: Run) -> int:
+    """Check what is picked and give it its memory; sum up the batch for the law. Answers a code."""
+    fixed, now, requests, picked, batch = run.fixed, run.now, run.requests, run.policy.picked, run.batch
+    count, free, residents = run.policy.counts[PICKED], now.kv_free, now.running
+    moved, returned, back = 0, 0, 0
+    used, kv, decodes, decoded, longest = 0, 0, 0, 0, 0
+    prefill, context, squares, crossed = 0, 0, 0, 0
     for p in range(count):
-        row = picked[0, p]
+        row, tokens = picked[0, p], picked[1, p]
         if row < 0:
             row = -1 - row
             residents += 1
-        tokens, before = picked[1, p], rows[PREFILLED, row]
-        if tokens < 1 or tokens > rows[LEFT, row]:
-            state_i[DETAIL] = row
-            return BAD_TOKENS, 0.0
-        if hidden[MARK, row] == state_i[ITERATION] + 1:
-            state_i[DETAIL] = row
-            return PICKED_TWICE, 0.0
-        hidden[MARK, row] = state_i[ITERATION] + 1
-        held = before + tokens
-        if numbers_i[HOLD] == 1 and tokens == rows[LEFT, row]:
-            held += 1
-        if block > 1:
-            held = (held + block - 1) // block * block
-        if rows[RESIDENT, row] == 0 and before > 0 and numbers_i[OVERFLOW] == SWAP:
-            moved += before
-            returned += 1
-        if numbers_i[KEEPS] == 1:
-            grown += (held - rows[RESIDENT, row]) // block
-            if rows[RESIDENT, row] == 0:
-                grown -= returns(state_i, numbers_i, rows, hidden, row)
-        state_i[FREE] -= held - rows[RESIDENT, row]
-        rows[RESIDENT, row] = held
-        held_all += before + tokens
+        code = pick(run, row, tokens)
+        if code != RUNNING:
+            return code
+        request = requests.shown[row]
+        before, held = request.prefilled, held_after(run, row, tokens)
+        if request.resident == 0:
+            if fixed.overflow == SWAP and before > 0:
+                moved += before
+                returned += 1
+            elif fixed.keeps_evicted == 1:
+                back += returns(run, row)
+        now.kv_free -= held - request.resident
+        request.resident = held
+        kv += before + tokens
         used += tokens
-        if rows[DECODING, row] == 1:
+        if request.decoding == 1:
             decodes += 1
             decoded += before
             longest = max(longest, before)
@@ -136,131 +115,126 @@ def take(state_i, numbers_i, numbers_f, rows, hidden, times, batch, picked, coun
             squares += tokens * tokens
             crossed += tokens * before
             context += before
-    if used > numbers_i[BUDGET]:
-        state_i[DETAIL] = used
-        return OVER_BUDGET, 0.0
-    if count > numbers_i[LIMIT]:
-        state_i[DETAIL] = count
-        return OVER_LIMIT, 0.0
-    if residents > numbers_i[RESIDENTS]:
-        state_i[DETAIL] = residents
-        return OVER_RESIDENTS, 0.0
-    if state_i[FREE] < 0:
-        state_i[DETAIL] = numbers_i[CAPACITY] - state_i[FREE]
-        return OVER_MEMORY, 0.0
-    if grown > 0:
-        first = state_i[KEPT_FIRST]
-        overwrite(state_i, numbers_i, rows, hidden, times, grown)
-        for i in range(first, min(state_i[KEPT_FIRST] + 1, state_i[KEPT_LAST])):
-            row = hidden[KEPT_ROW, i]
-            if rows[RESIDENT, row] == 0 and not times[FINISHED_S, row] >= 0.0:
-                set_left(numbers_i, rows, row)
+    code = over(run, used, residents)
+    if code != RUNNING:
+        return code
+    if fixed.keeps_evicted == 1:
+        overwrite(run, (free - now.kv_free) // fixed.block_tokens - back)
     batch[TOKENS], batch[REQUESTS], batch[DECODES], batch[PREFILL_TOKENS] = used, count, decodes, prefill
-    batch[KV], batch[CHUNK_SQUARES], batch[CROSSED] = held_all, squares, crossed
+    batch[KV], batch[CHUNK_SQUARES], batch[CROSSED] = kv, squares, crossed
     batch[DECODE_CONTEXT], batch[PREFILL_CONTEXT], batch[LONGEST] = decoded, context, longest
-    state_i[MOVED] += moved
-    return 0, numbers_f[SWAP_A] * moved + numbers_f[SWAP_B] * returned
+    now.moved_tokens += moved
+    now.beside_s += fixed.swap_per_token_s * moved + fixed.swap_s * returned
+    return RUNNING
 
 
-@borrowing
-def count_gap(state_i, state_f, gaps, gap, times_):
-    """Gaps between tokens, by length."""
-    at = (np.float64(gap).view(np.int64) >> SHIFT) - FIRST_BIN
-    gaps[min(max(at, 0), BINS - 1)] += times_
-    state_i[GAPS] += times_
-    state_f[GAP_SUM] += gap * times_
-    state_f[GAP_MAX] = max(state_f[GAP_MAX], gap)
+@part
+def count_gap(run: Run, gap_s: float, times: int) -> None:
+    """Count gaps between tokens, by length."""
+    now = run.now
+    at = (np.float64(gap_s).view(np.int64) >> SHIFT) - FIRST_BIN
+    run.gaps[min(max(at, 0), BINS - 1)] += times
+    now.gaps += times
+    now.gap_sum_s += gap_s * times
+    now.gap_max_s = max(now.gap_max_s, gap_s)
 
 
-@borrowing
-def produce(
-    state_i, state_f, numbers_i, rows, hidden, times, running, finished, gaps, picked, count, started_s
-):
-    """Tokens of the batch are run; who has produced its last one leaves. Returns tokens produced."""
-    now, iteration, lag = state_f[NOW], state_i[ITERATION], numbers_i[LAG]
-    produced, gone, usual = 0, 0, 0
-    for p in range(count):
-        row = picked[0, p] if picked[0, p] >= 0 else -1 - picked[0, p]
-        tokens = picked[1, p]
-        if hidden[FIRST_ITERATION, row] < 0:
-            hidden[FIRST_ITERATION, row] = iteration
-            times[SCHEDULED_S, row] = started_s
-        was_decoding, complete = rows[DECODING, row] == 1, tokens == rows[LEFT, row]
-        rows[PREFILLED, row] += tokens
-        hidden[ATTAINED, row] += tokens
-        if complete and (lag == 0 or was_decoding):
-            made = rows[PRODUCED, row] + 1
-            rows[PRODUCED, row] = made
+@part
+def finish(run: Run, row: int) -> None:
+    """A request that has produced its last token gives up its memory."""
+    fixed, now = run.fixed, run.now
+    request, hidden = run.requests.shown[row], run.requests.hidden[row]
+    hidden.finished_s = now.now_s
+    hidden.last_iteration = now.iteration
+    now.kv_free += request.resident
+    if fixed.keeps_evicted == 1:
+        leave(run, row, request.resident // fixed.block_tokens)
+    request.resident = 0
+
+
+@part
+def produce(run: Run, row: int, started_s: float) -> bool:
+    """A request produces a token; whether its last one came when this batch started."""
+    now, hidden = run.now, run.requests.hidden[row]
+    last_s = hidden.last_token_s
+    if last_s >= 0.0:
+        if last_s != started_s:
+            count_gap(run, now.now_s - last_s, 1)
+    else:
+        hidden.first_token_s = now.now_s
+    hidden.last_token_s = now.now_s
+    run.requests.shown[row].produced += 1
+    return last_s == started_s
+
+
+@part
+def run_tokens(run: Run, started_s: float) -> int:
+    """Run the tokens of the batch; answers the tokens that it produces."""
+    now, picked, first_decoded = run.now, run.policy.picked, run.fixed.first_decoded
+    produced, over, usual = 0, 0, 0
+    for p in range(run.policy.counts[PICKED]):
+        row, tokens = picked[0, p], picked[1, p]
+        if row < 0:
+            row = -1 - row
+        request, hidden = run.requests.shown[row], run.requests.hidden[row]
+        if hidden.first_iteration < 0:
+            hidden.first_iteration = now.iteration
+            hidden.scheduled_s = started_s
+        completes = tokens == request.left
+        request.prefilled += tokens
+        hidden.attained += tokens
+        if completes and (first_decoded == 0 or request.decoding == 1):
             produced += 1
-            last = times[LAST_TOKEN_S, row]
-            if last == started_s:
-                usual += 1
-            elif last >= 0.0:
-                count_gap(state_i, state_f, gaps, now - last, 1)
-            else:
-                times[FIRST_TOKEN_S, row] = now
-            times[LAST_TOKEN_S, row] = now
-            if made == hidden[OUTPUT, row]:
-                times[FINISHED_S, row] = now
-                hidden[LAST_ITERATION, row] = iteration
-                state_i[FREE] += rows[RESIDENT, row]
-                if numbers_i[KEEPS] == 1:
-                    leave(state_i, hidden, row, rows[RESIDENT, row] // numbers_i[BLOCK])
-                rows[RESIDENT, row] = 0
-                gone += 1
-            rows[LEFT, row], rows[DECODING, row] = 1, 1
-        elif complete:
-            rows[LEFT, row], rows[DECODING, row] = 1, 1
+            usual += produce(run, row, started_s)
+            if request.produced == hidden.output_tokens:
+                finish(run, row)
+                over += 1
+        if completes:
+            request.left, request.decoding = 1, 1
         else:
-            rows[LEFT, row] -= tokens
-            if lag == 0 and rows[LEFT, row] == 1 and rows[PRODUCED, row] > 0:
-                rows[DECODING, row] = 1
+            request.left -= tokens
+            if first_decoded == 0 and request.left == 1 and request.produced > 0:
+                request.decoding = 1
     if usual > 0:
-        count_gap(state_i, state_f, gaps, now - started_s, usual)
-    if gone > 0:
-        left = 0
-        for i in range(state_i[RUNS]):
-            row = running[i]
-            if rows[PRODUCED, row] < hidden[OUTPUT, row]:
-                running[left] = row
-                left += 1
-            else:
-                finished[state_i[FINISHED]] = row
-                state_i[FINISHED] += 1
-        state_i[RUNS] = left
+        count_gap(run, now.now_s - started_s, usual)
+    if over > 0:
+        remove_finished(run)
     return produced
 
 
-@borrowing
-def run_batch(
-    state_i, state_f, numbers_i, rows, hidden, times, running, finished, gaps, batch, picked, count, gone, seconds,
-    table_i, table_f,
-):  # fmt: skip
+@part
+def remove_finished(run: Run) -> None:
+    """Requests that have produced their last token leave those that run."""
+    now, lists, requests, stay = run.now, run.lists, run.requests, 0
+    for i in range(now.running):
+        row = lists.running[i]
+        if requests.shown[row].produced < requests.hidden[row].output_tokens:
+            lists.running[stay] = row
+            stay += 1
+        else:
+            lists.finished[now.finished] = row
+            now.finished += 1
+    now.running = stay
+
+
+@part
+def run_batch(run: Run, seconds: float) -> None:
     """The batch runs for so many seconds: the clock, its tokens, and its row of the table."""
-    started_s, held, ran, waits = (
-        state_f[NOW],
-        numbers_i[CAPACITY] - state_i[FREE],
-        state_i[RUNS],
-        state_i[WAITS],
-    )
-    state_f[SEEN] = started_s
-    state_f[NOW] = started_s + seconds
-    state_f[BUSY] += seconds
-    produced = produce(
-        state_i, state_f, numbers_i, rows, hidden, times, running, finished, gaps, picked, count, started_s
-    )
-    state_i[PREFILL_ALL] += np.int64(batch[PREFILL_TOKENS])
-    state_i[DECODE_ALL] += np.int64(batch[DECODES])
-    state_i[ITERATION] += 1
-    if table_f.shape[1] > 0:
-        at = state_i[TABLE_ROWS]
-        table_f[T_START, at], table_f[T_SECONDS, at] = started_s, seconds
-        table_i[T_TOKENS, at], table_i[T_PREFILL, at] = (
-            np.int64(batch[TOKENS]),
-            np.int64(batch[PREFILL_TOKENS]),
-        )
-        table_i[T_REQUESTS, at], table_i[T_DECODES, at] = count, np.int64(batch[DECODES])
-        table_i[T_KV_BATCH, at], table_i[T_KV_HELD, at] = np.int64(batch[KV]), held
-        table_i[T_RUNNING, at], table_i[T_WAITING, at] = ran, waits
-        table_i[T_EVICTED, at], table_i[T_PRODUCED, at] = gone, produced
-        state_i[TABLE_ROWS] = at + 1
+    now, batch, started_s = run.now, run.batch, run.now.now_s
+    held, ran, waits = run.fixed.kv_capacity - now.kv_free, now.running, now.waiting
+    now.seen_s = started_s
+    now.now_s = started_s + seconds
+    now.busy_s += seconds
+    produced = run_tokens(run, started_s)
+    now.prefill_tokens += np.int64(batch[PREFILL_TOKENS])
+    now.decode_tokens += np.int64(batch[DECODES])
+    now.iteration += 1
+    table, at, counts = run.table, now.rows, run.policy.counts
+    if table.start_s.size > 0:
+        table.start_s[at], table.seconds[at] = started_s, seconds
+        table.tokens[at], table.prefill_tokens[at] = np.int64(batch[TOKENS]), np.int64(batch[PREFILL_TOKENS])
+        table.requests[at], table.decodes[at] = counts[PICKED], np.int64(batch[DECODES])
+        table.kv_batch[at], table.kv_held[at] = np.int64(batch[KV]), held
+        table.running[at], table.waiting[at] = ran, waits
+        table.evicted[at], table.produced[at] = counts[EVICTED], produced
+        now.rows = at + 1

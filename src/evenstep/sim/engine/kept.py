@@ -1,79 +1,86 @@
-# pyright: basic
-"""Free memory that still holds the KV of requests that left it, compiled: the twin of `kept_reference`."""
+"""Free memory that still holds the KV of requests that left it.
+
+A request that gives up its memory leaves its KV there until others take it: the oldest blocks first, of one request's
+blocks the last ones first. What is left when the request comes back is not computed again. An engine's prefix cache does
+this for evicted requests; beginnings that different requests share are not modelled.
+"""
 
 from __future__ import annotations
 
-from evenstep.compiled import borrowing
-from evenstep.scheduling.view import PREFILLED, RESIDENT
-from evenstep.sim.engine.layout import (
-    BLOCK,
-    FINISHED_S,
-    KEPT_AT,
-    KEPT_BLOCKS,
-    KEPT_FIRST,
-    KEPT_LAST,
-    KEPT_ROW,
-    UNUSED,
-    WASTED,
-    WASTED_ALL,
-)
+from evenstep.compiled import part
+from evenstep.sim.engine.left import set_left
+from evenstep.sim.engine.model import Run
 
 
-@borrowing
-def leave(state_i, hidden, row, blocks):
-    """Memory a request gives up joins the free memory's end."""
+@part
+def leave(run: Run, row: int, blocks: int) -> None:
+    """Memory a request gives up joins the end of the free memory."""
     if blocks == 0:
         return
-    at = state_i[KEPT_LAST]
-    if at == hidden.shape[1]:
-        left = 0
-        for i in range(state_i[KEPT_FIRST], at):
-            if hidden[KEPT_BLOCKS, i] > 0:
-                hidden[KEPT_ROW, left], hidden[KEPT_BLOCKS, left] = (
-                    hidden[KEPT_ROW, i],
-                    hidden[KEPT_BLOCKS, i],
-                )
-                hidden[KEPT_AT, hidden[KEPT_ROW, left]] = left + 1
-                left += 1
-        state_i[KEPT_FIRST], at = 0, left
-    hidden[KEPT_ROW, at], hidden[KEPT_BLOCKS, at] = row, blocks
-    hidden[KEPT_AT, row] = at + 1
-    state_i[KEPT_LAST] = at + 1
+    now, kept = run.now, run.kept
+    if now.kept_last == kept.size:
+        pack(run)
+    entry = kept[now.kept_last]
+    entry.row, entry.blocks = row, blocks
+    now.kept_last += 1
+    run.requests.hidden[row].kept_at = now.kept_last
 
 
-@borrowing
-def returns(state_i, numbers_i, rows, hidden, row):
+@part
+def pack(run: Run) -> None:
+    """Entries without blocks leave the list, so that its end is free again."""
+    now, kept, packed = run.now, run.kept, 0
+    for i in range(now.kept_first, now.kept_last):
+        if kept[i].blocks > 0:
+            entry = kept[packed]
+            entry.row, entry.blocks = kept[i].row, kept[i].blocks
+            packed += 1
+            run.requests.hidden[entry.row].kept_at = packed
+    now.kept_first, now.kept_last = 0, packed
+
+
+@part
+def returns(run: Run, row: int) -> int:
     """A request takes back what is left of its memory; in blocks."""
-    at = hidden[KEPT_AT, row] - 1
+    hidden = run.requests.hidden[row]
+    at = hidden.kept_at - 1
     if at < 0:
         return 0
-    back = rows[PREFILLED, row] // numbers_i[BLOCK]
-    state_i[UNUSED] += hidden[KEPT_BLOCKS, at] - back
-    hidden[KEPT_BLOCKS, at] = 0
-    hidden[KEPT_AT, row] = 0
+    entry = run.kept[at]
+    back = run.requests.shown[row].prefilled // run.fixed.block_tokens
+    run.now.unused_blocks += entry.blocks - back
+    entry.blocks = 0
+    hidden.kept_at = 0
     return back
 
 
-@borrowing
-def overwrite(state_i, numbers_i, rows, hidden, times, blocks):
+@part
+def lose(run: Run, row: int, blocks: int) -> None:
+    """Only the first `blocks` of what a request left are still there; one that waits computes the rest again."""
+    request, hidden = run.requests.shown[row], run.requests.hidden[row]
+    lost = request.prefilled - blocks * run.fixed.block_tokens
+    if lost > 0 and not hidden.finished_s >= 0.0 and request.resident == 0:
+        request.prefilled -= lost
+        hidden.wasted_tokens += lost
+        run.now.wasted_tokens += lost
+        set_left(run, row)
+    if blocks == 0:
+        hidden.kept_at = 0
+
+
+@part
+def overwrite(run: Run, blocks: int) -> None:
     """Blocks are taken from the free memory: unused ones, then the oldest; of a request's, the last ones first."""
-    taken = min(blocks, state_i[UNUSED])
-    state_i[UNUSED] -= taken
+    now = run.now
+    taken = min(blocks, now.unused_blocks)
+    now.unused_blocks -= taken
     blocks -= taken
-    first = state_i[KEPT_FIRST]
     while blocks > 0:
-        row, held = hidden[KEPT_ROW, first], hidden[KEPT_BLOCKS, first]
-        taken = min(blocks, held)
+        entry = run.kept[now.kept_first]
+        taken = min(blocks, entry.blocks)
         blocks -= taken
-        hidden[KEPT_BLOCKS, first] = held - taken
+        entry.blocks -= taken
         if taken > 0:
-            lost = rows[PREFILLED, row] - (held - taken) * numbers_i[BLOCK]
-            if lost > 0 and not times[FINISHED_S, row] >= 0.0 and rows[RESIDENT, row] == 0:
-                rows[PREFILLED, row] -= lost
-                hidden[WASTED, row] += lost
-                state_i[WASTED_ALL] += lost
-            if held == taken:
-                hidden[KEPT_AT, row] = 0
-        if held == taken:
-            first += 1
-    state_i[KEPT_FIRST] = first
+            lose(run, entry.row, entry.blocks)
+        if entry.blocks == 0:
+            now.kept_first += 1

@@ -1,11 +1,17 @@
-# pyright: basic
-"""The engine simulator's loop, compiled: the twin of `engine.reference`, equal in bits. Layout: `engine.layout`."""
+"""The compiled loop of one engine; `engine.simulation` gives the order of events.
+
+The loop returns to its host when a table is full, for bounds of requests that arrive, at the end and for an error of the
+policy (`RUNNING` .. `OVER_RESIDENTS` in `engine.model`), and goes on where it stood. An engine that is one rank of several
+also returns when it has formed a batch and when it has run it: all ranks share a clock, which the host keeps.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from evenstep.compiled import BATCH_TYPE, F1, F2, I1, I2, INT, ROWS_F, ROWS_I, declared
+from evenstep.compiled import BATCH_TYPE, declared, part, signature
 from evenstep.cost.batch_seconds import seconds_of
 from evenstep.scheduling.view import (
     BATCH_LIMIT,
@@ -17,155 +23,167 @@ from evenstep.scheduling.view import (
     KV_FREE,
     PICKED,
     RESIDENT_LIMIT,
-    RUNNING,
     TOKEN_BUDGET,
     WAITING,
 )
+from evenstep.scheduling.view import RUNNING as RUNNING_COUNT
 from evenstep.sim.engine.batch import run_batch, take
-from evenstep.sim.engine.layout import (
-    AHEAD,
+from evenstep.sim.engine.model import (
     ASK,
     BAD_EVICTION,
-    BESIDE_S,
-    BLOCK,
-    BUDGET,
-    CAPACITY,
-    COMING,
-    DETAIL,
     DONE,
-    FIRST,
-    FORMED,
-    FREE,
     HAS_FORMED,
     HAS_NONE,
     HAS_RUN,
-    HOLD,
     HOLDS_FOR_EVER,
-    IS_RANK,
-    ITERATION,
-    LAG,
-    LIMIT,
     MAY_NOT_EVICT,
     NEVER,
-    NOW,
-    OVERFLOW,
-    OVERHEAD,
-    RESIDENTS,
-    RUNS,
-    SEED,
-    SEEN,
-    STEP_S,
+    RAISED,
+    RUNNING,
     STOPPED,
     TABLE_FULL,
-    TABLE_ROWS,
-    UNTIL,
-    WAITS,
-    WAKE_S,
+    Run,
 )
 from evenstep.sim.engine.queue import admit, arrive, evict, resolve
 
 
-def continued(
-    form_batch, state_i, state_f, numbers_i, numbers_f, rows, hidden, times, arrival_s, coming, running, waiting,
-    finished, arrived, gaps, batch, weights, law, memory, parameters, scratch_i, scratch_f, limits, counts,
-    picked, evicted, table_i, table_f,
-):  # fmt: skip
-    """Run until all is done or the host is needed; what for. One rank of several stops at each batch, formed and run."""
-    if state_i[FORMED] == 1:
-        state_i[FORMED] = 0
-        run_batch(
-            state_i, state_f, numbers_i, rows, hidden, times, running, finished, gaps, batch, picked, counts[PICKED],
-            counts[EVICTED], state_f[STEP_S], table_i, table_f,
-        )  # fmt: skip
+@part
+def next_arrival_s(run: Run) -> float:
+    """When the next request arrives; inf where none does."""
+    if run.now.coming < run.lists.coming.size:
+        return run.requests.arrival_s[run.lists.coming[run.now.coming]]
+    return np.inf
+
+
+@part
+def wait_for_arrival(run: Run) -> int:
+    """An engine without requests: the clock goes to the next arrival."""
+    now = run.now
+    if run.fixed.is_rank == 1:
+        now.wake_s = np.inf
+        return HAS_NONE
+    if now.coming == run.lists.coming.size:
+        return DONE
+    now.now_s = max(now.now_s, next_arrival_s(run))
+    now.seen_s = now.now_s
+    return STOPPED if now.now_s >= run.fixed.until_s else RUNNING
+
+
+@part
+def ask(form_batch: Any, run: Run) -> float:
+    """Ask the policy for a batch; answers when it wants to be asked again if it runs nothing."""
+    fixed, now, lists, requests, policy = run.fixed, run.now, run.lists, run.requests, run.policy
+    limits, counts = policy.limits, policy.counts
+    limits[TOKEN_BUDGET], limits[BATCH_LIMIT] = fixed.token_budget, fixed.batch_limit
+    limits[KV_CAPACITY], limits[KV_FREE] = fixed.kv_capacity, now.kv_free
+    limits[BLOCK_TOKENS], limits[HOLD_PRODUCED] = fixed.block_tokens, fixed.hold_produced
+    limits[FIRST_DECODED], limits[RESIDENT_LIMIT] = fixed.first_decoded, fixed.resident_limit
+    counts[RUNNING_COUNT], counts[WAITING], counts[PICKED], counts[EVICTED] = now.running, now.waiting, 0, 0
+    return form_batch(
+        now.iteration,
+        fixed.seed,
+        now.now_s,
+        limits,
+        lists.running,
+        lists.waiting,
+        now.first,
+        counts,
+        requests.table.T,
+        requests.arrival_s,
+        policy.arrived,
+        policy.memory,
+        policy.parameters,
+        policy.scratch_i,
+        policy.scratch_f,
+        policy.picked,
+        policy.evicted,
+    )
+
+
+@part
+def make_room(run: Run) -> int:
+    """Read the answer's positions, and evict what it evicts."""
+    now, gone = run.now, run.policy.counts[EVICTED]
+    if gone > 0 and run.fixed.overflow == NEVER:
+        return MAY_NOT_EVICT
+    code = resolve(run)
+    if code != RUNNING:
+        return code
+    now.beside_s = 0.0
+    if gone > 0:
+        code = evict(run)
+        if code == RUNNING and run.policy.counts[PICKED] == 0:
+            now.detail = run.policy.evicted[0]
+            code = BAD_EVICTION
+    return code
+
+
+@part
+def hold(run: Run, wake_s: float) -> int:
+    """The policy runs nothing: the clock goes to the next arrival, or to `wake_s` if that is earlier."""
+    now = run.now
+    if run.fixed.is_rank == 1:
+        now.wake_s = wake_s
+        return HAS_NONE
+    if run.fixed.schedules_ahead == 1 and now.seen_s < now.now_s:
+        now.seen_s = now.now_s
+        return RUNNING
+    then_s = min(wake_s, next_arrival_s(run))
+    if not (then_s > now.now_s) or then_s == np.inf:
+        return HOLDS_FOR_EVER
+    now.now_s = then_s
+    now.seen_s = then_s
+    return RUNNING
+
+
+@part
+def form(run: Run) -> int:
+    """The batch takes its memory; where it need not wait for other ranks, it runs."""
+    code = take(run)
+    if code != RUNNING:
+        return code
+    admit(run)
+    if run.fixed.is_rank == 1:
+        run.now.formed = 1
+        return HAS_FORMED
+    run_batch(run, seconds_of(run.law, run.batch) + run.fixed.overhead_s + run.now.beside_s)
+    return RUNNING
+
+
+@part
+def iterate(form_batch: Any, run: Run) -> int:
+    """One iteration, or the way to the next event; answers whether the host is needed, and for what."""
+    now = run.now
+    if not arrive(run):
+        return ASK
+    if now.running + now.waiting == 0:
+        return wait_for_arrival(run)
+    if now.now_s >= run.fixed.until_s:
+        return STOPPED
+    if run.table.start_s.size > 0 and now.rows == run.table.start_s.size:
+        return TABLE_FULL
+    wake_s = ask(form_batch, run)
+    if now.raised == 1:
+        return RAISED
+    code = make_room(run)
+    if code != RUNNING:
+        return code
+    return form(run) if run.policy.counts[PICKED] > 0 else hold(run, wake_s)
+
+
+@declared(signature(int, BATCH_TYPE, Run))
+def advance(form_batch: Any, run: Run) -> int:
+    """Go on until the run is done or the host is needed; answers why.
+
+    Args:
+        form_batch: the policy's kernel; `ask.form_batch_into` asks a policy that has none.
+        run: changed in place.
+    """
+    if run.now.formed == 1:
+        run.now.formed = 0
+        run_batch(run, run.now.step_s)
         return HAS_RUN
-    while True:
-        if not arrive(
-            state_i, state_f, numbers_i, weights, rows, hidden, times, arrival_s, coming, waiting, arrived
-        ):
-            return ASK
-        R, W = state_i[RUNS], state_i[WAITS]
-        if R + W == 0:
-            if numbers_i[IS_RANK] == 1:
-                state_f[WAKE_S] = np.inf
-                return HAS_NONE
-            if state_i[COMING] == coming.size:
-                return DONE
-            state_f[NOW] = max(state_f[NOW], arrival_s[coming[state_i[COMING]]])
-            state_f[SEEN] = state_f[NOW]
-            if state_f[NOW] >= state_f[UNTIL]:
-                return STOPPED
-            continue
-        if state_f[NOW] >= state_f[UNTIL]:
-            return STOPPED
-        if table_f.shape[1] > 0 and state_i[TABLE_ROWS] == table_f.shape[1]:
-            return TABLE_FULL
-        limits[TOKEN_BUDGET], limits[BATCH_LIMIT] = numbers_i[BUDGET], numbers_i[LIMIT]
-        limits[KV_CAPACITY], limits[KV_FREE] = numbers_i[CAPACITY], state_i[FREE]
-        limits[BLOCK_TOKENS], limits[HOLD_PRODUCED] = numbers_i[BLOCK], numbers_i[HOLD]
-        limits[FIRST_DECODED], limits[RESIDENT_LIMIT] = numbers_i[LAG], numbers_i[RESIDENTS]
-        counts[RUNNING], counts[WAITING], counts[PICKED], counts[EVICTED] = R, W, 0, 0
-        wake_s = form_batch(
-            state_i[ITERATION], numbers_i[SEED], state_f[NOW], limits, running, waiting, state_i[FIRST], counts,
-            rows, arrival_s, arrived, memory, parameters, scratch_i, scratch_f, picked, evicted,
-        )  # fmt: skip
-        count, gone = counts[PICKED], counts[EVICTED]
-        if gone > 0 and numbers_i[OVERFLOW] == NEVER:
-            return MAY_NOT_EVICT
-        code = resolve(state_i, running, waiting, picked, evicted, count, gone)
-        if code != 0:
-            return code
-        moved_s = 0.0
-        if gone > 0:
-            moved_s = evict(
-                state_i,
-                numbers_i,
-                numbers_f,
-                weights,
-                rows,
-                hidden,
-                times,
-                arrival_s,
-                running,
-                waiting,
-                evicted,
-                gone,
-            )
-            if moved_s < 0.0:
-                return BAD_EVICTION
-        if count == 0:
-            if gone > 0:
-                state_i[DETAIL] = evicted[0]
-                return BAD_EVICTION
-            if numbers_i[IS_RANK] == 1:
-                state_f[WAKE_S] = wake_s
-                return HAS_NONE
-            if numbers_i[AHEAD] == 1 and state_f[SEEN] < state_f[NOW]:
-                state_f[SEEN] = state_f[NOW]
-                continue
-            then = wake_s
-            if state_i[COMING] < coming.size:
-                then = min(then, arrival_s[coming[state_i[COMING]]])
-            if not (then > state_f[NOW]) or then == np.inf:
-                return HOLDS_FOR_EVER
-            state_f[NOW] = state_f[SEEN] = then
-            continue
-        code, swapped_s = take(state_i, numbers_i, numbers_f, rows, hidden, times, batch, picked, count)
-        if code != 0:
-            return code
-        admit(state_i, running, waiting, picked, count)
-        if numbers_i[IS_RANK] == 1:
-            state_f[BESIDE_S] = moved_s + swapped_s
-            state_i[FORMED] = 1
-            return HAS_FORMED
-        seconds = seconds_of(law, batch) + numbers_f[OVERHEAD] + (moved_s + swapped_s)
-        run_batch(
-            state_i, state_f, numbers_i, rows, hidden, times, running, finished, gaps, batch, picked, count, gone,
-            seconds, table_i, table_f,
-        )  # fmt: skip
-
-
-#: Arguments of the loop after the policy's kernel.
-ENGINE_TYPES = (
-    I1, F1, I1, F1, ROWS_I, ROWS_I, ROWS_F, F1, I1, I1, I1, I1, I1, I1, F1, F1, F1, I1, F1, I1, F1, I1, I1, I2, I1, I2, F2,
-)  # fmt: skip
-advance = declared(None if INT is None else INT(BATCH_TYPE, *ENGINE_TYPES))(continued)
+    status = RUNNING
+    while status == RUNNING:
+        status = iterate(form_batch, run)
+    return status

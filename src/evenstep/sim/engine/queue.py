@@ -1,214 +1,192 @@
-# pyright: basic
-"""Who waits and who runs in the engine simulator, compiled: arrivals, evictions, admissions; twin of `engine.reference`."""
+"""Which requests wait and which run in the engine simulator: arrivals, evictions, admissions."""
 
 from __future__ import annotations
 
-from evenstep.compiled import borrowing
+from evenstep.compiled import part
 from evenstep.scheduling.order import key_of
-from evenstep.scheduling.view import (
-    CLASS,
-    DECODING,
-    EVICTIONS,
-    LEFT,
-    LOST_AT,
-    PREFILLED,
-    PRODUCED,
-    PROMPT,
-    REACHED,
-    RESIDENT,
-)
+from evenstep.scheduling.view import EVICTED, PICKED
 from evenstep.sim.engine.kept import leave
-from evenstep.sim.engine.layout import (
-    AHEAD,
-    ASKED,
-    ASKS,
-    ATTAINED,
+from evenstep.sim.engine.left import set_left
+from evenstep.sim.engine.model import (
     BAD_EVICTION,
     BAD_ORDER,
     BAD_POSITION,
-    BLOCK,
-    COMING,
-    DETAIL,
-    DROP_A,
-    DROP_B,
-    EVICTED_ALL,
-    FIRST,
-    FREE,
-    KEEPS,
-    KEY,
-    KNOWN,
-    LAG,
-    MOVED,
-    NOW,
-    OVERFLOW,
     RESTART,
-    RUNS,
-    SEED,
-    SEEN,
+    RUNNING,
     SWAP,
-    SWAP_A,
-    SWAP_B,
-    WAITS,
-    WASTED,
-    WASTED_ALL,
+    Run,
 )
 
 
-@borrowing
-def join(state_i, numbers_i, weights, rows, hidden, times, arrival_s, waiting, row):
-    """A request joins the queue where its key belongs: before larger ones, ties by row."""
-    key = key_of(weights, numbers_i[SEED], row, rows, arrival_s, hidden[ATTAINED, row])
-    times[KEY, row] = key
-    first, count = state_i[FIRST], state_i[WAITS]
-    low, high = first, first + count
-    if count > 0:
+@part
+def place_of(run: Run, row: int, key: float) -> int:
+    """Where a request joins the queue: before larger keys, ties by row."""
+    waiting, hidden = run.lists.waiting, run.requests.hidden
+    low, high = run.now.first, run.now.first + run.now.waiting
+    if high > low:
         last = waiting[high - 1]
-        if key > times[KEY, last] or (key == times[KEY, last] and row > last):
+        last_key = hidden[last].key
+        if key > last_key or (key == last_key and row > last):
             low = high
     while low < high:
         middle = (low + high) // 2
         other = waiting[middle]
-        if times[KEY, other] < key or (times[KEY, other] == key and other < row):
+        other_key = hidden[other].key
+        if other_key < key or (other_key == key and other < row):
             low = middle + 1
         else:
             high = middle
-    if first > 0 and (low - first < first + count - low or first + count == waiting.size):
-        for i in range(first, low):
+    return low
+
+
+@part
+def join(run: Run, row: int) -> None:
+    """A request joins the queue where its key belongs; the shorter side of the queue makes room."""
+    now, requests, waiting = run.now, run.requests, run.lists.waiting
+    hidden = requests.hidden[row]
+    hidden.key = key_of(
+        run.policy.order, run.fixed.seed, row, requests.table.T, requests.arrival_s, hidden.attained
+    )
+    place = place_of(run, row, hidden.key)
+    first, end = now.first, now.first + now.waiting
+    if first > 0 and (place - first < end - place or end == waiting.size):
+        for i in range(first, place):
             waiting[i - 1] = waiting[i]
-        state_i[FIRST] = first - 1
-        waiting[low - 1] = row
+        now.first -= 1
+        waiting[place - 1] = row
     else:
-        for i in range(first + count, low, -1):
+        for i in range(end, place, -1):
             waiting[i] = waiting[i - 1]
-        waiting[low] = row
-    state_i[WAITS] = count + 1
+        waiting[place] = row
+    now.waiting += 1
 
 
-@borrowing
-def set_left(numbers_i, rows, row):
-    """Tokens a request could run now, and whether it decodes."""
-    pending = rows[PROMPT, row] + rows[PRODUCED, row] - rows[PREFILLED, row]
-    if numbers_i[LAG] == 1:
-        rows[LEFT, row], rows[DECODING, row] = (pending, 0) if pending > 0 else (1, 1)
-    else:
-        rows[LEFT, row] = pending
-        rows[DECODING, row] = 1 if rows[PRODUCED, row] > 0 and pending == 1 else 0
-
-
-@borrowing
-def arrive(state_i, state_f, numbers_i, weights, rows, hidden, times, arrival_s, coming, waiting, arrived):
-    """Requests whose time has come join the queue; False where their bounds must be asked for first."""
-    at = state_i[COMING]
-    seen = state_f[SEEN] if numbers_i[AHEAD] == 1 else state_f[NOW]
-    while at < state_i[KNOWN] and arrival_s[coming[at]] <= seen:
-        if numbers_i[ASKS] == 1 and at >= state_i[ASKED]:
+@part
+def arrive(run: Run) -> bool:
+    """Requests whose time has come join the queue; False if their bounds must be asked for first."""
+    fixed, now, requests, coming = run.fixed, run.now, run.requests, run.lists.coming
+    seen_s = now.seen_s if fixed.schedules_ahead == 1 else now.now_s
+    while now.coming < now.known and requests.arrival_s[coming[now.coming]] <= seen_s:
+        if fixed.asks == 1 and now.coming >= now.asked:
             return False
-        row = coming[at]
-        set_left(numbers_i, rows, row)
-        join(state_i, numbers_i, weights, rows, hidden, times, arrival_s, waiting, row)
-        arrived[rows[CLASS, row]] += 1
-        at += 1
-        state_i[COMING] = at
+        row = coming[now.coming]
+        set_left(run, row)
+        join(run, row)
+        run.policy.arrived[requests.shown[row].request_class] += 1
+        now.coming += 1
     return True
 
 
-@borrowing
-def evict(
-    state_i, numbers_i, numbers_f, weights, rows, hidden, times, arrival_s, running, waiting, evicted, count
-):
-    """Requests give up their memory and join the queue; seconds the moving costs, or -1 with `DETAIL` set."""
-    moved, wasted, squares, last = 0, 0, 0, -1
+@part
+def give_up(run: Run, row: int) -> int:
+    """A request gives up its memory; answers the KV tokens that it has to compute again."""
+    fixed, request, hidden = run.fixed, run.requests.shown[row], run.requests.hidden[row]
+    kept = 0
+    if fixed.keeps_evicted == 1:
+        kept = request.prefilled // fixed.block_tokens * fixed.block_tokens
+        leave(run, row, request.resident // fixed.block_tokens)
+    wasted = request.prefilled - kept
+    run.now.kv_free += request.resident
+    request.resident = 0
+    request.evictions += 1
+    request.lost_at = request.produced
+    request.reached = max(request.reached, request.produced)
+    if fixed.overflow != SWAP:
+        hidden.wasted_tokens += wasted
+        request.prefilled = kept
+        if fixed.overflow == RESTART:
+            request.produced = 0
+    set_left(run, row)
+    return wasted
+
+
+@part
+def evict(run: Run) -> int:
+    """Requests give up their memory and join the queue; BAD_EVICTION where one cannot."""
+    fixed, now, running = run.fixed, run.now, run.lists.running
+    count, moved, wasted, squares, last = run.policy.counts[EVICTED], 0, 0, 0, -1
     for e in range(count):
-        position = evicted[e]
-        if position <= last or position >= state_i[RUNS]:
-            state_i[DETAIL] = position
-            return -1.0
+        position = run.policy.evicted[e]
+        if position <= last or position >= now.running:
+            now.detail = position
+            return BAD_EVICTION
         last = position
         row = running[position]
-        held, kept = rows[PREFILLED, row], 0
-        if numbers_i[KEEPS] == 1:
-            kept = held // numbers_i[BLOCK] * numbers_i[BLOCK]
-            leave(state_i, hidden, row, rows[RESIDENT, row] // numbers_i[BLOCK])
+        held = run.requests.shown[row].prefilled
         moved += held
-        wasted += held - kept
         squares += held * held
-        state_i[FREE] += rows[RESIDENT, row]
-        rows[RESIDENT, row] = 0
-        rows[EVICTIONS, row] += 1
-        rows[LOST_AT, row] = rows[PRODUCED, row]
-        rows[REACHED, row] = max(rows[REACHED, row], rows[PRODUCED, row])
-        if numbers_i[OVERFLOW] != SWAP:
-            hidden[WASTED, row] += held - kept
-            rows[PREFILLED, row] = kept
-            if numbers_i[OVERFLOW] == RESTART:
-                rows[PRODUCED, row] = 0
-        set_left(numbers_i, rows, row)
+        wasted += give_up(run, row)
         running[position] = -1 - row
-    left = 0
-    for i in range(state_i[RUNS]):
+    stay = 0
+    for i in range(now.running):
         if running[i] >= 0:
-            running[left] = running[i]
-            left += 1
+            running[stay] = running[i]
+            stay += 1
         else:
-            join(state_i, numbers_i, weights, rows, hidden, times, arrival_s, waiting, -1 - running[i])
-    state_i[RUNS] = left
-    state_i[EVICTED_ALL] += count
-    if numbers_i[OVERFLOW] == SWAP:
-        state_i[MOVED] += moved
-        return numbers_f[SWAP_A] * moved + numbers_f[SWAP_B] * count
-    state_i[WASTED_ALL] += wasted
-    return numbers_f[DROP_A] * squares + numbers_f[DROP_B] * count
+            join(run, -1 - running[i])
+    now.running = stay
+    now.evictions += count
+    if fixed.overflow == SWAP:
+        now.moved_tokens += moved
+        now.beside_s = fixed.swap_per_token_s * moved + fixed.swap_s * count
+    else:
+        now.wasted_tokens += wasted
+        now.beside_s = fixed.drop_per_square_s * squares + fixed.drop_s * count
+    return RUNNING
 
 
-@borrowing
-def resolve(state_i, running, waiting, picked, evicted, count, gone):
-    """Positions become rows, before evictions move anything; a code where one is no position, twice or out of order."""
-    R, last = state_i[RUNS], -1
-    e = 0
-    for p in range(count):
-        position = picked[0, p]
-        if position < 0 or position >= R + state_i[WAITS]:
-            state_i[DETAIL] = position
+@part
+def row_at(run: Run, position: int) -> int:
+    """The row at a position of the view, -1 - row where it waits."""
+    now = run.now
+    if position < now.running:
+        return run.lists.running[position]
+    return -1 - run.lists.waiting[now.first + position - now.running]
+
+
+@part
+def resolve(run: Run) -> int:
+    """Positions become rows, before evictions move anything; a code where a position is unknown or out of order."""
+    now, answer, last = run.now, run.policy, -1
+    for p in range(answer.counts[PICKED]):
+        position = answer.picked[0, p]
+        now.detail = position
+        if position < 0 or position >= now.running + now.waiting:
             return BAD_POSITION
-        if position >= R:
+        if position >= now.running:
             if position <= last:
-                state_i[DETAIL] = position
                 return BAD_ORDER
             last = position
-            picked[0, p] = -1 - waiting[state_i[FIRST] + position - R]
         else:
-            for e in range(gone):
-                if evicted[e] == position:
-                    state_i[DETAIL] = position
+            for e in range(answer.counts[EVICTED]):
+                if answer.evicted[e] == position:
                     return BAD_EVICTION
-            picked[0, p] = running[position]
-    return 0
+        answer.picked[0, p] = row_at(run, position)
+    return RUNNING
 
 
-@borrowing
-def admit(state_i, running, waiting, picked, count):
+@part
+def admit(run: Run) -> None:
     """Picked requests leave the queue, in its order, and join those that run."""
-    at, end = state_i[FIRST], state_i[FIRST] + state_i[WAITS]
-    first = at
-    taken, kept = 0, 0
-    for p in range(count):
+    now, picked, waiting = run.now, run.policy.picked, run.lists.waiting
+    at, taken = now.first, 0
+    for p in range(run.policy.counts[PICKED]):
         if picked[0, p] >= 0:
             continue
         row = -1 - picked[0, p]
-        while waiting[at] != row:  # queue order, as resolve made sure; evicted ones may stand between
+        while waiting[at] != row:  # queue order, as `resolve` made sure; evicted ones may stand between
             at += 1
-        running[state_i[RUNS]] = row
-        state_i[RUNS] += 1
+        run.lists.running[now.running] = row
+        now.running += 1
         waiting[at] = -1
         taken += 1
         at += 1
     if taken == 0:
         return
-    # what stands before the last one taken moves up to it, so that the queue's tail stays where it is
-    kept = at
-    for i in range(at - 1, first - 1, -1):
+    # requests before the last one taken move up to it, so that the tail of the queue stays where it is
+    end, head = now.first + now.waiting, at
+    for i in range(at - 1, now.first - 1, -1):
         if waiting[i] >= 0:
-            kept -= 1
-            waiting[kept] = waiting[i]
-    state_i[FIRST] = kept
-    state_i[WAITS] = end - kept
+            head -= 1
+            waiting[head] = waiting[i]
+    now.first, now.waiting = head, end - head

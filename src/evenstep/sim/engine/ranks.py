@@ -16,63 +16,48 @@ gives the run of one engine, bit by bit. Iterations are counted by step, in all 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from evenstep.cost.batch import FEATURES, BatchTime
+from evenstep.cost.batch import FEATURES
 from evenstep.cost.lockstep import parts_of
 from evenstep.errors import PolicyError
 from evenstep.measure.engine_records import EngineRun
-from evenstep.predict.intervals import Quantiles
-from evenstep.request import F8, I8, Trace
-from evenstep.scheduling.view import PRODUCED, PROMPT, SchedulingPolicy
-from evenstep.sim.engine import layout as at
+from evenstep.request import I8
+from evenstep.scheduling.view import PRODUCED, PROMPT
+from evenstep.sim.engine import model
 from evenstep.sim.engine.balancing import Balancer, Counts
-from evenstep.sim.engine.host import (
-    CompiledLoop,
-    advanced,
-    believe,
-    bounds_of,
-    check_trace,
-    loop_of,
-    made,
-    said,
-    shown,
-    started,
+from evenstep.sim.engine.host import Course, believe, counted, made, said
+from evenstep.sim.engine.input import check_trace
+from evenstep.sim.engine.model import Iterations, Run
+from evenstep.sim.engine.state import Task, prepared, rank_of
+
+#: Words of `Now` that a run's totals sum over ranks.
+_SUMS = (
+    "gaps",
+    "evictions",
+    "wasted_tokens",
+    "moved_tokens",
+    "prefill_tokens",
+    "decode_tokens",
+    "gap_sum_s",
 )
-from evenstep.sim.engine.layout import EngineState
-from evenstep.sim.engine.simulation import Engine
-
-#: Sums over ranks that a run's totals are made of.
-_SUMS_I = (at.GAPS, at.EVICTED_ALL, at.WASTED_ALL, at.MOVED, at.PREFILL_ALL, at.DECODE_ALL)
+#: Columns of the table of iterations that are sums over ranks.
+_COLUMNS = Iterations._fields[2:]
 
 
-def run(
-    trace: Trace, policy: SchedulingPolicy, engine: Engine, batch_time: BatchTime,
-    bounds: tuple[I8, I8] | Quantiles | None, *, seed: int, records: bool,
-    door: Literal["auto", "plain", "compiled"], until_s: float, name: str,
-) -> EngineRun:  # fmt: skip
-    """One run; arguments and errors as in `sim.engine.simulate_engine`."""
-    label = name or type(policy).__name__
-    check_trace(trace, engine)
-    bounds = shown(trace, policy, bounds)
-    asked = bounds if isinstance(bounds, Quantiles) else None
-    low, high = bounds_of(trace, None if isinstance(bounds, Quantiles) else bounds, asked is not None)
-    front = started(trace, policy, engine, low, high, seed, until_s)
-    group = Ranks(front, trace, policy, engine, batch_time, asked, door=door, label=label, records=records)
+def run(task: Task) -> EngineRun:
+    """One run; errors as in `engine.simulation.simulate_engine`."""
+    check_trace(task.trace, task.engine)
+    group = Ranks(task)
     group.go_on()
     group.gather()
-    rows, times = group.table_i, group.table_f
-    table = np.stack(rows, axis=1) if rows else np.zeros((at.TABLE_I, 0), np.int64)
-    clock = np.array(times).T if times else np.zeros((2, 0))
-    names: tuple[str, ...] = getattr(policy, "counts", ())
-    kept = [getattr(one.loop, "memory", one.memory) for one in group.ranks]
-    counts = {which: sum(int(memory[k]) for memory in kept) for k, which in enumerate(names)}
+    counts = counted([one.run for one in group.ranks], task.policy)
     if len(group.ranks) > 1:
         counts |= {"dummy_batches": group.dummies}
-    done = made(trace, engine, batch_time, front, [(table, clock)] if records else [], label, bounds, counts)
+    done = made(task, group.front, group.tables(), counts)
     return replace(
         done,
         totals=replace(done.totals, barrier_s=group.barrier_s),
@@ -80,64 +65,54 @@ def run(
     )
 
 
-@dataclass(slots=True, eq=False)
 class Rank:
-    """One rank: its state, the loop that changes it, what its policy keeps, and the row of its last batch."""
+    """One rank: the loop that changes its state, and the row of its last batch."""
 
-    state: EngineState
-    loop: Any
-    memory: I8
-    table_i: I8
-    table_f: F8
+    def __init__(self, front: Run, task: Task) -> None:
+        self.course = Course(rank_of(front, task), task)
+        self.course.called_often()
+        ints = np.zeros((len(_COLUMNS), 1), np.int64)
+        self.course.write_to(Iterations(np.zeros(1), np.zeros(1), *ints))
+        #: int64[10], `_COLUMNS` of the last batch.
+        self.row: I8 = ints[:, 0]
 
     @property
-    def queue(self) -> Any:
+    def run(self) -> Run:
+        """Its state."""
+        return self.course.run
+
+    @property
+    def queue(self) -> I8:
         """Rows that wait."""
-        if hasattr(self.loop, "queue"):
-            return [row for _, row in self.loop.queue]
-        first = self.state.state_i[at.FIRST]
-        return self.state.waiting[first : first + self.state.state_i[at.WAITS]]
+        now = self.run.now
+        return self.run.lists.waiting[int(now.first) : int(now.first + now.waiting)]
+
+    @property
+    def held(self) -> int:
+        """KV tokens of memory that are held."""
+        return int(self.run.fixed.kv_capacity - self.run.now.kv_free)
 
 
 class Ranks:
     """The ranks, their one clock, and the rank of each request.
 
-    `front` is their common state: future requests, the clock, and at the end the sums. Columns of requests (`rows`, `times`,
-    `arrival_s`) are shared, since a request is on one rank only.
+    `front` is their common state: future requests, the clock, and at the end the sums. The requests are shared, since a
+    request is on one rank only.
     """
 
-    def __init__(
-        self, front: EngineState, trace: Trace, policy: SchedulingPolicy, engine: Engine, batch_time: BatchTime,
-        asked: Quantiles | None, *, door: str, label: str, records: bool,
-    ) -> None:  # fmt: skip
-        count = engine.data_parallel
-        self.front, self.trace, self.asked, self.label, self.records = front, trace, asked, label, records
-        self.parts = parts_of(batch_time, count)
-        self.overhead_s = engine.overhead_s
+    def __init__(self, task: Task) -> None:
+        engine, count = task.engine, task.engine.data_parallel
+        self.task, self.front = task, prepared(task)
+        self.parts = parts_of(task.batch_time, count)
         capacity = float(engine.kv_tokens) if engine.kv_tokens else math.inf
         self.balancer = Balancer(
-            engine.balancer, count, capacity, trace, int(front.numbers_i[at.SEED]), engine.news_s
+            engine.balancer, count, capacity, task.trace, int(self.front.fixed.seed), engine.news_s
         )
-        self.owner = np.zeros(len(trace), np.int64)
-        self.ranks = [self._rank(policy, batch_time, door) for _ in range(count)]
+        self.owner = np.zeros(len(task.trace), np.int64)
+        self.ranks = [Rank(self.front, task) for _ in range(count)]
         self.learned, self.dummies, self.barrier_s = 0, 0, 0.0
-        self.table_i: list[I8] = []
-        self.table_f: list[tuple[float, float]] = []
-
-    def _rank(self, policy: SchedulingPolicy, batch_time: BatchTime, door: str) -> Rank:
-        front = self.front
-        own = EngineState.empty(len(self.trace), front.arrived.size)
-        state = replace(
-            own, numbers_i=front.numbers_i.copy(), numbers_f=front.numbers_f, rows=front.rows, times=front.times,
-            arrival_s=front.arrival_s,
-        )  # fmt: skip
-        state.hidden[:], state.state_i[:], state.state_f[:] = front.hidden, front.state_i, front.state_f
-        state.numbers_i[at.IS_RANK], state.state_i[at.KNOWN], state.state_f[at.UNTIL] = 1, 0, math.inf
-        memory = np.zeros(int(getattr(policy, "memory_size", 0)), np.int64)
-        loop = loop_of(policy, state, batch_time, memory, door, self.label)
-        if isinstance(loop, CompiledLoop):
-            loop.called_often()
-        return Rank(state, loop, memory, np.zeros((at.TABLE_I, 1), np.int64), np.zeros((2, 1)))
+        self.rows: list[I8] = []
+        self.times: list[tuple[float, float]] = []
 
     def go_on(self) -> None:
         """Run until all is done or the time is up.
@@ -145,47 +120,46 @@ class Ranks:
         Raises:
             PolicyError: a policy broke its contract, or holds for ever.
         """
-        s, f = self.front.state_i, self.front.state_f
-        is_ahead = bool(self.front.numbers_i[at.AHEAD])
+        fixed, now = self.front.fixed, self.front.now
+        is_ahead = fixed.schedules_ahead == 1
         while True:
-            self.arrive(float(f[at.SEEN if is_ahead else at.NOW]))
-            if s[at.FINISHED] == len(self.trace) or f[at.NOW] >= f[at.UNTIL]:
+            self.arrive(float(now.seen_s if is_ahead else now.now_s))
+            if now.finished == self.owner.size or now.now_s >= fixed.until_s:
                 return
             formed = [self.form(one) for one in self.ranks]
             self.report()
             if any(formed):
                 self.step(formed)
                 continue
-            if is_ahead and f[at.SEEN] < f[at.NOW]:
-                f[at.SEEN] = f[at.NOW]
+            if is_ahead and now.seen_s < now.now_s:
+                now.seen_s = now.now_s
                 continue
-            then = min(self.next_arrival_s, *(float(one.state.state_f[at.WAKE_S]) for one in self.ranks))
-            if not f[at.NOW] < then < math.inf:
-                s[[at.RUNS, at.WAITS]] = sum(one.state.state_i[[at.RUNS, at.WAITS]] for one in self.ranks)
-                raise PolicyError(f"{self.label}: {said(at.HOLDS_FOR_EVER, self.front)}")
-            f[at.NOW] = f[at.SEEN] = then
+            then_s = min(self.next_arrival_s, *(float(one.run.now.wake_s) for one in self.ranks))
+            if not now.now_s < then_s < math.inf:
+                now.running = sum(one.run.now.running for one in self.ranks)
+                now.waiting = sum(one.run.now.waiting for one in self.ranks)
+                raise PolicyError(f"{self.task.label}: {said(model.HOLDS_FOR_EVER, self.front)}")
+            now.now_s = now.seen_s = then_s
 
     @property
     def next_arrival_s(self) -> float:
         """When the next request that no rank has yet arrives; inf where none does."""
-        front = self.front
-        coming = int(front.state_i[at.COMING])
-        return float(front.arrival_s[front.coming[coming]]) if coming < front.coming.size else math.inf
+        coming, next_one = self.front.lists.coming, int(self.front.now.coming)
+        return float(self.front.requests.arrival_s[coming[next_one]]) if next_one < coming.size else math.inf
 
     def arrive(self, seen_s: float) -> None:
         """Requests that arrived until then go to their ranks."""
-        front = self.front
-        while self.next_arrival_s <= seen_s:
-            coming = int(front.state_i[at.COMING])
-            if self.asked is not None and coming >= front.state_i[at.ASKED]:
-                self.learned = believe(self.asked, self.trace, front, self.learned)
-            row = int(front.coming[coming])
-            rank = self.balancer.choose(row, float(front.arrival_s[row]))
-            state = self.ranks[rank].state
-            state.coming[state.state_i[at.KNOWN]] = row
-            state.state_i[at.KNOWN] += 1
+        front, now, asked = self.front, self.front.now, self.task.quantiles
+        while (arrival_s := self.next_arrival_s) <= seen_s:
+            if asked is not None and now.coming >= now.asked:
+                self.learned = believe(asked, self.task.trace, front, self.learned)
+            row = int(front.lists.coming[now.coming])
+            rank = self.balancer.choose(row, arrival_s)
+            run = self.ranks[rank].run
+            run.lists.coming[run.now.known] = row
+            run.now.known += 1
             self.owner[row] = rank
-            front.state_i[at.COMING] += 1
+            now.coming += 1
 
     def form(self, rank: Rank) -> bool:
         """A rank forms its batch; whether it has one.
@@ -193,75 +167,84 @@ class Ranks:
         Raises:
             PolicyError: the policy broke its contract.
         """
-        front, state = self.front, rank.state
-        state.state_i[at.ITERATION] = front.state_i[at.ITERATION]
-        state.state_i[at.TABLE_ROWS] = 0
-        state.state_f[[at.NOW, at.SEEN]] = front.state_f[[at.NOW, at.SEEN]]
-        code = advanced(rank.loop, rank.table_i, rank.table_f, self.label)
-        if code not in (at.HAS_FORMED, at.HAS_NONE):
-            raise PolicyError(f"{self.label}: {said(code, state)}")
-        return code == at.HAS_FORMED
+        front, now = self.front.now, rank.run.now
+        now.iteration, now.now_s, now.seen_s, now.rows = front.iteration, front.now_s, front.seen_s, 0
+        code = rank.course.advance()
+        if code not in (model.HAS_FORMED, model.HAS_NONE):
+            raise PolicyError(f"{self.task.label}: {said(code, rank.run)}")
+        return code == model.HAS_FORMED
 
     def report(self) -> None:
-        """The balancer hears the ranks' counts, as long as anybody is still to come."""
+        """The balancer hears the ranks' counts, as long as a request is still to come."""
         if self.next_arrival_s == math.inf:
             return
-        states, rows = [one.state for one in self.ranks], self.front.rows
+        table = self.front.requests.table
+        tokens = [table[one.queue, PROMPT] + table[one.queue, PRODUCED] for one in self.ranks]
         self.balancer.hear(
-            float(self.front.state_f[at.NOW]),
+            float(self.front.now.now_s),
             Counts(
-                np.array([state.state_i[at.WAITS] for state in states]),
-                np.array([state.state_i[at.RUNS] for state in states]),
-                np.array(
-                    [float((rows[PROMPT, one.queue] + rows[PRODUCED, one.queue]).sum()) for one in self.ranks]
-                ),
-                np.array([float(state.numbers_i[at.CAPACITY] - state.state_i[at.FREE]) for state in states]),
+                np.array([one.run.now.waiting for one in self.ranks]),
+                np.array([one.run.now.running for one in self.ranks]),
+                np.array([float(waiting.sum()) for waiting in tokens]),
+                np.array([float(one.held) for one in self.ranks]),
             ),
         )
 
     def step(self, formed: list[bool]) -> None:
         """All ranks run their batches, as long as the slowest takes."""
-        front = self.front
-        batches, beside = np.zeros((len(formed), FEATURES)), np.zeros(len(formed))
+        now, count = self.front.now, len(formed)
+        batches, beside = np.zeros((count, FEATURES)), np.zeros(count)
         for r, (one, has) in enumerate(zip(self.ranks, formed, strict=True)):
             if has:
-                batches[r], beside[r] = one.state.batch, one.state.state_f[at.BESIDE_S]
-        seconds, own = self.parts.seconds(batches, self.overhead_s, beside)
+                batches[r], beside[r] = one.run.batch, one.run.now.beside_s
+        seconds, own = self.parts.seconds(batches, self.task.engine.overhead_s, beside)
         self.barrier_s += float((own.max() - own).sum()) / own.size
         self.dummies += formed.count(False)
-        started_s = float(front.state_f[at.NOW])
-        sums = np.zeros(at.TABLE_I, np.int64)
+        sums = np.zeros(len(_COLUMNS), np.int64)
         for one, has in zip(self.ranks, formed, strict=True):
-            state = one.state
-            if has:
-                done = int(state.state_i[at.FINISHED])
-                state.state_f[at.STEP_S] = seconds
-                advanced(one.loop, one.table_i, one.table_f, self.label)
-                sums += one.table_i[:, 0]
-                over = state.finished[done : int(state.state_i[at.FINISHED])]
-                first = int(front.state_i[at.FINISHED])
-                front.finished[first : first + over.size] = over
-                front.state_i[at.FINISHED] += over.size
-            else:
-                sums[at.T_KV_HELD] += state.numbers_i[at.CAPACITY] - state.state_i[at.FREE]
-                sums[at.T_RUNNING] += state.state_i[at.RUNS]
-                sums[at.T_WAITING] += state.state_i[at.WAITS]
-        front.state_f[at.SEEN] = started_s
-        front.state_f[at.NOW] = started_s + seconds
-        front.state_f[at.BUSY] += seconds
-        front.state_i[at.ITERATION] += 1
-        if self.records:
-            self.table_i.append(sums)
-            self.table_f.append((started_s, seconds))
+            sums += self.batch_of(one, float(seconds)) if has else idle_row(one)
+        started_s = float(now.now_s)
+        now.seen_s = started_s
+        now.now_s = started_s + seconds
+        now.busy_s += seconds
+        now.iteration += 1
+        if self.task.records:
+            self.rows.append(sums)
+            self.times.append((started_s, seconds))
+
+    def batch_of(self, rank: Rank, seconds: float) -> I8:
+        """A rank runs its batch; its row of the table. The requests that finish are the front's."""
+        front, run = self.front, rank.run
+        done, first = int(run.now.finished), int(front.now.finished)
+        run.now.step_s = seconds
+        rank.course.advance()
+        over = run.lists.finished[done : int(run.now.finished)]
+        front.lists.finished[first : first + over.size] = over
+        front.now.finished = first + over.size
+        return rank.row
 
     def gather(self) -> None:
-        """The ranks' sums and their requests' hidden columns become those of `front`."""
+        """The ranks' sums become those of `front`."""
         front = self.front
-        for r, one in enumerate(self.ranks):
-            own = np.flatnonzero(self.owner == r)
-            front.hidden[:, own] = one.state.hidden[:, own]
-            front.gaps += one.state.gaps
-            for which in _SUMS_I:
-                front.state_i[which] += one.state.state_i[which]
-            front.state_f[at.GAP_SUM] += one.state.state_f[at.GAP_SUM]
-            front.state_f[at.GAP_MAX] = max(front.state_f[at.GAP_MAX], one.state.state_f[at.GAP_MAX])
+        for one in self.ranks:
+            front.gaps[:] += one.run.gaps
+            for name in _SUMS:
+                setattr(front.now, name, getattr(front.now, name) + getattr(one.run.now, name))
+            front.now.gap_max_s = max(front.now.gap_max_s, one.run.now.gap_max_s)
+
+    def tables(self) -> Sequence[Iterations]:
+        """The table of steps, in one piece; nothing where no records are kept."""
+        if not self.task.records:
+            return []
+        ints = np.array(self.rows, np.int64).reshape(-1, len(_COLUMNS)).T
+        floats = np.array(self.times, np.float64).reshape(-1, 2).T
+        return [Iterations(*floats.copy(), *ints.copy())]
+
+
+def idle_row(rank: Rank) -> I8:
+    """The row of a rank that runs a dummy batch."""
+    row = np.zeros(len(_COLUMNS), np.int64)
+    now = rank.run.now
+    for name, value in (("kv_held", rank.held), ("running", now.running), ("waiting", now.waiting)):
+        row[_COLUMNS.index(name)] = value
+    return row

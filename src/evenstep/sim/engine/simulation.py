@@ -27,121 +27,17 @@ scheduling counts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from numbers import Real
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal
 
 from evenstep.cost.batch import BatchTime
 from evenstep.errors import InputError
 from evenstep.request import I8, Trace
 from evenstep.scheduling.view import SchedulingPolicy
+from evenstep.sim.engine.settings import Engine
 
 if TYPE_CHECKING:
     from evenstep.measure.engine_records import EngineRun
     from evenstep.predict.intervals import Quantiles
-
-Overflow = Literal["recompute", "restart", "swap", "never"]
-FirstToken = Literal["prefill", "decode"]
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """One batching server.
-
-    Args:
-        token_budget: b, tokens an iteration may run; 0 = no limit.
-        batch_limit: requests an iteration may run; 0 = no limit.
-        resident_limit: requests that may hold memory at a time, those that pause with it included; 0 = no limit, None = the
-            batch limit: vLLM's `max_num_seqs` is both.
-        kv_tokens: M, KV tokens of memory, rounded down to whole blocks; 0 = no limit.
-        block_tokens: KV tokens of a block.
-        overflow: what an evicted request keeps. ``recompute``: its output so far, whose KV is computed again with the
-            prompt's (vLLM); ``restart``: nothing (Interval scheduling); ``swap``: output and KV, which is moved away and
-            back; ``never``: a policy that evicts breaks its contract.
-        keeps_evicted: with ``recompute``, the KV of a request that left the memory stays readable there until others
-            take the place, oldest first: what is left when it comes back is not computed again. What vLLM's prefix cache
-            does for evicted requests; beginnings that different requests share are not modelled.
-        schedules_ahead: the next batch is formed when this one starts, as vLLM's asynchronous scheduling does: requests
-            that arrive during a batch join the one after the next. Requests that end still leave with their batch.
-        first_token: which iteration produces it: the one that ends the ``prefill``, or the first ``decode``.
-        hold_produced: whether memory counts the token produced last.
-        swap_s: a1 and a2, seconds a KV token and seconds each time KV is swapped out or in.
-        recompute_s: b1 and b2, seconds a squared KV token and seconds each time KV is dropped, beside the prefill that
-            is run again.
-        overhead_s: seconds of an iteration beside its batch: scheduling, sampling.
-        data_parallel: ranks in lock-step, each with a budget, limits and memory as above and the policy for itself
-            (`sim.ranks`); 1 = one engine.
-        balancer: routing policy that gives each request to a rank when it arrives, NAME or NAME:key=value.
-        news_s: seconds between two broadcasts of the ranks' counts to the balancer, at least; 0 = each step's.
-
-    Raises:
-        InputError: a value out of range; the field is named.
-
-    Source: Throughput-optimal sec. 2 and A.3; Interval scheduling sec. 2; vLLM's arguments `max_num_batched_tokens`,
-        `max_num_seqs`.
-    """
-
-    token_budget: int = 2048
-    batch_limit: int = 256
-    resident_limit: int | None = None
-    kv_tokens: int = 0
-    block_tokens: int = 1
-    overflow: Overflow = "recompute"
-    keeps_evicted: bool = False
-    schedules_ahead: bool = False
-    first_token: FirstToken = "prefill"
-    hold_produced: bool = False
-    swap_s: tuple[float, float] = (0.0, 0.0)
-    recompute_s: tuple[float, float] = (0.0, 0.0)
-    overhead_s: float = 0.0
-    data_parallel: int = 1
-    balancer: str = "vllm"
-    news_s: float = 0.1
-
-    def __post_init__(self) -> None:
-        lowest = {"token_budget": 0, "batch_limit": 0, "kv_tokens": 0, "block_tokens": 1, "data_parallel": 1}
-        if self.resident_limit is not None:
-            lowest["resident_limit"] = 0
-        for name, low in lowest.items():
-            value = getattr(self, name)
-            if not (_is_number(value) and float(value).is_integer() and value >= low):
-                raise InputError(
-                    "engine", name, value, f"an integer >= {low}", "0 is no limit." if not low else ""
-                )
-        for name, words in (("overflow", get_args(Overflow)), ("first_token", get_args(FirstToken))):
-            if getattr(self, name) not in words:
-                raise InputError("engine", name, getattr(self, name), f"one of {', '.join(words)}")
-        for name in ("keeps_evicted", "schedules_ahead", "hold_produced"):
-            if not isinstance(getattr(self, name), bool):
-                raise InputError("engine", name, getattr(self, name), "true or false")
-        if 0 < self.kv_tokens < self.block_tokens:
-            raise InputError(
-                "engine", "kv_tokens", self.kv_tokens, f"at least one block of {self.block_tokens}"
-            )
-        if self.keeps_evicted and self.overflow != "recompute":
-            raise InputError(
-                "engine", "keeps_evicted", True, "overflow recompute", "Others keep all or nothing."
-            )
-        for name in ("swap_s", "recompute_s"):
-            pair = getattr(self, name)
-            if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_time, pair))):
-                raise InputError("engine", name, pair, "two finite numbers >= 0")
-        for name in ("overhead_s", "news_s"):
-            if not _is_time(getattr(self, name)):
-                raise InputError("engine", name, getattr(self, name), "a finite number of seconds >= 0")
-
-    @property
-    def residents(self) -> int:
-        """Requests that may hold memory at a time; 0 = no limit."""
-        return self.batch_limit if self.resident_limit is None else self.resident_limit
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and value is not True and value is not False
-
-
-def _is_time(value: object) -> bool:
-    return _is_number(value) and 0 <= float(cast("float", value)) < math.inf
 
 
 def simulate_engine(
@@ -183,7 +79,8 @@ def simulate_engine(
         PolicyError: the policy broke its contract, raised, or holds for ever.
     """
     from evenstep.cost.token_budget import TokenBudget
-    from evenstep.sim.engine.host import run
+    from evenstep.sim.engine.input import shown
+    from evenstep.sim.engine.state import Task
 
     label = name or type(policy).__name__
     if isinstance(policy, type) or not callable(getattr(policy, "form_batch", None)):
@@ -195,10 +92,22 @@ def simulate_engine(
         raise InputError("simulate_engine", "door", door, "one of auto, plain, compiled")
     if not until_s > 0:
         raise InputError("simulate_engine", "until_s", until_s, "a number of seconds > 0")
-    server = engine or Engine()
-    if server.data_parallel > 1:
-        from evenstep.sim.engine.ranks import run
-    return run(
-        trace, policy, server, law, bounds, seed=seed, records=records, door=door,
-        until_s=until_s, name=label,
-    )  # fmt: skip
+    task = Task(
+        trace=trace,
+        policy=policy,
+        engine=engine or Engine(),
+        batch_time=law,
+        bounds=shown(trace, policy, bounds),
+        seed=seed,
+        records=records,
+        door=door,
+        until_s=until_s,
+        label=label,
+    )
+    if task.engine.data_parallel > 1:
+        from evenstep.sim.engine import ranks
+
+        return ranks.run(task)
+    from evenstep.sim.engine import host
+
+    return host.run(task)

@@ -1,0 +1,108 @@
+"""Checks what a run of the engine simulator is given: the trace, and the bounds of output lengths."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sized
+from typing import Any, cast
+
+import numpy as np
+
+from evenstep.errors import InputError
+from evenstep.predict.intervals import Quantiles
+from evenstep.request import I8, Trace
+from evenstep.scheduling.view import whole_blocks
+from evenstep.sim.engine.settings import Engine
+
+
+def shown(
+    trace: Trace, policy: Any, bounds: tuple[I8, I8] | Quantiles | None
+) -> tuple[I8, I8] | Quantiles | None:
+    """The given bounds; for a policy of hindsight (``believes = "truth"``) always the true lengths."""
+    if getattr(policy, "believes", "") == "truth":
+        return trace.output_tokens, trace.output_tokens
+    return bounds
+
+
+def bounds_of(trace: Trace, bounds: tuple[I8, I8] | None, none: bool) -> tuple[I8, I8]:
+    """Believed bounds of the output lengths: given, or the trace's columns, or none (0 and 0).
+
+    Raises:
+        InputError: not two columns of whole numbers, or a lower bound that is negative or above the upper.
+    """
+    nothing = np.zeros(len(trace), np.int64)
+    pair: Any = bounds
+    if none:
+        pair = nothing, nothing
+    elif bounds is None:
+        pair = trace.column("output_low"), trace.column("output_high")
+    elif not (isinstance(pair, tuple | list) and len(cast("Sized", pair)) == 2):
+        raise InputError("bounds", "bounds", pair, "a pair of columns, lowest and highest output tokens")
+    low, high = (_whole("bounds", name, one) for name, one in zip(("low", "high"), pair, strict=True))
+    for which, column in (("low", low), ("high", high)):
+        if column.shape != (len(trace),):
+            raise InputError("bounds", which, f"{column.size} numbers", f"{len(trace)}, one a request")
+    wrong = np.flatnonzero((low > high) | (low < 0))
+    if wrong.size:
+        row = int(wrong[0])
+        raise InputError(
+            "bounds",
+            f"request {row}",
+            f"[{low[row]}, {high[row]}]",
+            "0 <= low <= high tokens",
+            "0 and 0 is unknown.",
+        )
+    return low, high
+
+
+def _whole(where: str, field: str, column: Any) -> I8:
+    """A column of whole numbers, int64[*].
+
+    Raises:
+        InputError: a value that is not whole; it is named.
+    """
+    numbers = np.asarray(column)
+    if numbers.dtype.kind not in "iuf":
+        raise InputError(where, field, column, "a column of integers")
+    if numbers.dtype.kind == "f" and not (is_whole := numbers == np.floor(numbers)).all():
+        row = int(np.argmin(is_whole))
+        raise InputError(where, f"{field} of request {row}", float(numbers.flat[row]), "an integer")
+    return np.ascontiguousarray(numbers, np.int64)
+
+
+def check_trace(trace: Trace, engine: Engine) -> None:
+    """Refuse lengths below 1, arrivals that are no times, and requests the memory cannot hold.
+
+    Raises:
+        InputError: naming the request and the value.
+    """
+    where = trace.name or "trace"
+    for name in ("prompt_tokens", "output_tokens"):
+        column = _whole(where, name, getattr(trace, name))
+        if column.shape != (len(trace),):
+            raise InputError(where, name, f"{column.size} numbers", f"{len(trace)}, one a request")
+        if column.size and column.min() < 1:
+            row = int(np.argmax(column < 1))
+            raise InputError(where, f"{name} of request {row}", int(column[row]), "an integer >= 1")
+    arrival_s = trace.column("arrival_s")
+    if arrival_s.shape != (len(trace),):
+        raise InputError(where, "arrival_s", f"{arrival_s.size} numbers", f"{len(trace)}, one a request")
+    is_time = (arrival_s >= 0) & (arrival_s < math.inf)
+    if not is_time.all():
+        row = int(np.argmin(is_time))
+        raise InputError(where, f"arrival_s of request {row}", float(arrival_s[row]), "finite seconds >= 0")
+    if not engine.kv_tokens or not len(trace):
+        return
+    last = 0 if engine.hold_produced or engine.first_token == "decode" else 1
+    needed = trace.prompt_tokens + trace.output_tokens - last
+    row = int(np.argmax(needed))
+    capacity = engine.kv_tokens // engine.block_tokens * engine.block_tokens
+    if whole_blocks(int(needed[row]), engine.block_tokens) > capacity:
+        text = f"{trace.prompt_tokens[row]} + {trace.output_tokens[row]} tokens"
+        raise InputError(
+            where,
+            f"prompt and output of request {row}",
+            text,
+            f"at most the {capacity} KV tokens of the engine",
+            "Leave it out, or give the engine more memory.",
+        )

@@ -1,0 +1,110 @@
+"""The plain door: a policy's own `form_batch` is asked at every iteration of the compiled loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evenstep.errors import PolicyError
+from evenstep.scheduling.view import (
+    CLASS,
+    DECODING,
+    EVICTED,
+    EVICTIONS,
+    HIGH,
+    ID,
+    LEFT,
+    LOST_AT,
+    LOW,
+    PICKED,
+    PREFILLED,
+    PRODUCED,
+    PROMPT,
+    REACHED,
+    RESIDENT,
+    BatchDecision,
+    EngineView,
+    broken_rule,
+)
+from evenstep.sim.engine.model import NEVER, Run
+
+#: The columns of a view that are rows of the table of requests.
+_COLUMNS = {
+    "request_id": ID,
+    "request_class": CLASS,
+    "prompt_tokens": PROMPT,
+    "prefilled": PREFILLED,
+    "produced": PRODUCED,
+    "reached": REACHED,
+    "lost_at": LOST_AT,
+    "left": LEFT,
+    "resident": RESIDENT,
+    "output_low": LOW,
+    "output_high": HIGH,
+    "evictions": EVICTIONS,
+}
+
+
+class PlainDoor:
+    """Shows the policy its view, checks its answer, and writes it where the loop reads it."""
+
+    def __init__(self, policy: Any, run: Run) -> None:
+        self.form_batch, self.run = policy.form_batch, run
+        self.error: BaseException | None = None
+
+    def answer(self, iteration: int, now_s: float) -> float:
+        """Answer the loop; returns `wake_s`. An error is kept for the host, and the loop is told to stop."""
+        try:
+            return self.decide(self.view(iteration, now_s))
+        except BaseException as error:
+            self.error = error
+            self.run.now.raised = 1
+            return 0.0
+
+    def view(self, iteration: int, now_s: float) -> EngineView:
+        """What the policy sees: copies, which it may keep."""
+        fixed, now, requests, policy = self.run.fixed, self.run.now, self.run.requests, self.run.policy
+        runs, first = int(now.running), int(now.first)
+        waiting = self.run.lists.waiting[first : first + int(now.waiting)]
+        order = np.concatenate([self.run.lists.running[:runs], waiting])
+        seen = np.ascontiguousarray(requests.table[order].T)
+        return EngineView(
+            iteration=iteration,
+            seed=int(fixed.seed),
+            now_s=now_s,
+            token_budget=int(fixed.token_budget),
+            batch_limit=int(fixed.batch_limit),
+            kv_capacity=int(fixed.kv_capacity),
+            kv_free=int(now.kv_free),
+            block_tokens=int(fixed.block_tokens),
+            hold_produced=int(fixed.hold_produced),
+            arrived=policy.arrived.copy(),
+            memory=policy.memory.copy(),
+            arrival_s=requests.arrival_s[order],
+            running=np.arange(order.size) < runs,
+            decoding=seen[DECODING] > 0,
+            first_decoded=int(fixed.first_decoded),
+            resident_limit=int(fixed.resident_limit),
+            **{name: seen[row] for name, row in _COLUMNS.items()},
+        )
+
+    def decide(self, view: EngineView) -> float:
+        """Ask the policy, and copy its answer and its memory.
+
+        Raises:
+            PolicyError: the answer breaks the contract of `scheduling.view`.
+        """
+        policy = self.run.policy
+        decision: BatchDecision = self.form_batch(view)
+        may_evict = self.run.fixed.overflow != NEVER
+        rule = broken_rule(view, decision, policy.memory.size, may_evict=may_evict)
+        if rule:
+            raise PolicyError(rule)
+        picked, evicted = np.flatnonzero(decision.tokens), np.flatnonzero(decision.evict)
+        policy.picked[0, : picked.size] = picked
+        policy.picked[1, : picked.size] = decision.tokens[picked]
+        policy.evicted[: evicted.size] = evicted
+        policy.counts[PICKED], policy.counts[EVICTED] = picked.size, evicted.size
+        policy.memory[:] = decision.memory
+        return float(decision.wake_s)

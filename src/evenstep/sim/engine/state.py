@@ -1,0 +1,218 @@
+"""The engine simulator's state for one run, before the first iteration; and that of each rank of several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_type_hints
+
+import numpy as np
+
+from evenstep import compiled
+from evenstep.compiled import Record, Rows, column, fill, one, rows
+from evenstep.cost.batch import FEATURES, BatchTime
+from evenstep.measure.quantiles import BINS
+from evenstep.predict.intervals import Quantiles
+from evenstep.request import I8, Trace
+from evenstep.scheduling.order import order_of
+from evenstep.scheduling.view import LIMITS, UNLIMITED, SchedulingPolicy
+from evenstep.sim.engine import model
+from evenstep.sim.engine.input import bounds_of
+from evenstep.sim.engine.model import Fixed, Iterations, Now, Run
+from evenstep.sim.engine.settings import Engine
+
+_OVERFLOW = {
+    "recompute": model.RECOMPUTE,
+    "restart": model.RESTART,
+    "swap": model.SWAP,
+    "never": model.NEVER,
+}
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """A run as it was asked for; see `engine.simulation.simulate_engine`.
+
+    Args:
+        bounds: what the policy believes of output lengths, the truth for a policy of hindsight.
+        label: the policy's name.
+    """
+
+    trace: Trace
+    policy: SchedulingPolicy
+    engine: Engine
+    batch_time: BatchTime
+    bounds: tuple[I8, I8] | Quantiles | None
+    seed: int
+    records: bool
+    door: Literal["auto", "plain", "compiled"]
+    until_s: float
+    label: str
+
+    @property
+    def quantiles(self) -> Quantiles | None:
+        """The predictor that gives bounds when a request arrives; None where they are known before."""
+        return self.bounds if isinstance(self.bounds, Quantiles) else None
+
+    @property
+    def kernel(self) -> Any:
+        """The policy's kernel; None where its `form_batch` is asked."""
+        return compiled.kernel_of(self.policy) if self.door != "plain" else None
+
+
+def prepared(task: Task) -> Run:
+    """The state before the first iteration; its table of iterations is empty."""
+    fixed, count = _fixed(task), len(task.trace)
+    now = one(Now)
+    now.known = count
+    now.kv_free = fixed.kv_capacity
+    now.unused_blocks = fixed.kv_capacity // fixed.block_tokens
+    requests = _requests(task)
+    lists = _lists(count)
+    lists.coming[:] = _coming(task, requests)
+    classes = int(task.trace.column("request_class").max(initial=0)) + 1
+    return Run(
+        fixed=fixed,
+        now=now,
+        requests=requests,
+        lists=lists,
+        kept=rows(model.Kept, count),
+        policy=_handed(task, count, classes),
+        batch=np.zeros(FEATURES),
+        law=np.ascontiguousarray(task.batch_time.table(), np.float64),
+        gaps=np.zeros(BINS, np.int64),
+        table=iterations(0),
+    )
+
+
+def rank_of(front: Run, task: Task) -> Run:
+    """The state of one rank, which shares the requests with `front` and is given its own one by one."""
+    fixed, now, count = _copied(front.fixed, Fixed), _copied(front.now, Now), front.lists.coming.size
+    fixed.is_rank, fixed.asks, fixed.until_s, now.known = 1, 0, np.inf, 0
+    return front._replace(
+        fixed=fixed,
+        now=now,
+        lists=_lists(count),
+        kept=rows(model.Kept, count),
+        policy=_handed(task, count, front.policy.arrived.size),
+        batch=np.zeros(FEATURES),
+        gaps=np.zeros(BINS, np.int64),
+        table=iterations(1),
+    )
+
+
+def iterations(size: int) -> Iterations:
+    """An empty table of iterations."""
+    floats, ints = np.zeros((2, size)), np.zeros((len(Iterations._fields) - 2, size), np.int64)
+    return Iterations(*floats, *ints)
+
+
+def _limited(value: int) -> int:
+    """A limit as the loop takes it: 0 is none."""
+    return value or UNLIMITED
+
+
+def _fixed(task: Task) -> Fixed:
+    engine, fixed = task.engine, one(Fixed)
+    block, is_decode = engine.block_tokens, engine.first_token == "decode"
+    fixed.token_budget = _limited(engine.token_budget)
+    fixed.batch_limit = _limited(engine.batch_limit)
+    fixed.resident_limit = _limited(engine.residents)
+    fixed.kv_capacity = _limited(engine.kv_tokens) // block * block
+    fixed.block_tokens = block
+    fixed.overflow = _OVERFLOW[engine.overflow]
+    fixed.first_decoded = int(is_decode)
+    fixed.hold_produced = int(engine.hold_produced and not is_decode)
+    fixed.keeps_evicted = int(engine.keeps_evicted)
+    fixed.schedules_ahead = int(engine.schedules_ahead)
+    fixed.asks = int(task.quantiles is not None)
+    fixed.seed = task.seed
+    fixed.swap_per_token_s, fixed.swap_s = engine.swap_s
+    fixed.drop_per_square_s, fixed.drop_s = engine.recompute_s
+    fixed.overhead_s, fixed.until_s = engine.overhead_s, task.until_s
+    return fixed
+
+
+def _requests(task: Task) -> model.Requests:
+    trace, count = task.trace, len(task.trace)
+    low, high = bounds_of(
+        trace, None if isinstance(task.bounds, Quantiles) else task.bounds, task.quantiles is not None
+    )
+    words = len(get_type_hints(model.Shown))
+    table = np.zeros((count, words), np.int64)
+    shown = _named(table)
+    fill(
+        shown,
+        request_id=trace.request_id,
+        request_class=trace.column("request_class"),
+        prompt_tokens=trace.prompt_tokens,
+        output_low=low,
+        output_high=high,
+    )
+    hidden = rows(model.Hidden, count)
+    times = ("scheduled_s", "first_token_s", "last_token_s", "finished_s")
+    fill(
+        hidden,
+        output_tokens=trace.output_tokens,
+        first_iteration=-1,
+        last_iteration=-1,
+        **dict.fromkeys(times, np.nan),
+    )
+    return model.Requests(table, shown, hidden, np.ascontiguousarray(trace.column("arrival_s"), np.float64))
+
+
+def _named(table: I8) -> Rows[model.Shown]:
+    """The rows of a table as records over the same memory, also in plain Python."""
+    kinds: Any = np.dtype(
+        (model.Shown, [(name, np.int64) for name in get_type_hints(model.Shown)]), align=True
+    )
+    return table.view(kinds)[:, 0] if table.size else np.zeros(0, kinds)  # type: ignore[return-value]
+
+
+def _coming(task: Task, requests: model.Requests) -> I8:
+    """Rows by arrival, equal times by key: so that a queue that starts full is filled from its end."""
+    arrival_s, shown = requests.arrival_s, requests.shown
+    if np.all(arrival_s[1:] > arrival_s[:-1]):
+        return np.arange(arrival_s.size, dtype=np.int64)
+    keys = order_of(task.policy).keys(
+        seed=task.seed,
+        request=column(shown, "request_id"),
+        arrival_s=arrival_s,
+        prompt=column(shown, "prompt_tokens"),
+        low=column(shown, "output_low"),
+        high=column(shown, "output_high"),
+    )
+    return np.lexsort((keys, arrival_s)).astype(np.int64)
+
+
+def _lists(count: int) -> model.Lists:
+    return model.Lists(*(np.zeros(count, np.int64) for _ in model.Lists._fields))
+
+
+def _handed(task: Task, count: int, classes: int) -> model.Policy:
+    """What the policy is handed, with working space for its kernel if that is asked."""
+    policy, kernel, parameters, most = task.policy, task.kernel, np.zeros(0), min(count, 1 << 30)
+    ints, floats = 0, 0
+    if kernel is not None:
+        parameters = compiled.parameters(policy)
+        if hasattr(kernel, "scratch"):
+            ints, floats = kernel.scratch(most, most, parameters)
+    return model.Policy(
+        order=order_of(policy).weights,
+        limits=np.zeros(LIMITS, np.int64),
+        counts=np.zeros(4, np.int64),
+        arrived=np.zeros(classes, np.int64),
+        memory=np.zeros(int(getattr(policy, "memory_size", 0)), np.int64),
+        parameters=parameters,
+        scratch_i=np.zeros(int(ints), np.int64),
+        scratch_f=np.zeros(int(floats)),
+        picked=np.zeros((2, count), np.int64),
+        evicted=np.zeros(count, np.int64),
+    )
+
+
+def _copied(record: R, shape: type[R]) -> R:
+    copy = one(shape)
+    for name in get_type_hints(shape):
+        setattr(copy, name, getattr(record, name))
+    return copy
