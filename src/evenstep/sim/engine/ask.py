@@ -37,9 +37,23 @@ _ask = callback("evenstep_ask_batch_policy", "float64(int64, float64)", _asked)
 
 @batch_kernel
 def form_batch_into(
-    iteration: Any, seed: Any, now_s: Any, limits: Any, running: Any, waiting: Any, first: Any, counts: Any,
-    rows: Any, arrival_s: Any, arrived: Any, memory: Any, parameters: Any, scratch_i: Any, scratch_f: Any,
-    picked: Any, evicted: Any,
-) -> float:  # fmt: skip
+    iteration: Any,
+    seed: Any,
+    now_s: Any,
+    limits: Any,
+    running: Any,
+    waiting: Any,
+    first: Any,
+    counts: Any,
+    rows: Any,
+    arrival_s: Any,
+    arrived: Any,
+    memory: Any,
+    parameters: Any,
+    scratch_i: Any,
+    scratch_f: Any,
+    picked: Any,
+    evicted: Any,
+) -> float:
     """See `scheduling.view`."""
     return _ask(iteration, now_s)

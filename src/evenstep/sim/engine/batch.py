@@ -226,15 +226,15 @@ def run_batch(run: Run, seconds: float) -> None:
     now.now_s = started_s + seconds
     now.busy_s += seconds
     produced = run_tokens(run, started_s)
-    now.prefill_tokens += np.int64(batch[PREFILL_TOKENS])
-    now.decode_tokens += np.int64(batch[DECODES])
+    now.prefill_tokens += int(batch[PREFILL_TOKENS])
+    now.decode_tokens += int(batch[DECODES])
     now.iteration += 1
     table, at, counts = run.table, now.rows, run.policy.counts
     if table.start_s.size > 0:
         table.start_s[at], table.seconds[at] = started_s, seconds
-        table.tokens[at], table.prefill_tokens[at] = np.int64(batch[TOKENS]), np.int64(batch[PREFILL_TOKENS])
-        table.requests[at], table.decodes[at] = counts[PICKED], np.int64(batch[DECODES])
-        table.kv_batch[at], table.kv_held[at] = np.int64(batch[KV]), held
+        table.tokens[at], table.prefill_tokens[at] = int(batch[TOKENS]), int(batch[PREFILL_TOKENS])
+        table.requests[at], table.decodes[at] = counts[PICKED], int(batch[DECODES])
+        table.kv_batch[at], table.kv_held[at] = int(batch[KV]), held
         table.running[at], table.waiting[at] = ran, waits
         table.evicted[at], table.produced[at] = counts[EVICTED], produced
         now.rows = at + 1

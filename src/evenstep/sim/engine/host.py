@@ -27,7 +27,7 @@ from evenstep.sim.engine import ask, model
 from evenstep.sim.engine.input import check_trace
 from evenstep.sim.engine.model import Iterations, Run
 from evenstep.sim.engine.plain_door import PlainDoor
-from evenstep.sim.engine.state import Task, iterations, prepared
+from evenstep.sim.engine.state import Task, cut, iterations, prepared
 
 #: Rows of the first table of iterations: for each request, at least and at most. What no iteration fills is never touched,
 #: and a run that fits one table copies nothing. Each further table is as long as all before it.
@@ -53,7 +53,7 @@ def run(task: Task) -> EngineRun:
         code = course.advance()
     if tables:
         used = int(course.run.now.rows)
-        tables[-1] = Iterations(*(values[:used] for values in tables[-1]))
+        tables[-1] = cut(tables[-1], used)
     return made(task, course.run, tables, counted([course.run], task.policy))
 
 
@@ -180,7 +180,7 @@ def made(task: Task, run: Run, tables: Sequence[Iterations], counts: Mapping[str
     elif tables:
         table = IterationTable(*(np.concatenate(pieces) for pieces in zip(*tables, strict=True)))
     return EngineRun(
-        conditions, _totals(run, requests, _not_holding(run) | counts), requests, table, task.trace
+        conditions, _totals(run, requests, _not_holding(run) | dict(counts)), requests, table, task.trace
     )
 
 

@@ -51,7 +51,9 @@ from evenstep.sim.engine.queue import admit, arrive, evict, resolve
 def next_arrival_s(run: Run) -> float:
     """When the next request arrives; inf where none does."""
     if run.now.coming < run.lists.coming.size:
-        return run.requests.arrival_s[run.lists.coming[run.now.coming]]
+        row: int = run.lists.coming[run.now.coming]
+        arrival_s: float = run.requests.arrival_s[row]
+        return arrival_s
     return np.inf
 
 

@@ -111,7 +111,7 @@ def evict(run: Run) -> int:
             now.detail = position
             return BAD_EVICTION
         last = position
-        row = running[position]
+        row = int(running[position])
         held = run.requests.shown[row].prefilled
         moved += held
         squares += held * held

@@ -32,7 +32,7 @@ from evenstep.sim.engine.balancing import Balancer, Counts
 from evenstep.sim.engine.host import Course, believe, counted, made, said
 from evenstep.sim.engine.input import check_trace
 from evenstep.sim.engine.model import Iterations, Run
-from evenstep.sim.engine.state import Task, prepared, rank_of
+from evenstep.sim.engine.state import Task, named, prepared, rank_of
 
 #: Words of `Now` that a run's totals sum over ranks.
 _SUMS = (
@@ -72,7 +72,7 @@ class Rank:
         self.course = Course(rank_of(front, task), task)
         self.course.called_often()
         ints = np.zeros((len(_COLUMNS), 1), np.int64)
-        self.course.write_to(Iterations(np.zeros(1), np.zeros(1), *ints))
+        self.course.write_to(named(np.zeros((2, 1)), ints))
         #: int64[10], `_COLUMNS` of the last batch.
         self.row: I8 = ints[:, 0]
 
@@ -238,7 +238,7 @@ class Ranks:
             return []
         ints = np.array(self.rows, np.int64).reshape(-1, len(_COLUMNS)).T
         floats = np.array(self.times, np.float64).reshape(-1, 2).T
-        return [Iterations(*floats.copy(), *ints.copy())]
+        return [named(floats.copy(), ints.copy())]
 
 
 def idle_row(rank: Rank) -> I8:

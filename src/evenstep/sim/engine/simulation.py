@@ -92,22 +92,10 @@ def simulate_engine(
         raise InputError("simulate_engine", "door", door, "one of auto, plain, compiled")
     if not until_s > 0:
         raise InputError("simulate_engine", "until_s", until_s, "a number of seconds > 0")
-    task = Task(
-        trace=trace,
-        policy=policy,
-        engine=engine or Engine(),
-        batch_time=law,
-        bounds=shown(trace, policy, bounds),
-        seed=seed,
-        records=records,
-        door=door,
-        until_s=until_s,
-        label=label,
-    )
+    beliefs = shown(trace, policy, bounds)
+    task = Task(trace, policy, engine or Engine(), law, beliefs, seed, records, door, until_s, label)
     if task.engine.data_parallel > 1:
-        from evenstep.sim.engine import ranks
-
-        return ranks.run(task)
-    from evenstep.sim.engine import host
-
-    return host.run(task)
+        from evenstep.sim.engine.ranks import run
+    else:
+        from evenstep.sim.engine.host import run
+    return run(task)

@@ -12,7 +12,7 @@ from evenstep.compiled import Record, Rows, column, fill, one, rows
 from evenstep.cost.batch import FEATURES, BatchTime
 from evenstep.measure.quantiles import BINS
 from evenstep.predict.intervals import Quantiles
-from evenstep.request import I8, Trace
+from evenstep.request import F8, I8, Trace
 from evenstep.scheduling.order import order_of
 from evenstep.scheduling.view import LIMITS, UNLIMITED, SchedulingPolicy
 from evenstep.sim.engine import model
@@ -102,9 +102,21 @@ def rank_of(front: Run, task: Task) -> Run:
 
 
 def iterations(size: int) -> Iterations:
-    """An empty table of iterations."""
+    """An empty table of iterations: windows of one array of times and one of counts."""
     floats, ints = np.zeros((2, size)), np.zeros((len(Iterations._fields) - 2, size), np.int64)
-    return Iterations(*floats, *ints)
+    return named(floats, ints)
+
+
+def named(floats: F8, ints: I8) -> Iterations:
+    """The rows of float64[2, *] and int64[10, *] as the columns of a table of iterations."""
+    columns: Any = (*floats, *ints)
+    return Iterations(*columns)
+
+
+def cut(table: Iterations, size: int) -> Iterations:
+    """The first rows of a table; windows, not copies."""
+    columns: Any = (values[:size] for values in table)
+    return Iterations(*columns)
 
 
 def _limited(value: int) -> int:
