@@ -49,7 +49,7 @@ async def emptied(server):
 
 
 async def until(condition, within_s=10.0):
-    """Wait for something to become true."""
+    """Look until something is true; the only wait of these tests that is not for an event."""
     for _ in range(int(within_s / 0.002)):
         if condition():
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.gateway.running import until
 
 from evenstep.errors import InputError
 from evenstep.gateway.operate import compiling
@@ -34,8 +35,7 @@ def test_a_start_that_is_given_up_leaves_no_process_behind(monkeypatch):
 
         monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
         task = asyncio.create_task(compiling.compile_and_warm("jsq", ""))
-        while not begun:
-            await asyncio.sleep(0.001)
+        await until(lambda: begun)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -8,6 +8,7 @@ import socket
 
 import pytest
 from tests.gateway.fake_gateway import FakeGateway
+from tests.gateway.running import until
 
 from evenstep.errors import InputError
 from evenstep.gateway.config.sections import Log
@@ -48,8 +49,7 @@ def run_until(done, answers):
         membership = Membership(Doorway(gateway, asyncio.get_running_loop()), [], lambda _: None)
         (name, follow), *_ = sources(Discovery(dns=[NAME])).items()
         task = asyncio.create_task(discover(name, follow, membership))
-        while not done(gateway):
-            await asyncio.sleep(0.001)
+        await until(lambda: done(gateway))
         task.cancel()
         return gateway
 
@@ -88,8 +88,7 @@ def test_a_worker_the_gateway_refuses_does_not_end_discovery(dns):
         gateway.refuses = "10.0.0.1:8100"
         membership = Membership(Doorway(gateway, asyncio.get_running_loop()), [], lambda _: None)
         task = asyncio.create_task(discover("dns", lambda tell: follow_dns(NAME, tell), membership))
-        while "10.0.0.2:8100" not in gateway.here:
-            await asyncio.sleep(0.001)
+        await until(lambda: "10.0.0.2:8100" in gateway.here)
         task.cancel()
 
     asyncio.run(asyncio.wait_for(story(), 60))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
+from tests.clock import turned
 from tests.gateway.running import END, engine, framed, until, whole
 
 from evenstep.gateway.config.sections import Engines
@@ -87,7 +88,7 @@ def test_chunks_that_a_leg_does_not_take_come_as_body():
                 framed(b"12345"),
                 END,
             ):
-                await asyncio.sleep(0.02)  # each is one read
+                await turned()  # each is one read
                 writer.write(part)
 
         async with reaching(answers) as (_, endpoint):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.clock import turned
 from tests.gateway.running import END, engine, framed, reset, until, whole
 
 from evenstep.gateway.config.sections import Engines
@@ -35,7 +36,7 @@ def test_an_answer_in_chunks_that_come_one_by_one_is_read():
         async def answers(number, head, body, writer):
             writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             for part in (framed(b"ab"), framed(b"cd"), END):
-                await asyncio.sleep(0.02)  # each is one read
+                await turned()  # each is one read
                 writer.write(part)
 
         async with engine(answers) as one:

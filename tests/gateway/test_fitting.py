@@ -7,6 +7,7 @@ import logging
 import threading
 
 import pytest
+from tests.clock import turned
 from tests.gateway.running import DONE, END, EVENTS, chunk, engine, framed, raw, request, serving, until
 from tests.gateway.test_served import BODY, CLOSE
 
@@ -71,7 +72,7 @@ async def short_or_long(number, head, body, writer):
     for place in range(last + 1):
         writer.write(framed(chunk(" a", 1, "length" if place == last else None)))
         await writer.drain()
-        await asyncio.sleep(0.002)
+        await turned()
     writer.write(framed(DONE) + END)
 
 

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.clock import turned
 from tests.gateway.running import (
     DONE,
     END,
@@ -129,7 +130,7 @@ def test_who_still_waits_when_the_gateway_ends_is_told_so():
                 asked.append(asyncio.create_task(raw(server, data)))
                 await until(lambda place=place: len(one.asked) >= min(place + 1, 4))
             await until(lambda: server.gateway.pools.all[0].requests == 3)
-            await asyncio.sleep(0.05)  # what the engine said is on its way to the clients
+            await turned(40)  # what the engine said is on its way to the clients
             server.gateway.drain()
             await server.gateway.give_up(1.0)
             stream, whole_answer, other, events, waiting = await asyncio.gather(*asked)

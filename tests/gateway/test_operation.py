@@ -101,8 +101,7 @@ def test_a_reload_can_be_asked_for_from_any_thread_and_the_log_says_what_came_of
                 await asyncio.sleep(0)
             file.write_text("version: 1\nslots: none\n")
             all_.operation.reload()
-            while "refused" not in out.getvalue():
-                await asyncio.sleep(0.001)
+            await until(lambda: "refused" in out.getvalue())
 
     with logging_to(Log(format="json"), out):
         asyncio.run(asyncio.wait_for(story(), 60))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.clock import turned
 from tests.gateway.running import (
     DONE,
     END,
@@ -55,7 +56,7 @@ async def written(writer, parts):
     for part in parts:
         writer.write(part)
         await writer.drain()
-        await asyncio.sleep(0.001)
+        await turned()
 
 
 @contextmanager
@@ -274,7 +275,7 @@ def test_a_slow_client_stops_its_engine_and_gets_everything():
                 writer.write(framed(event))
                 await writer.drain()
                 if made < 10:
-                    await asyncio.sleep(0.001)
+                    await turned()
                 sent[0] = made + 1
             writer.write(framed(DONE) + END)
 

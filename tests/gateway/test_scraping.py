@@ -7,6 +7,7 @@ from concurrent.futures import Future
 
 import pytest
 from tests.gateway.fake_gateway import PAGE, FakeGateway, engine
+from tests.gateway.running import until
 
 from evenstep.engines.view import EngineSample
 from evenstep.errors import InputError
@@ -84,8 +85,7 @@ def test_a_page_that_was_never_that_of_the_engine_is_said_once_and_its_load_is_c
     async def told(gateway, one, scraper):
         one.page, good = "# HELP requests_total Of a proxy.\nrequests_total 7\n", one.page
         scraper.follow([Worker(one.url, name="a"), Worker(one.url.replace("metrics", "x"), name="b")])
-        while len(gateway.alone) < 6:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(gateway.alone) >= 6)
         assert set(gateway.alone) == {"a", "b"} and gateway.heard.empty()
         one.page = good
         assert (await gateway.heard.get())[1] is not None
@@ -100,8 +100,7 @@ def test_an_engine_without_a_metrics_page_counts_alone_too():
         place = Worker(f"{one.url}", name="a", engine="sglang")
         one.status = 404
         scraper.follow([place])
-        while not gateway.alone:
-            await asyncio.sleep(0.001)
+        await until(lambda: gateway.alone)
         assert gateway.heard.empty()
         assert await preflight(Pages(client_context(Engines())), [place], 5.0) == []
 

@@ -7,6 +7,7 @@ import io
 import json
 
 from tests.gateway.operating import operating
+from tests.gateway.running import until
 
 from evenstep.gateway.config.sections import Log
 from evenstep.gateway.operate.logs import logging_to
@@ -39,8 +40,7 @@ def test_it_is_said_as_often_as_the_config_says_in_one_line():
 
     async def story():
         async with operating(log__status_s="0.01"):
-            while out.getvalue().count('"status"') < 3:
-                await asyncio.sleep(0.005)
+            await until(lambda: out.getvalue().count('"status"') >= 3)
 
     with logging_to(Log(format="json"), out):
         asyncio.run(asyncio.wait_for(story(), 60))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from tests.gateway.running import until
 from tests.load.running import server
 from tests.load.test_connection import SIZED
 
@@ -57,8 +58,7 @@ def test_closing_ends_what_is_on_its_way():
             client = Client(target_of(url), "/v1/completions", {}, 5.0)
             await client.resolve()
             asked = asyncio.ensure_future(ask(client))
-            while not client.connections:
-                await asyncio.sleep(0.001)
+            await until(lambda: client.connections)
             await client.close()
             asked.cancel()
             return len(client._open)
