@@ -3,13 +3,14 @@
 from types import SimpleNamespace
 
 from evenstep.measure.comparison import Interval
-from evenstep.report.engine_table import aligned, share, verdict_lines
+from evenstep.report.engine_table import aligned, verdict_lines
+from evenstep.report.numbers import relative
 
 
 def test_a_difference_is_a_share_of_the_baseline():
-    assert share(Interval(-0.5, -0.7, -0.3), 2.0) == "-25.0 ±10.0"
-    assert share(Interval(0.5, None, None), 2.0) == "+25.0"
-    assert share(None, 2.0) == share(Interval(1.0, None, None), 0.0)
+    assert relative(Interval(-0.5, -0.7, -0.3), 2.0, 1, "") == "-25.0 ±10.0"
+    assert relative(Interval(0.5, None, None), 2.0, 1, "") == "+25.0"
+    assert relative(None, 2.0) == relative(Interval(1.0, None, None), 0.0)
 
 
 def test_columns_stand_below_each_other():

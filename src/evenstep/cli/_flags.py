@@ -60,6 +60,24 @@ def add_flags(parser: argparse.ArgumentParser, kind: type[Any], leave_out: tuple
     parser.add_argument("--config", metavar="FILE", help="read settings from a YAML file; flags win over it")
 
 
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """The trace as an argument; without it, it comes from ``--config``."""
+    text = "trace file, workload YAML or sample:azure-conv"
+    parser.add_argument("source", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help=text)
+
+
+def add_format(parser: argparse.ArgumentParser, *kinds: str) -> None:
+    """``--format``: a table or JSON, or one of these kinds."""
+    choices = [*(kinds or ("table", "json"))]
+    parser.add_argument("--format", choices=choices, default="table", help="what stdout gets (default table)")
+
+
+def add_processes(parser: argparse.ArgumentParser) -> None:
+    """``--processes`` of a command that runs many simulations."""
+    text = "processes to run in; all cores, if it takes long, when left out"
+    parser.add_argument("--processes", type=int, metavar="N", help=text)
+
+
 def add_columns_flag(parser: argparse.ArgumentParser) -> None:
     """``--columns`` for any CSV file; `format_of` reads it."""
     parser.add_argument(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from evenstep.cli import _engine
 from evenstep.cli._engine import add_engine_flags
-from evenstep.cli._flags import add_flags, settled
+from evenstep.cli._flags import add_flags, add_format, settled
 
 if TYPE_CHECKING:
     from evenstep.config import Layer, Settled
@@ -64,9 +64,7 @@ class Compare:
         )
         add_flags(parser, CompareSettings, leave_out=("source", "policies"))
         add_engine_flags(parser)
-        parser.add_argument(
-            "--format", choices=["table", "json"], default="table", help="what stdout gets (default table)"
-        )
+        add_format(parser)
         parser.add_argument("--report", metavar="FILE.html", help="write a self-contained HTML report")
         parser.add_argument(
             "--records", metavar="DIR", help="write the record tables of every run as Parquet"
@@ -194,23 +192,13 @@ def _report(comparison: Comparison, outcome: Outcome, path: Path) -> list[str]:
 
 def _plan(args: argparse.Namespace, found: Settled[CompareSettings], settings: CompareSettings) -> Plan:
     """The common settings of the runs, from the settings and the flags of the outputs."""
-    from evenstep.experiments.compare.compare import opened
+    from evenstep.experiments.compare.compare import opened_as
     from evenstep.experiments.compare.compared import SAMPLES
     from evenstep.experiments.jobs import Plan
     from evenstep.experiments.settings import check_fits
 
     cluster, step_time = settings.cluster(), settings.step_time()
-    source = opened(
-        settings.source,
-        cluster,
-        step_time,
-        rate=settings.rate,
-        load=settings.load,
-        limit=settings.limit,
-        skip_bad_rows=settings.skip_bad_rows,
-        format_name=settings.format_name,
-        seed=settings.seed,
-    )
+    source = opened_as(settings, cluster, step_time)
     check_fits(found, source)
     return Plan(
         source=source,

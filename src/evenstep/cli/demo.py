@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenstep.cli._flags import add_flags, settled
+from evenstep.cli._flags import add_flags, add_format, settled
 from evenstep.cli._load_bar import LoadBar
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ class Demo:
             help="a policy to show; may be given many times; @MS behind it = the gateway gathers freed slots so long "
             "(default jsq, best, best@0)",
         )
-        kinds = ["table", "json"]
-        parser.add_argument(
-            "--format", choices=kinds, default="table", help="what stdout gets (default table)"
-        )
+        add_format(parser)
         report = "where the report goes (default evenstep-demo.html)"
         parser.add_argument("--report", metavar="FILE.html", default="evenstep-demo.html", help=report)
 

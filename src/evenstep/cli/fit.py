@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from evenstep.cli._flags import add_format
+
 
 class FitLaws:
     """The command."""
@@ -30,9 +32,7 @@ class FitLaws:
         fitted.add_argument(
             "--plot", metavar="FILE", help="write measured against fitted and residuals, as .svg or .png"
         )
-        fitted.add_argument(
-            "--format", choices=["table", "json"], default="table", help="what stdout gets (default table)"
-        )
+        add_format(fitted)
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.cli import _outputs as outputs

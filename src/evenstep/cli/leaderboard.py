@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenstep.cli._flags import add_processes
 from evenstep.cli.main import CHECK_FAILED, FINE, INTERRUPTED
 
 if TYPE_CHECKING:
@@ -63,12 +64,7 @@ class Leaderboard:
             "--policy", action="append", default=[], metavar="NAME[:KEY=VALUE,...]",
             help="only this one as the board lists it, or all of a name; may be given many times",
         )  # fmt: skip
-        parser.add_argument(
-            "--processes",
-            type=int,
-            metavar="N",
-            help="processes to run in; all cores, if it takes long, when left out",
-        )
+        add_processes(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         return _leaderboard(args)

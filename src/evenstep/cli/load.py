@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenstep.cli._flags import add_flags, settled
+from evenstep.cli._flags import add_flags, add_format, add_source, settled
 from evenstep.cli._load_bar import LoadBar
 
 if TYPE_CHECKING:
@@ -37,13 +37,9 @@ class Load:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         from evenstep.load.settings import LoadSettings
 
-        source = "trace file, workload YAML or sample:azure-conv"
-        parser.add_argument("source", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help=source)
+        add_source(parser)
         add_flags(parser, LoadSettings, leave_out=("source",))
-        kinds = ["table", "json"]
-        parser.add_argument(
-            "--format", choices=kinds, default="table", help="what stdout gets (default table)"
-        )
+        add_format(parser)
         parser.add_argument(
             "--report", metavar="FILE.html", help="write distributions and time lines as one HTML file"
         )

@@ -6,6 +6,8 @@ import argparse
 import dataclasses
 from typing import Any
 
+from evenstep.cli._flags import add_format
+
 _TRACE_ROWS, _WORKERS, _SLOTS = 300, 4, 8
 #: Kind of a decision, and the policy method that makes it.
 _KINDS = {"routing": "route", "scheduling": "form_batch"}
@@ -54,12 +56,7 @@ class Policy:
                 help="what the policy decides (default routing)",
             )
         for verb in (listed, shown, checked):
-            verb.add_argument(
-                "--format",
-                choices=["table", "json"],
-                default="table",
-                help="what stdout gets (default table)",
-            )
+            add_format(verb)
 
     def run(self, args: argparse.Namespace) -> int:
         return {"list": _list, "show": _show, "new": _new, "check": _check}[args.verb](args)

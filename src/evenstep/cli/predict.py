@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from evenstep.cli._flags import add_columns_flag, format_of
+from evenstep.cli._flags import add_columns_flag, add_format, format_of
 
 
 class Predict:
@@ -54,9 +54,7 @@ class Predict:
         judged.add_argument(
             "--seed", type=int, default=0, metavar="N", help="seed of a synthetic workload (default 0)"
         )
-        judged.add_argument(
-            "--format", choices=["table", "json"], default="table", help="what stdout gets (default table)"
-        )
+        add_format(judged)
         judged.add_argument("--report", metavar="FILE.html", help="write a page with reliability curves")
 
     def run(self, args: argparse.Namespace) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from evenstep.cli._flags import add_format
+
 if TYPE_CHECKING:
     from evenstep.dispatch.replay import Difference, Replayed
 
@@ -32,9 +34,7 @@ class Replay:
         parser.add_argument(
             "--predictor", default="", metavar="NAME[:KEY=VALUE,...]", help="predict by this one instead"
         )
-        parser.add_argument(
-            "--format", choices=["table", "json"], default="table", help="what stdout gets (default table)"
-        )
+        add_format(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         from evenstep.cli import _outputs as outputs

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from evenstep.cli._flags import add_format, add_processes
+
 
 class Reproduce:
     """The command."""
@@ -34,10 +36,7 @@ class Reproduce:
             action="store_true",
             help="a reduced size that shows that it runs; no evidence, and marked so",
         )
-        parser.add_argument(
-            "--format", choices=["table", "csv", "latex", "json"], default="table",
-            help="what stdout gets (default table)",
-        )  # fmt: skip
+        add_format(parser, "table", "csv", "latex", "json")
         parser.add_argument(
             "--out",
             metavar="DIR",
@@ -51,12 +50,7 @@ class Reproduce:
             "where an experiment takes several",
         )  # fmt: skip
         parser.add_argument("--seed", type=int, default=0, metavar="N", help="key of all draws (default 0)")
-        parser.add_argument(
-            "--processes",
-            type=int,
-            metavar="N",
-            help="processes to run in; all cores, if it takes long, when left out",
-        )
+        add_processes(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         return _list(args) if args.name == "list" else _reproduce(args)

@@ -9,7 +9,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenstep.cli._flags import add_flags, settled
+from evenstep.cli._flags import add_flags, add_format, add_source, settled
 
 if TYPE_CHECKING:
     from evenstep.config import Settled
@@ -61,13 +61,9 @@ class Simulate:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         from evenstep.experiments.settings import SimulateSettings
 
-        source = "trace file, workload YAML or sample:azure-conv"
-        parser.add_argument("source", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help=source)
+        add_source(parser)
         add_flags(parser, SimulateSettings, leave_out=("source",))
-        kinds = ["table", "json"]
-        parser.add_argument(
-            "--format", choices=kinds, default="table", help="what stdout gets (default table)"
-        )
+        add_format(parser)
         parser.add_argument("--records", metavar="DIR", help="write the record tables as Parquet")
         parser.add_argument(
             "--chrome-trace", metavar="FILE.json", help="write the first sampled steps for Perfetto"
@@ -116,7 +112,7 @@ def _prepared(
 ) -> Callable[[int], Run]:
     """The run as a function of the samples to keep: it is the same one however often it is made."""
     from evenstep.cli import _outputs as outputs
-    from evenstep.experiments.compare.compare import opened
+    from evenstep.experiments.compare.compare import opened_as
     from evenstep.experiments.contenders import contenders
     from evenstep.experiments.progress import Bar, compile_notice
     from evenstep.experiments.settings import check_fits
@@ -125,17 +121,7 @@ def _prepared(
 
     (one,) = contenders([settings.policy])
     cluster, step_time = settings.cluster(), settings.step_time()
-    source = opened(
-        settings.source,
-        cluster,
-        step_time,
-        rate=settings.rate,
-        load=settings.load,
-        limit=settings.limit,
-        skip_bad_rows=settings.skip_bad_rows,
-        format_name=settings.format_name,
-        seed=settings.seed,
-    )
+    source = opened_as(settings, cluster, step_time)
     check_fits(found, source)
     trace = replicate(source, 0, settings.seed)
     notice = compile_notice()

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenstep.cli._flags import add_format, add_processes
 from evenstep.cli.main import FINE, INTERRUPTED
 
 if TYPE_CHECKING:
@@ -70,12 +71,7 @@ class SweepCommand:
             default="processes",
             help="where runs are made: processes of this machine (default), or a Ray cluster; the results are the same",
         )
-        parser.add_argument(
-            "--processes",
-            type=int,
-            metavar="N",
-            help="processes to run in; all cores, if it takes long, when left out",
-        )
+        add_processes(parser)
         parser.add_argument(
             "--ray-address",
             metavar="ADDRESS",
@@ -87,9 +83,7 @@ class SweepCommand:
             help="say how many points and runs there are and how long they will take; times a run a policy at up to "
             "three points, which the cache keeps",
         )
-        parser.add_argument(
-            "--format", choices=["table", "json"], default="table", help="what stdout gets (default table)"
-        )
+        add_format(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         return _sweep(args)

@@ -10,9 +10,9 @@ from evenstep.measure.engine_comparison import EngineComparison
 from evenstep.measure.engine_records import EngineRun
 from evenstep.measure.output_file import replacing
 from evenstep.report import engine_plots as plots
-from evenstep.report.engine_table import cell, columns_of, count_lines, share, verdict_lines
+from evenstep.report.engine_table import cell, columns_of, count_lines, verdict_lines
 from evenstep.report.html import breakable, document, facts, framed
-from evenstep.report.numbers import MISSING
+from evenstep.report.numbers import MISSING, relative
 from evenstep.report.svg import series_class, series_of
 
 
@@ -69,7 +69,7 @@ def _table(comparison: EngineComparison) -> str:
         found = (result.versus if comparison.baseline else result.versus_first) or {}
         cells: list[str] = []
         for *_, name, factor in columns_of(comparison):
-            change = share(found.get(name), base.mean(name)) if result is not base else ""
+            change = relative(found.get(name), base.mean(name), 1, "") if result is not base else ""
             shift, _, half = change.partition(" ±")
             small = f"<br><small>{escape(shift)} %{f'<br>±{half}' if half else ''}</small>"
             small = small if change and change[0] in "+-" else ""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenstep.measure.comparison import Interval
 from evenstep.measure.engine_comparison import EngineComparison, EngineResult
-from evenstep.report.numbers import MISSING, short
+from evenstep.report.numbers import MISSING, relative, short
 
 #: Heading, unit, field of the summary and factor of each column.
 COLUMNS = (
@@ -89,23 +88,15 @@ def difference_lines(comparison: EngineComparison) -> list[str]:
     rows = [["", *(heading for heading, *_ in shown)]]
     for result in others:
         found = (result.versus if comparison.baseline else result.versus_first) or {}
-        rows.append([result.policy, *(share(found.get(name), base.mean(name)) for _, _, name, _ in shown)])
+        rows.append(
+            [result.policy, *(relative(found.get(name), base.mean(name), 1, "") for _, _, name, _ in shown)]
+        )
     many = ", ± half a 95 % interval" if len(base.seeds) > 1 else ""
     return [
         "",
         f"difference to {base.policy} in per cent of it, replicate by replicate{many}",
         *aligned(rows),
     ]
-
-
-def share(found: Interval | None, base: float | None) -> str:
-    """A paired difference in per cent of the baseline's mean."""
-    if found is None or not base:
-        return MISSING
-    text = f"{100 * found.value / base:+.1f}"
-    if found.low is None or found.high is None:
-        return text
-    return f"{text} ±{50 * (found.high - found.low) / abs(base):.1f}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -24,14 +24,14 @@ def percent(value: float | None, places: int = 2) -> str:
     return MISSING if value is None else f"{100 * value:.{places}f}"
 
 
-def relative(difference: Interval | None, base: float | None) -> str:
+def relative(difference: Interval | None, base: float | None, places: int = 2, unit: str = " %") -> str:
     """A difference as per cent of the baseline's mean, with half the width of its interval: ``-12.3 % ±0.4``."""
     if difference is None or not base:
         return MISSING
-    change = f"{100 * difference.value / base:+.2f} %"
+    change = f"{100 * difference.value / base:+.{places}f}{unit}"
     if difference.low is None or difference.high is None:
         return change
-    return f"{change} ±{50 * (difference.high - difference.low) / abs(base):.2f}"
+    return f"{change} ±{50 * (difference.high - difference.low) / abs(base):.{places}f}"
 
 
 def tick(value: float) -> str:

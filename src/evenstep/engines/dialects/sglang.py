@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from evenstep.engines.metrics import prometheus
 from evenstep.engines.view import Dialect, EngineSample, NotItsPageError
-from evenstep.errors import EngineError
 
 _RUNNING = "sglang:num_running_reqs"
 _QUEUED = "sglang:num_queue_reqs"
@@ -65,11 +64,7 @@ class SGLang:
 
 
 def _sample(rank: int, seen: dict[str, float]) -> EngineSample:
-    for name in (_RUNNING, _QUEUED, _USED):
-        if name not in seen:
-            raise NotItsPageError(f"metrics page: {name} of rank {rank} is missing; expected a number.")
-        if not math.isfinite(seen[name]):
-            raise EngineError(f"metrics page: {name} of rank {rank} is {seen[name]}; expected a number.")
+    prometheus.check_finite(rank, seen, (_RUNNING, _QUEUED, _USED))
     used, share = seen[_USED], seen.get(_SHARE, 0.0)
     capacity = seen.get(_CAPACITY, used / share if share > 0 else math.inf)
     return EngineSample(

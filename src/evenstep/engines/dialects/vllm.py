@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from evenstep.engines.metrics import prometheus
 from evenstep.engines.view import Dialect, EngineSample, NotItsPageError
-from evenstep.errors import EngineError
 
 _RUNNING = "vllm:num_requests_running"
 _WAITING = "vllm:num_requests_waiting"
@@ -80,11 +79,7 @@ class VLLM:
 
 
 def _sample(rank: int, seen: dict[str, float], config: tuple[int, int]) -> EngineSample:
-    for name in (_RUNNING, _WAITING, _USAGE[0]):
-        if name not in seen:
-            raise NotItsPageError(f"metrics page: {name} of rank {rank} is missing; expected a number.")
-        if not math.isfinite(seen[name]):
-            raise EngineError(f"metrics page: {name} of rank {rank} is {seen[name]}; expected a number.")
+    prometheus.check_finite(rank, seen, (_RUNNING, _WAITING, _USAGE[0]))
     blocks, block_size = config
     capacity = float(max(0, blocks - 1) * block_size) if blocks and block_size else math.inf
     used = min(1.0, max(0.0, seen[_USAGE[0]]))

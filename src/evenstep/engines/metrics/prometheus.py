@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from evenstep.engines.view import NotItsPageError
 from evenstep.errors import EngineError
 
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
@@ -41,6 +42,20 @@ def lines(page: bytes, pattern: re.Pattern[bytes]) -> list[Line]:
         read = {k: _ESCAPED.sub(_unescaped, v) for k, v in _LABEL.findall(labels)}
         found.append(Line(name, read, _number(name, value)))
     return found
+
+
+def check_finite(rank: int, seen: Mapping[str, float], names: Iterable[str]) -> None:
+    """See that a rank's samples hold a number under each of these names.
+
+    Raises:
+        NotItsPageError: one is missing.
+        EngineError: one is not finite.
+    """
+    for name in names:
+        if name not in seen:
+            raise NotItsPageError(f"metrics page: {name} of rank {rank} is missing; expected a number.")
+        if not math.isfinite(seen[name]):
+            raise EngineError(f"metrics page: {name} of rank {rank} is {seen[name]}; expected a number.")
 
 
 def _number(name: str, value: str) -> float:

@@ -27,6 +27,7 @@ from evenstep.sim.cluster.simulation import Cluster
 from evenstep.workload.replicate import Source, rescaled
 
 if TYPE_CHECKING:
+    from evenstep.experiments.settings import CompareSettings, SimulateSettings
     from evenstep.measure.comparison import Comparison
     from evenstep.workload.synthetic.yaml_file import Workload
 
@@ -84,8 +85,7 @@ def compare(
             need a ``__main__`` guard there) or a policy is an object.
         progress: told what happens; silent when left out.
 
-    Returns:
-        The comparison; `Compared` says what it offers, such as ``found["jsq"].mean("idle_time_share")``.
+    Returns: the comparison, see `Compared`; ``found["jsq"].mean("idle_time_share")`` is one of its figures.
 
     Raises:
         InputError: a bad source, policy or number, or fewer replicates that differ than `seeds`.
@@ -158,6 +158,18 @@ def opened(
         prefix_blocks=cluster.prefix_cache_blocks > 0,
     )
     return scaled(asked, cluster, step_time, rate=rate, load=load, seed=seed)
+
+
+def opened_as(settings: CompareSettings | SimulateSettings, cluster: Cluster, step_time: StepTime) -> Source:
+    """The workload that settings name, as they rescale and read it.
+
+    Raises:
+        InputError: as `opened`.
+    """
+    return opened(
+        settings.source, cluster, step_time, rate=settings.rate, load=settings.load, limit=settings.limit,
+        skip_bad_rows=settings.skip_bad_rows, format_name=settings.format_name, seed=settings.seed,
+    )  # fmt: skip
 
 
 def workload_of(
