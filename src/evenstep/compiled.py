@@ -80,8 +80,9 @@ def _type_of(made: Any) -> Any:
     """The type by which compiled code knows a kernel."""
     from numba.core.registry import cpu_target  # pyright: ignore[reportMissingTypeStubs]
 
-    cpu_target.typing_context.refresh()
-    return cpu_target.typing_context.resolve_value_type(made)
+    context: Any = cpu_target.typing_context
+    context.refresh()
+    return context.resolve_value_type(made)
 
 
 def _later(plain: Callable[..., Any], make: Callable[[], Any], **what: bool) -> Any:
