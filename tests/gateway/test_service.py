@@ -1,4 +1,4 @@
-"""What a connection and whoever answers it ask of each other."""
+"""What a connection and the service that answers it hand each other."""
 
 from __future__ import annotations
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from typing import Protocol
 
 from evenstep.engines.requests import refusals
 from evenstep.engines.requests.refusals import Refusal
+from evenstep.gateway.config.config import Limits
 from evenstep.gateway.connections.deadline import NEVER, Deadline
-from evenstep.gateway.serve.asking import Asking
-from evenstep.gateway.serve.service import Job, Received, Service
+from evenstep.gateway.serve.asking import Asking, ClientHeads
+from evenstep.gateway.serve.service import Job, Received
 from evenstep.http.errors import HttpError
 from evenstep.http.server import CONTINUE, Event, Request, Server, State
 
@@ -25,6 +27,21 @@ _LINGER_S = 2.0  # time for a refused client to read the error
 _ANY = 1 << 62
 _GRACE_S = 2.0  # before the rate of a body is checked
 _IDLE, _HEAD, _BODY, _ANSWERING, _OVER = State
+
+
+class Service(Protocol):
+    """Answers requests; sets `Client.job` if the answer takes time."""
+
+    limits: Limits
+    heads: ClientHeads
+    clients: set[Client]
+    is_draining: bool
+
+    def serve(self, request: Received, client: Client) -> None: ...
+
+    def new_name(self) -> str: ...
+
+    def told(self, status: int) -> None: ...
 
 
 class Client(asyncio.Protocol):

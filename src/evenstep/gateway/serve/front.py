@@ -46,7 +46,7 @@ class _Named(msgspec.Struct):
 
 
 class Front:
-    """Takes requests of every connection; see `service.Service`.
+    """Takes requests of every connection; see `connections.client.Service`.
 
     Args:
         pools: the served models.

@@ -1,16 +1,12 @@
-"""The interface between a client's connection and the service that answers it."""
+"""What a client's connection and the service that answers it hand each other."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
-from evenstep.gateway.config.config import Limits
-from evenstep.gateway.serve.asking import Asking, ClientHeads
-
-if TYPE_CHECKING:
-    from evenstep.gateway.connections.client import Client
+from evenstep.gateway.serve.asking import Asking
 
 
 class Received(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -31,18 +27,3 @@ class Job(Protocol):
     def give_up(self) -> None:
         """The gateway ends before the answer: tell the client, and want nothing more."""
         ...
-
-
-class Service(Protocol):
-    """Answers requests; sets `Client.job` if the answer takes time."""
-
-    limits: Limits
-    heads: ClientHeads
-    clients: set[Client]
-    is_draining: bool
-
-    def serve(self, request: Received, client: Client) -> None: ...
-
-    def new_name(self) -> str: ...
-
-    def told(self, status: int) -> None: ...
