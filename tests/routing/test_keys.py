@@ -112,6 +112,7 @@ def test_those_that_fit_stand_around_the_peak():
     assert listed(list_fitting, waiting, key(5), key(20), count=3) == ([3, 2, 4], [6, 5, 4])
     assert listed(list_fitting, waiting, key(5), key(20), count=2) == ([3, 2], [6, 5])
     assert listed(list_fitting, waiting, key(5), key(20), count=1) == ([3], [6])
+    assert listed(list_fitting, pool(5, 7, 4), key(5), key(20), count=2) == ([1, 0], [7, 5])
     assert listed(list_fitting, waiting, key(5), key(5), count=2) == ([2, 4], [5, 4])
     assert listed(list_fitting, pool(1, 9, GONE, 6, GONE, 6), key(5), key(20), count=3) == (
         [3, 5, 0],
