@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from tests.dispatch.one_group import OneGroup
+from tests.dispatch.told import Story
 
 from evenstep.dispatch.rounds.rounds import Rounds
 from evenstep.dispatch.settings import Settings
@@ -73,3 +74,28 @@ def test_an_idle_group_decides_at_once():
     found = RoundsOfOne(OneGroup())
     found.open(0.0)
     assert found.rounds.ripe
+
+
+def sent_while_b_is_in_a_step(gather_ms: float) -> list[str]:
+    """Where requests 4 and 5 go under round robin, while one worker of group b has delivered a step and the other has not."""
+    story, sent = Story("round-robin", gather_ms=gather_ms), {}
+    story.worker("a", slots=4)
+    for name in ("b0", "b1"):
+        story.worker(name, slots=4, group="b")
+    for request in (1, 2, 3):
+        sent[request] = story.sent(request)
+    for story.now_s in (1.0, 1.02, 1.04):
+        for request in (1, 2, 3):
+            story.chunk(sent[request].row)
+    story.now_s = 1.06
+    story.chunk(sent[1].row)
+    story.chunk(sent[2].row)
+    return [story.sent(request).worker for request in (4, 5)]
+
+
+def test_a_request_goes_to_the_groups_that_gather_nothing_rather_than_wait():
+    assert sent_while_b_is_in_a_step(gather_ms=2.0) == ["a", "a"]
+
+
+def test_no_worker_is_passed_over_where_rounds_gather_nothing():
+    assert sent_while_b_is_in_a_step(gather_ms=0.0) == ["a", "b0"]
