@@ -112,6 +112,41 @@ def test_the_space_a_rule_asks_for_is_its_own(tmp_path):
     assert policy.route(view()).worker.tolist() == [-1, 1, -1, -1]
 
 
+def test_working_space_may_hold_structs_of_arrays(tmp_path):
+    policy = written(
+        tmp_path,
+        POLICY
+        + """
+    class Fleet(NamedTuple):
+        load: Floats
+        seat: Ints
+
+    class Work(NamedTuple):
+        worker: Ints
+        memory: Ints
+        bound: Floats
+        first: Ints
+        fleet: Fleet
+        last: Floats
+
+    def room(workers, waiting, horizon, options):
+        return 1, workers, waiting, 1
+
+    @rule
+    def route(view, options, work):
+        fleet = work.fleet
+        work.first[0], work.last[0] = 3, 7.0
+        for g in range(view.load.size):
+            fleet.load[g] = view.load[g]
+        for i in range(fleet.seat.size):
+            fleet.seat[i] = i
+        if work.last[0] == 7.0 and fleet.load.size == view.load.size:
+            work.worker[fleet.seat[work.first[0]]] = int(fleet.load[1]) // 10
+    """,
+    )
+    assert policy.route(view()).worker.tolist() == [-1, -1, -1, 1]
+
+
 def test_a_policy_that_inherits_from_one_with_a_rule_may_call_it(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from evenstep.routing.policies.jsq import JSQ\n\n"

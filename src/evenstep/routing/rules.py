@@ -6,7 +6,7 @@ The file of a policy holds its frozen dataclass and one function marked with `ru
         worker: Ints; memory: Ints; bound: Floats; load: Floats
 
     def room(workers, waiting, horizon, options):  # numbers that each array of it needs, in order;
-        return (workers,)                          # (rows, columns) for a Table
+        return (workers,)                          # (rows, columns) for a Table; a field may be a struct of arrays
 
     @rule
     def route(view, options, work): ...
@@ -17,7 +17,7 @@ The file of a policy holds its frozen dataclass and one function marked with `ru
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
@@ -88,7 +88,7 @@ def route_into(
     {room}
     bound = scratch_f[0:1]
     bound[0] = nan
-    rule(view, options, Work(worker[:waiting], memory, bound{windows}))
+    rule(view, options, {work})
     return bound[0]
 """
 
@@ -118,15 +118,13 @@ def _entry(made: Any, policy: type) -> Entry:
     options, reading = compiled.options_of(policy)
     work: Any = module.get("Work", RoutingWork)
     names = module if work.__module__ == policy.__module__ else None  # two users' files may have one name
-    hints = list(get_type_hints(work, names, include_extras=True).items())[len(RoutingWork._fields) :]
-    kinds = [_kind(work, name, hint) for name, hint in hints]
+    kinds = list(_kinds(work, names))[len(RoutingWork._fields) :]
     room = module.get("room")
     scope: dict[str, Any] = {
-        "rule": made, "Options": options, "Work": work, "RuleView": RuleView, "read_only": compiled.read_only,
-        "nan": math.nan,
+        "rule": made, "Options": options, "RuleView": RuleView, "read_only": compiled.read_only, "nan": math.nan,
     }  # fmt: skip
-    windows, lines, ends = "", [], {"scratch_i": "0", "scratch_f": "1"}
-    if hints:
+    windows, lines, ends = ["worker[:waiting]", "memory", "bound"], [], {"scratch_i": "0", "scratch_f": "1"}
+    if kinds:
         if room is None:
             raise TypeError(f"{policy.__module__} has a Work with arrays; expected a function room beside it")
         scope["room"] = part(room)
@@ -134,13 +132,14 @@ def _entry(made: Any, policy: type) -> Entry:
         for k, (buffer, dimensions) in enumerate(kinds):
             length = f"lengths[{k}]" if dimensions == 1 else f"lengths[{k}][0] * lengths[{k}][1]"
             lines.append(f"end{k} = {ends[buffer]} + {length}")
-            windows += f", {buffer}[{ends[buffer]} : end{k}]"
-            windows += f".reshape(lengths[{k}])" if dimensions == 2 else ""
+            shape = f".reshape(lengths[{k}])" if dimensions == 2 else ""
+            windows.append(f"{buffer}[{ends[buffer]} : end{k}]{shape}")
             ends[buffer] = f"end{k}"
-    source = _ENTRY.format(options="\n    ".join(reading), room="\n    ".join(lines), windows=windows)
+    made_of = _construction(work, names, iter(windows), scope)
+    source = _ENTRY.format(options="\n    ".join(reading), room="\n    ".join(lines), work=made_of)
 
     def scratch(workers: int, waiting: int, horizon: int, parameters: Any) -> tuple[int, int]:
-        if not hints:
+        if not kinds:
             return 0, 1
         lengths = room(workers, waiting, horizon, _read(options, reading, parameters))  # type: ignore[misc]
         sizes = [int(np.prod(length)) for length in lengths]
@@ -148,6 +147,29 @@ def _entry(made: Any, policy: type) -> Entry:
         return ints, 1 + sum(sizes) - ints
 
     return Entry(compiled.generated(source, scope, made, ROUTE), scratch)
+
+
+def _kinds(work: type, names: dict[str, Any] | None) -> Iterator[tuple[str, int]]:
+    """The `_kind` of every array of working space, those of a struct in its place."""
+    for name, hint in get_type_hints(work, names, include_extras=True).items():
+        if isinstance(hint, type) and issubclass(hint, tuple):
+            yield from _kinds(hint, None)
+        else:
+            yield _kind(work, name, hint)
+
+
+def _construction(
+    work: type, names: dict[str, Any] | None, windows: Iterator[str], scope: dict[str, Any]
+) -> str:
+    """The text that makes working space out of the texts of its arrays; puts the structs it names into `scope`."""
+    scope[work.__name__] = work
+    fields = [
+        _construction(hint, None, windows, scope)
+        if isinstance(hint, type) and issubclass(hint, tuple)
+        else next(windows)
+        for hint in get_type_hints(work, names, include_extras=True).values()
+    ]
+    return f"{work.__name__}({', '.join(fields)})"
 
 
 def _kind(work: type, name: str, hint: Any) -> tuple[str, int]:
