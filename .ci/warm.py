@@ -14,7 +14,6 @@ import evenstep
 #: Modules that share code, one after the other in one process; the longest first.
 CHAINS = (
     ("sim.cluster.loop",),
-    ("routing.policies.bf_io_kernel",),
 )
 
 #: A module that compiles something when it is imported.

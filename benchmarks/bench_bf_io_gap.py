@@ -18,17 +18,16 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 import decision_views
-from evenstep.routing.bf_io.exact import Instance, objective, solve
-from evenstep.routing.bf_io.moment import Moment
-from evenstep.routing.bf_io.reference import decide
-from evenstep.routing.doors import through_kernel
-from evenstep.routing.policies.bf_io import BFIO, instance
-from evenstep.routing.view import HOLD
+from evenstep.routing.bf_io.exact import instance, objective, solve
+from evenstep.routing.policies.bf_io import BFIO
+from evenstep.routing.view import HOLD, RoutingView
 
 KINDS = {"burst": (6.1, 1.15, 4, 4096), "heavy": (np.log(4000), 1.1, 16, 60_000)}
 
 
-def random_moment(random: np.random.Generator, slots: int, horizon: int, kind: str, workers: int) -> Moment:
+def random_view(
+    random: np.random.Generator, slots: int, horizon: int, kind: str, workers: int
+) -> RoutingView:
     """Workers that were even to 1 % before some of their requests ended; three times as many wait as slots are free."""
     mean, sigma, low, high = KINDS[kind]
 
@@ -41,17 +40,15 @@ def random_moment(random: np.random.Generator, slots: int, horizon: int, kind: s
         load[g, 0] = max(0.0, level * (1 + 0.01 * random.standard_normal()) - prompts(int(free[g])).sum())
         ends = random.random(horizon) < 0.25
         load[g, 1:] = np.maximum(0.0, load[g, 0] + np.cumsum(72.0 - ends * prompts(horizon)))
-    size, growth = prompts(3 * slots), np.arange(horizon + 1.0)
-    return Moment.of_paper(
-        np.zeros(workers, np.int64), free, np.full(workers, np.inf), np.rint(load), size, np.full(size.size, np.inf),
-        size[:, None] + growth, growth, np.ones(horizon + 1), np.zeros(1), 0, slots, size.size,
-    )  # fmt: skip
-
-
-def as_instance(moment: Moment) -> Instance:
-    return Instance(
-        moment.group, moment.free_slots, moment.kv_free, moment.load, moment.profile, moment.size, moment.weight,
-        moment.forced, moment.count,
+    load, none = np.rint(load), np.zeros(workers, np.int64)
+    size = prompts(3 * slots)
+    ids, zeros = np.arange(size.size), np.zeros(size.size)
+    return RoutingView(
+        decision=0, seed=0, now_s=100.0, mean_wait_s=0.0, group=none, queued=none, queued_load=np.zeros(workers),
+        load=load[:, 0].copy(), free_slots=free, running=none + 72, kv_free=np.full(workers, np.inf),
+        seconds_per_token=np.full(workers, 1.1e-7), waiting_id=ids, waiting_load=size, waited_s=zeros,
+        waiting_class=np.zeros(size.size, np.int64), waiting_key=ids, waiting_steps=np.full(size.size, np.nan),
+        projections=load, growth=np.arange(horizon + 1.0), cached_tokens=np.zeros((0, 0)), memory=none[:0],
     )  # fmt: skip
 
 
@@ -64,8 +61,9 @@ def gaps(instances: int, seconds: float) -> None:
     for slots, horizon, kind in cells:
         to_best, to_bound = [], []
         for number in range(-(-instances // len(cells))):
-            moment = random_moment(random, slots, horizon, kind, min(slots, (4, 8, 16)[number % 3]))
-            asked, found = as_instance(moment), decide(moment, 3, BFIO().moves)
+            view = random_view(random, slots, horizon, kind, min(slots, (4, 8, 16)[number % 3]))
+            asked = instance(view, horizon, 1.0, 0, 0.0)
+            found = BFIO(horizon=horizon).route(view).worker
             best, bound = solve(asked, found, relative_gap=1e-4, seconds=seconds)
             nothing = objective(asked, np.full(asked.size.size, HOLD))
             to_best.append((objective(asked, found) - objective(asked, best)) / nothing)
@@ -86,10 +84,8 @@ def windows(
     for window in (0, *sizes):
         policy, added = BFIO(horizon=horizon, window=window), []
         for number, view in enumerate(views):
-            asked = instance(Moment.of(view, horizon, 1.0, 0.0, 0, 0.0), view)
-            decision = through_kernel(policy, view)
-            assert decision is not None
-            value = objective(asked, decision.worker)
+            asked = instance(view, horizon, 1.0, 0, 0.0)
+            value = objective(asked, policy.route(view).worker)
             if window == 0:
                 whole.append(value)
             nothing = objective(asked, np.full(asked.size.size, HOLD))

@@ -57,7 +57,7 @@ class Kept:
         return ""
 
 
-@pytest.mark.parametrize(("lacks", "is_there"), [("", True), ("best_kernel", False), ("relaying", False)])
+@pytest.mark.parametrize(("lacks", "is_there"), [("", True), ("best", False), ("relaying", False)])
 def test_what_is_on_disk_is_seen(monkeypatch, lacks, is_there):
     names.build("routing", {"name": "best"})  # a first import may compile, and then asks the real place
     monkeypatch.setattr(kernel_cache, "place", lambda: Kept(lacks))

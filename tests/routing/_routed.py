@@ -11,7 +11,7 @@ import numpy as np
 from evenstep.routing.doors import difference, through_kernel
 from evenstep.routing.policies.best import Best
 from evenstep.routing.rules import RuleView
-from evenstep.routing.view import RoutingPolicy, RoutingView, broken_rule
+from evenstep.routing.view import RoutingDecision, RoutingPolicy, RoutingView, broken_rule
 
 
 def assert_doors_agree(policy: RoutingPolicy, view: RoutingView) -> None:
@@ -23,6 +23,12 @@ def assert_doors_agree(policy: RoutingPolicy, view: RoutingView) -> None:
     assert difference(plain, kernel, view.memory) == ""
     if np.isinf(view.kv_free).all():
         assert (plain.worker >= 0).sum() == min(view.waiting_id.size, view.free_slots.sum())
+
+
+def assert_equals_oracle(policy: RoutingPolicy, view: RoutingView, expected: RoutingDecision) -> None:
+    """The rule decides in bits what its plain oracle does, through both doors."""
+    assert_doors_agree(policy, view)
+    assert difference(expected, policy.route(view), view.memory) == ""
 
 
 def moment(load: list[float], free: list[int], waiting: list[float], **more: Any) -> RoutingView:

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.oracles.best_moment import ARRIVED, OWED
+from tests.oracles.best_shares import COUNTERS, SLACK
 from tests.routing._routed import moment, routed, seen
 
 from evenstep import names
@@ -14,8 +16,6 @@ from evenstep.errors import InputError
 from evenstep.experiments.contenders import contender
 from evenstep.predict.memorised import Memorised
 from evenstep.request import Trace
-from evenstep.routing.best.moment import ARRIVED, OWED
-from evenstep.routing.best.shares import COUNTERS, SLACK
 from evenstep.routing.policies.best import Best
 from evenstep.routing.view import HOLD, RoutingView
 from evenstep.sim.cluster.simulation import Cluster, simulate

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.routing._routed import moment, routed, seen
-
-from evenstep.routing.best.memory import (
+from tests.oracles.best_memory import (
     LATEST,
     UNKNOWN,
     is_bound,
     memory_left,
     still_to_come,
 )
-from evenstep.routing.best.moment import ARRIVED
-from evenstep.routing.bf_io.moment import Moment
+from tests.oracles.best_moment import ARRIVED
+from tests.oracles.bf_io_moment import Moment
+from tests.routing._routed import moment, routed, seen
+
 from evenstep.routing.policies.best import Best
 from evenstep.routing.view import HOLD, RoutingView
 

@@ -8,9 +8,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.routing._routed import moment, seen
-
-from evenstep.routing.best.moment import (
+from tests.oracles.best_moment import (
     MEMORY,
     OCTAVES,
     OFFSET,
@@ -24,7 +22,9 @@ from evenstep.routing.best.moment import (
     targets,
     tries,
 )
-from evenstep.routing.bf_io.moment import Moment
+from tests.oracles.bf_io_moment import Moment
+from tests.routing._routed import moment, seen
+
 from evenstep.routing.policies.best import Best
 from evenstep.routing.view import RoutingView
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.oracles.best_moment import LEFT, MEMORY, RUSH, RUSH_US, rush_s
+from tests.oracles.best_room import make_room
+from tests.oracles.bf_io_moment import Moment
 from tests.routing._routed import moment
 
 from evenstep.request import F8
-from evenstep.routing.best.moment import LEFT, MEMORY, RUSH, RUSH_US, rush_s
-from evenstep.routing.best.room import make_room
-from evenstep.routing.bf_io.moment import Moment
 from evenstep.routing.policies.best import Best
 from evenstep.routing.view import RoutingView
 

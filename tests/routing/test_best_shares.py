@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.best_shares import COUNTERS, SLOT, are_shared, filled, pay, quotas, slack_of
+from tests.oracles.bf_io_moment import Moment
 from tests.routing._routed import moment
 
 from evenstep.request import I8
-from evenstep.routing.best.shares import COUNTERS, SLOT, are_shared, filled, pay, quotas, slack_of
-from evenstep.routing.bf_io.moment import Moment
 from evenstep.routing.view import RoutingView
 
 classes = st.lists(st.integers(0, 4), min_size=1, max_size=30)

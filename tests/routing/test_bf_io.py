@@ -12,10 +12,9 @@ from tests.strategies import routing_views
 
 from evenstep import names
 from evenstep.errors import InputError
-from evenstep.routing.bf_io.exact import objective
-from evenstep.routing.bf_io.moment import Moment
+from evenstep.routing.bf_io.exact import instance, objective
 from evenstep.routing.filling import most_overdue
-from evenstep.routing.policies.bf_io import BFIO, instance
+from evenstep.routing.policies.bf_io import BFIO
 from evenstep.routing.view import HOLD, RoutingView, broken_rule
 
 
@@ -24,8 +23,7 @@ def lengths_unknown(view: RoutingView) -> RoutingView:
 
 
 def imbalance(view: RoutingView, policy: BFIO, worker: np.ndarray) -> float:
-    moment = Moment.of(view, policy.horizon, policy.discount, 0.0, 0, 0.0)
-    return objective(instance(moment, view), worker)
+    return objective(instance(view, policy.horizon, policy.discount, 0, 0.0), worker)
 
 
 @given(routing_views(kv_limited=False, horizon=2))

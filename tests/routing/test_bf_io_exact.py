@@ -8,13 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.oracles.bf_io_moment import Moment
+from tests.routing._routed import moment
 from tests.strategies import routing_views
 
 from evenstep.request import F8, I8
-from evenstep.routing.bf_io.exact import Instance, objective, solve
-from evenstep.routing.bf_io.moment import Moment
-from evenstep.routing.bf_io.reference import decide
-from evenstep.routing.policies.bf_io import BFIO, instance
+from evenstep.routing.bf_io.exact import Instance, instance, objective, solve
+from evenstep.routing.policies.bf_io import BFIO
 from evenstep.routing.view import HOLD, RoutingView, broken_rule
 
 
@@ -35,10 +36,9 @@ def brute_force(asked: Instance) -> float:
 @given(routing_views(kv_limited=False, horizon=1, workers=(1, 3), waiting=(1, 4)))
 def test_exact_equals_brute_force(view: RoutingView) -> None:
     policy = BFIO(horizon=1, discount=0.5, age_limit=2.0, exact=True)
-    moment = Moment.of(view, 1, 0.5, 0.0, 0, 2.0)
-    if moment.count == 0:
+    asked, decision = instance(view, 1, 0.5, 0, 2.0), policy.route(view)
+    if asked.count == 0:
         return
-    asked, decision = instance(moment, view), policy.route(view)
     best = brute_force(asked)
     assert objective(asked, decision.worker) == pytest.approx(best, abs=1e-3)
     assert decision.bound <= best + 1e-3
@@ -75,13 +75,13 @@ def random_instance(random: np.random.Generator, slots: int, horizon: int, heavy
     )  # fmt: skip
 
 
-def fast_answer(asked: Instance, moves: int = 500) -> I8:
-    waiting, steps = asked.size.size, asked.weight.size
-    moment = Moment.of_paper(
-        asked.group, asked.free_slots, asked.kv_free, asked.load, asked.size, np.full(waiting, np.inf), asked.profile,
-        np.arange(float(steps)), asked.weight, np.zeros(1), 0, asked.count, waiting,
+def fast_answer(asked: Instance) -> I8:
+    steps = asked.weight.size
+    view = moment(
+        asked.load[:, 0].tolist(), asked.free_slots.tolist(), asked.size.tolist(),
+        projections=asked.load, growth=np.arange(float(steps)), mean_wait_s=0.0,
     )  # fmt: skip
-    return decide(moment, 3, moves)
+    return BFIO(horizon=steps - 1).route(view).worker
 
 
 @pytest.mark.parametrize("slots", [2, 8])
@@ -103,11 +103,28 @@ def test_the_search_is_near_the_optimum(slots: int) -> None:
 @given(routing_views(kv_limited=False, waiting=(2, 6)))
 def test_the_exact_answer_is_never_worse_than_the_fast_one(view: RoutingView) -> None:
     view = replace(view, waiting_steps=np.full(view.waiting_id.size, np.nan))
-    moment = Moment.of(view, 0, 1.0, 0.0, 0, 0.0)
-    if moment.count:
-        asked = instance(moment, view)
+    asked = instance(view, 0, 1.0, 0, 0.0)
+    if asked.count:
         fast, exact = (
             BFIO(age_limit=0.0).route(view).worker,
             BFIO(age_limit=0.0, exact=True).route(view).worker,
         )
         assert objective(asked, exact) <= objective(asked, fast) + 1e-6
+
+
+@given(
+    routing_views(horizon=2),
+    st.sampled_from([1.0, 0.5]),
+    st.sampled_from([0, 3]),
+    st.sampled_from([0.0, 2.0]),
+)
+def test_the_exact_solver_sees_what_the_search_sees(
+    view: RoutingView, discount: float, window: int, age_limit: float
+) -> None:
+    found = instance(view, 2, discount, window, age_limit)
+    expected = Moment.of(view, 2, discount, 0.0, window, age_limit)
+    assert (found.forced, found.count) == (expected.forced, expected.count)
+    for name in ("load", "profile", "size", "weight"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name))
+    together = found.group[:, None] == found.group
+    assert np.array_equal(together, expected.group[:, None] == expected.group)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from tests.oracles.bf_io_moment import Moment
 from tests.routing._routed import moment as view_of
-
-from evenstep.routing.bf_io.moment import Moment
 
 
 def test_groups_are_numbered_in_order_of_appearance() -> None:

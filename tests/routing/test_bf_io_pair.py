@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.routing._routed import assert_doors_agree, moment
+from tests.oracles import bf_io as oracle
+from tests.routing._routed import assert_equals_oracle, moment
 from tests.strategies import routing_views
 
-from evenstep.routing.bf_io.exact import objective
-from evenstep.routing.bf_io.moment import Moment
-from evenstep.routing.policies.bf_io import BFIO, instance
+from evenstep.routing.bf_io.exact import instance, objective
+from evenstep.routing.policies.bf_io import BFIO
 from evenstep.routing.policies.br_0 import BR0
 from evenstep.routing.view import HOLD, RoutingView
 
@@ -30,8 +30,7 @@ def two_slots(draw: st.DrawFn, horizon: int = 0) -> RoutingView:
 
 
 def imbalance(view: RoutingView, policy: BFIO, worker: np.ndarray) -> float:
-    of = Moment.of(view, policy.horizon, policy.discount, 0.0, 0, 0.0)
-    return objective(instance(of, view), worker)
+    return objective(instance(view, policy.horizon, policy.discount, 0, 0.0), worker)
 
 
 @given(two_slots())
@@ -84,9 +83,10 @@ def test_two_requests_change_together_where_each_alone_would_overtake_the_other(
 
 
 @given(two_slots(horizon=2), st.sampled_from([0.0, 1.0]), st.booleans(), st.integers(0, 2**32 - 1))
-def test_both_doors_choose_the_same_two(view: RoutingView, tie: float, limited: bool, seed: int) -> None:
+def test_rule_and_oracle_choose_the_same_two(view: RoutingView, tie: float, limited: bool, seed: int) -> None:
     random = np.random.default_rng(seed)
     view = replace(view, waiting_load=view.waiting_load + random.random(view.waiting_id.size))
     if limited:
         view = replace(view, kv_free=np.floor(random.random(view.load.size) * 2 * view.waiting_load.max()))
-    assert_doors_agree(BFIO(horizon=2, discount=0.9, tie_weight=tie, age_limit=0.0), view)
+    policy = BFIO(horizon=2, discount=0.9, tie_weight=tie, age_limit=0.0)
+    assert_equals_oracle(policy, view, oracle.route(policy, view))

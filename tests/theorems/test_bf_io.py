@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.routing._routed import moment
 from tests.strategies import examples
 
 from evenstep.routing.bf_io.exact import Instance, objective, solve
-from evenstep.routing.bf_io.moment import Moment
-from evenstep.routing.bf_io.reference import decide
+from evenstep.routing.policies.bf_io import BFIO
 
 
 @st.composite
@@ -36,9 +36,6 @@ def test_an_exact_round_is_balanced_up_to_the_largest_prompt(asked: Instance) ->
 
 @given(rounds())
 def test_the_fast_round_keeps_the_bound_on_the_imbalance(asked: Instance) -> None:
-    waiting = asked.size.size
-    moment = Moment.of_paper(
-        asked.group, asked.free_slots, asked.kv_free, asked.load, asked.size, np.full(waiting, np.inf), asked.profile,
-        np.zeros(1), asked.weight, np.zeros(1), 0, asked.count, waiting,
-    )  # fmt: skip
-    assert objective(asked, decide(moment, 3, 500)) <= (asked.group.size - 1) * asked.size.max()
+    view = moment(asked.load[:, 0].tolist(), asked.free_slots.tolist(), asked.size.tolist(), mean_wait_s=0.0)
+    worker = BFIO().route(view).worker
+    assert objective(asked, worker) <= (asked.group.size - 1) * asked.size.max()

@@ -10,17 +10,13 @@ rest of that chance. Gain and price are equal at ``u = o ln(1 + recompute n s / 
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from evenstep.request import F8, I8
-from evenstep.routing.bf_io.moment import Moment, in_order
-from evenstep.routing.view import RoutingView
-
-if TYPE_CHECKING:
-    from evenstep.routing.policies.best import Best
+from evenstep.compiled import Ints, part
+from evenstep.routing.best.kept import ARRIVED, LEAVING, STAYING, octaves
+from evenstep.routing.best.targets import Moment, Outlook
+from evenstep.routing.bf_io.plan import Plan
+from evenstep.routing.rules import RuleView
 
 #: Tokens a request is thought to produce while none has left.
 UNKNOWN = 100.0
@@ -32,101 +28,113 @@ KEPT_IN = 4
 NEPER = 0.6931471805599453 / 4096.0
 
 
-def octaves(tokens: float) -> int:
-    """log2 of a size in 1/4096, linear within an octave: the bits of a float64 in order."""
-    return (int(np.float64(max(tokens, 1.0)).view(np.int64)) >> 40) - (1023 << 12)
-
-
-def still_to_come(view: RoutingView, growth: F8, leaving: I8, gone: int) -> float:
+@part
+def still_to_come(gone: int, view: RuleView, look: Outlook, memory: Ints) -> float:
     """Mean number of tokens that a running request still produces, derived from the expected departures.
 
     Args:
-        growth: float64[n], tokens a request gains by each step.
-        leaving: int64[2], over the latest decisions: KV tokens that were expected to leave within n steps, and all KV
-            tokens; updated.
         gone: number of requests that have left so far.
+        memory: what the policy keeps; `LEAVING` and `STAYING` are updated.
     """
-    ahead, stays, leaves = float(growth[-1] - growth[0]), 0.0, 0.0
+    last = look.growth.size - 1
+    ahead = look.growth[last] - look.growth[0]
+    stays, leaves = 0.0, 0.0
     for g in range(view.load.size):
-        mass = float(view.load[g]) + int(view.running[g]) * ahead
+        mass = view.load[g] + view.running[g] * ahead
         stays += mass
-        leaves += max(0.0, mass - float(view.projections[g, growth.size - 1])) if growth.size > 1 else 0.0
+        leaves += max(0.0, mass - view.projections[g, last]) if last > 0 else 0.0
     if gone > 0 and leaves > 0.0:
-        leaving += np.array([int(leaves), int(stays)])
-        if leaving[1] > LATEST * stays:
-            leaving //= 2
-    if leaving[0] <= 0:
+        memory[LEAVING] += np.int64(leaves)
+        memory[STAYING] += np.int64(stays)
+        if memory[STAYING] > LATEST * stays:
+            memory[LEAVING] //= 2
+            memory[STAYING] //= 2
+    if memory[LEAVING] <= 0:
         return UNKNOWN
-    return max(ahead * (int(leaving[1]) / int(leaving[0]) - 0.5), 1.0)
+    return max(ahead * (memory[STAYING] / memory[LEAVING] - 0.5), 1.0)
 
 
-def still_on(view: RoutingView, growth: F8, g: int, usual: float) -> float:
+@part
+def still_on(g: int, usual: float, view: RuleView, look: Outlook) -> float:
     """Tokens that a request on worker g still produces: the mean of two rates, the worker's own and the `usual` one.
 
     The worker's own rate is the share of its load that is expected to leave. Where its requests are young, hardly any leaves
     within the horizon, and the usual rate keeps the answer below twice the usual.
     """
-    ahead, running = float(growth[-1] - growth[0]), int(view.running[g])
+    last, running = look.growth.size - 1, view.running[g]
+    ahead = look.growth[last] - look.growth[0]
     if running == 0 or ahead <= 0.0:
         return usual
-    mass = float(view.load[g]) + running * ahead
-    leaves = max(0.0, mass - float(view.projections[g, growth.size - 1]))
+    mass = view.load[g] + running * ahead
+    leaves = max(0.0, mass - view.projections[g, last])
     rate = leaves / (ahead * (mass - 0.5 * leaves))
     return 2.0 * usual / (1.0 + rate * usual)
 
 
-def memory_left(
-    policy: Best, view: RoutingView, moment: Moment, kept: I8, gone: int, request: float, limit_s: float
-) -> F8:
-    """float64[G], KV tokens that may be admitted on each worker; inf where only slots limit.
-
-    Args:
-        kept: int64[2], `leaving` of `still_to_come`.
-        gone: requests that have left so far.
-        request: mean KV tokens of those that run or wait.
-        limit_s: wait after which a request that fits nowhere has a worker kept for it; 0 or inf = never.
-    """
-    left = np.array(view.kv_free)
-    more = still_to_come(view, moment.growth, kept, gone)
-    for g in range(left.size):
-        if left[g] < np.inf:
-            there, free = int(view.running[g] + view.queued[g]), float(left[g])
-            load = float(view.load[g])
-            here = still_on(view, moment.growth, g, more)
-            held = there * request + max(free, request)
-            reserve = here * (octaves(1.0 + policy.recompute * held / here) * NEPER)
-            for ahead, growth in zip(view.projections[g].tolist(), moment.growth.tolist(), strict=True):
-                reserve = max(reserve, ahead - load + growth)
-            sizes = moment.size[moment.size <= free] if there == 0 else moment.size[:0]
-            left[g] = max(float(sizes.max()) if sizes.size else 0.0, free - reserve)
-    keep_for_overdue(view, moment, left, limit_s)
-    return left
+@part
+def keep_free(
+    recompute: float, moment: Moment, view: RuleView, look: Outlook, memory: Ints, plan: Plan
+) -> None:
+    """Set `kv` of the open workers, the KV tokens that may be admitted: free memory less the reserve."""
+    more = still_to_come(int(memory[ARRIVED]) - moment.waiting - moment.running, view, look, memory)
+    for o in range(plan.place.size):
+        g = plan.place[o]
+        free, load = float(view.kv_free[g]), float(view.load[g])
+        if free < np.inf:
+            there = view.running[g] + view.queued[g]
+            here = float(still_on(int(g), more, view, look))
+            held = there * moment.request + max(free, moment.request)
+            reserve = here * (octaves(float(1.0 + recompute * held / here)) * NEPER)
+            for h in range(look.growth.size):
+                reserve = max(reserve, view.projections[g, h] - load + look.growth[h])
+            one = largest_within(free, moment.waiting, view) if there == 0 else 0.0
+            plan.kv[o] = max(one, free - reserve)
 
 
-def keep_for_overdue(view: RoutingView, moment: Moment, left: F8, limit_s: float) -> None:
+@part
+def largest_within(free: float, waiting: int, view: RuleView) -> float:
+    """The largest of the waiting requests that fit; 0 where none does."""
+    largest = 0.0
+    for i in range(waiting):
+        if view.waiting_load[i] <= free:
+            largest = max(largest, view.waiting_load[i])
+    return largest
+
+
+@part
+def keep_for_overdue(limit_s: float, waiting: int, view: RuleView, plan: Plan) -> None:
     """Nothing is admitted on a worker that gathers memory for an overdue request that fits nowhere.
 
     It is always the one with most memory left, so the next decision, which knows nothing of this one, keeps the same. A
     worker that runs nothing has nothing to gather: it is never kept.
+
+    Args:
+        limit_s: wait after which a request is overdue; 0 or inf = never.
     """
-    if not 0 < limit_s < math.inf:
+    if not 0.0 < limit_s < np.inf:
         return
-    opened = np.flatnonzero(view.free_slots > 0).tolist()
-    keeps = max(len(opened) // KEPT_IN, 1)
-    for size, waited in zip(moment.size.tolist(), view.waited_s[: moment.size.size].tolist(), strict=True):
-        if keeps == 0 or not waited > limit_s:
+    keeps = max(plan.place.size // KEPT_IN, 1)
+    for i in range(waiting):
+        if keeps == 0 or not view.now_s - view.since_s[i] > limit_s:
             return
-        most = max(opened, key=lambda g: left[g])
-        if size > left[most] and view.running[most] + view.queued[most] > 0:
-            left[most] = 0.0
+        most = 0
+        for o in range(1, plan.place.size):
+            if plan.kv[o] > plan.kv[most]:
+                most = o
+        g = plan.place[most]
+        if view.waiting_load[i] > plan.kv[most] and view.running[g] + view.queued[g] > 0:
+            plan.kv[most] = 0.0
             keeps -= 1
 
 
-def is_bound(moment: Moment) -> bool:
+@part
+def is_bound(moment: Moment, plan: Plan) -> bool:
     """Whether memory, not slots, limits admissions: usual requests do not fill the slots.
 
     Memory then evens out the loads, and requests go in order of arrival. Choosing by size would let requests that seldom fit
     wait forever, and the memory kept for one of them would go to another.
     """
-    usual = in_order(moment.size.tolist()) / moment.size.size
-    return in_order(moment.kv_free[moment.free_slots > 0].tolist()) < usual * moment.count
+    left = 0.0
+    for o in range(plan.place.size):
+        left += plan.kv[o]
+    return left < moment.usual * moment.slots

@@ -12,13 +12,12 @@ may have no free slot at the deadline.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from evenstep.request import F8
-from evenstep.routing.bf_io.moment import Moment
-from evenstep.routing.view import RoutingView
+from evenstep.compiled import Floats, part
+from evenstep.routing.best.targets import Moment, Outlook, total_weight
+from evenstep.routing.bf_io.plan import Plan
+from evenstep.routing.rules import RuleView
 
 #: How early a drain begins, as a multiple of the time in which the needed tokens leave.
 LEAD = 1.5
@@ -28,41 +27,46 @@ SINKING_IN = 4
 DUE = 2.0
 
 
-def make_room(
-    view: RoutingView, moment: Moment, limit_s: float, each_s: float, request: float, speed: F8, standing: F8, level: F8,
-    unit: float,
-) -> tuple[F8, F8]:  # fmt: skip
+@part
+def make_room(moment: Moment, view: RuleView, look: Outlook, plan: Plan) -> None:
     """Find the requests that must be admitted now, and the workers to drain for the others, oldest first.
 
-    Args:
-        limit_s: a request that has waited this long is admitted before all others; 0 or inf = never.
-        each_s: seconds from one admission to the next while requests wait; 0 = not known yet.
-        request: mean KV tokens of a request.
-        speed: float64[G], cost of a token on each worker, relative to the mean.
-        standing, level: float64[G], current level of each worker without newcomers, and its target.
-        unit: the weights of all steps that are looked at.
+    Due requests are worth admitting where they fit; for each of the others the target of a worker is lowered.
 
-    Returns:
-        float64[W], the added value of admitting each request; and float64[G], KV tokens by which a worker should stay below
-        its level to make room for a request, 0 = none.
+    Args:
+        look: where workers stand now is in `filled`; it is overwritten with the room below the level.
     """
-    worth, sunk = np.zeros(moment.size.size), np.zeros(view.load.size)
-    if not 0 < limit_s < math.inf or each_s <= 0:
-        return worth, sunk
-    room, left = level - standing, max(1, view.load.size // SINKING_IN)
-    for i, size in enumerate(moment.size.tolist()):
+    if not 0.0 < moment.limit_s < np.inf or moment.each_s <= 0.0:
+        return
+    workers, weight, room = view.load.size, total_weight(plan), look.filled
+    for g in range(workers):
+        room[g] = look.level[g] - room[g]
+    left = max(1, workers // SINKING_IN)
+    for i in range(moment.waiting):
         if left == 0:
             break
-        lead_s = min(LEAD * size / request * view.load.size * each_s, limit_s)
-        late = 1.0 - (limit_s - float(view.waited_s[i])) / lead_s
-        if late <= 0:
+        size = view.waiting_load[i]
+        lead_s = min(LEAD * size / moment.request * workers * moment.each_s, moment.limit_s)
+        late = 1.0 - (moment.limit_s - (view.now_s - view.since_s[i])) / lead_s
+        if late <= 0.0:
             continue
-        g = int(np.argmax(room))
-        need = float(speed[g]) * size
-        if room[g] >= need * (1.0 - late * late) and moment.free_slots[g] > 0:
-            worth[i] = DUE * unit * size * view.load.size
+        g = most_room(room)
+        need = look.speed[g] * size
+        if room[g] >= need * (1.0 - late * late) and view.free_slots[g] > 0:
+            plan.worth[plan.rank[i]] += DUE * weight * size * workers
         else:
-            sunk[g] = need
-        room[g] = -math.inf
+            for o in range(plan.place.size):
+                if plan.place[o] == g:
+                    plan.target[o] = min(plan.target[o], look.level[g] - look.rise[g] - need)
+        room[g] = -np.inf
         left -= 1
-    return worth, sunk
+
+
+@part
+def most_room(room: Floats) -> int:
+    """The first worker with the most room."""
+    most = 0
+    for g in range(1, room.size):
+        if room[g] > room[most]:
+            most = g
+    return most

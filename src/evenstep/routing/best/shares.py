@@ -8,95 +8,145 @@ every single slot may still go to the request that fits best.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
-import numpy as np
-
-from evenstep.request import I8
-from evenstep.routing.bf_io.moment import Moment, in_order
-from evenstep.routing.view import HOLD, RoutingView
+from evenstep.compiled import Floats, Ints, part
+from evenstep.routing.best.kept import COUNTERS
+from evenstep.routing.best.targets import Moment
+from evenstep.routing.bf_io.plan import Plan
+from evenstep.routing.rules import RuleView
 
 #: One slot, as it is kept.
 SLOT = 1 << 20
-#: Classes are counted modulo this; two classes with the same remainder share a counter.
-COUNTERS = 64
 #: A class may be ahead or behind by this many slots, plus one for each group of this many running requests.
 SLACK, RUNNING_EACH = 4, 64
 
 
-def slack_of(view: RoutingView) -> int:
-    """How far a class may be ahead or behind, in 1/`SLOT` of a slot."""
-    return (SLACK + int(view.running.sum()) // RUNNING_EACH) * SLOT
+class Shares(NamedTuple):
+    """Working space, one entry for each class of the pool.
+
+    Attributes:
+        found, demand: int64[W], the class, later its kind; its waiting requests.
+        weight, ideal: float64[W], its weight; its share of the slots.
+    """
+
+    found: Ints
+    demand: Ints
+    weight: Floats
+    ideal: Floats
 
 
-def are_shared(weights: Sequence[float], view: RoutingView, moment: Moment) -> bool:
+@part
+def are_shared(weights: Floats, moment: Moment, view: RuleView) -> bool:
     """Whether there are weights and classes, and fewer slots than requests."""
-    kinds = view.waiting_class[: moment.size.size]
-    return bool(weights) and 0 < moment.count < moment.size.size and bool((kinds != kinds[0]).any())
+    if moment.slots == moment.waiting or weights.size == 0:
+        return False
+    several = False
+    for i in range(1, moment.waiting):
+        several = several or view.waiting_class[i] != view.waiting_class[0]
+    return several
 
 
-def quotas(weights: Sequence[float], view: RoutingView, moment: Moment, owed: I8) -> tuple[I8, I8]:
-    """Kind of each request, and number of admissions of each kind: 0 = chosen freely.
+@part
+def number_classes(waiting: int, view: RuleView, plan: Plan, shares: Shares) -> int:
+    """Number the classes from 0 in order of age and count their requests; returns how many classes there are."""
+    classes = 0
+    for i in range(waiting):
+        kind = -1
+        for c in range(classes):
+            if shares.found[c] == view.waiting_class[i]:
+                kind = c
+                break
+        if kind < 0:
+            kind = classes
+            shares.found[kind], shares.demand[kind] = view.waiting_class[i], 0
+            classes += 1
+        shares.demand[kind] += 1
+        plan.kind[plan.rank[i]] = kind
+    return classes
+
+
+@part
+def fill_up(slots: int, classes: int, shares: Shares) -> None:
+    """Slots of each class by weight, no class more than it needs."""
+    left = float(slots)
+    for c in range(classes):
+        shares.ideal[c] = -1.0
+    while True:
+        total = 0.0
+        for c in range(classes):
+            if shares.ideal[c] < 0.0:
+                total += shares.weight[c]
+        share = left
+        for c in range(classes):
+            if shares.ideal[c] < 0.0 and shares.demand[c] <= share * shares.weight[c] / total:
+                shares.ideal[c] = float(shares.demand[c])
+                left -= shares.demand[c]
+        if left == share:
+            for c in range(classes):
+                if shares.ideal[c] < 0.0:
+                    shares.ideal[c] = left * shares.weight[c] / total
+            return
+
+
+@part
+def set_quotas(
+    weights: Floats, moment: Moment, view: RuleView, owed: Ints, plan: Plan, shares: Shares
+) -> int:
+    """Set the kind of each request and how many of each kind are admitted; kind 0 is chosen freely.
 
     Args:
         weights: of classes 0, 1, ...; all further classes have 1. Without weights classes are ignored.
-        view, moment: the decision.
         owed: int64[COUNTERS], debts to classes, in 1/`SLOT` of a slot; updated.
 
     Returns:
-        int64[W] and int64[kinds].
+        How many kinds there are.
     """
-    none = np.zeros(moment.size.size, np.int64), np.array([moment.count])
-    if not are_shared(weights, view, moment):
-        return none
-    classes = view.waiting_class[: moment.size.size].tolist()
-    found = {c: number for number, c in enumerate(dict.fromkeys(classes))}
-    demand = np.bincount([found[c] for c in classes]).tolist()
-    shares = filled([weights[c] if 0 <= c < len(weights) else 1.0 for c in found], demand, moment.count)
-    slack, left = slack_of(view), moment.count
-    kinds, quota = [0] * len(found), [0]
-    ahead = 0
-    for c, number in found.items():
-        at = c % COUNTERS
-        due = int(owed[at]) + int(shares[number] * SLOT)
-        owed[at] = due = min(max(due, -2 * slack), (demand[number] + 1) * SLOT + slack)
+    plan.quota[0] = moment.slots
+    if not are_shared(weights, moment, view):
+        return 1
+    classes = number_classes(moment.waiting, view, plan, shares)
+    for c in range(classes):
+        is_weighed = 0 <= shares.found[c] < weights.size
+        shares.weight[c] = weights[shares.found[c]] if is_weighed else 1.0
+    fill_up(moment.slots, classes, shares)
+    slack = (SLACK + moment.running // RUNNING_EACH) * SLOT
+    left, kinds, ahead = moment.slots, 1, 0
+    for c in range(classes):
+        at, demand = shares.found[c] % COUNTERS, int(shares.demand[c])
+        due = int(owed[at]) + int(shares.ideal[c] * SLOT)
+        due = min(max(due, -2 * slack), (demand + 1) * SLOT + slack)
+        owed[at] = due
+        shares.found[c] = 0  # from here on the kind of the class
         if due > slack:
-            given = min(demand[number], (due - slack) // SLOT + 1, left)
+            given = min(demand, (due - slack) // SLOT + 1, left)
             left -= given
-            kinds[number] = len(quota)
-            quota.append(given)
+            shares.found[c], plan.quota[kinds] = kinds, given
+            kinds += 1
         elif due < -slack:
             if ahead == 0:
-                ahead = len(quota)
-                quota.append(0)
-            kinds[number] = ahead
-    if len(quota) == 1:
-        return none
-    quota[0] = left
-    return np.array([kinds[found[c]] for c in classes], np.int64), np.array(quota)
+                ahead, plan.quota[kinds] = kinds, 0
+                kinds += 1
+            shares.found[c] = ahead
+    plan.quota[0] = left
+    for r in range(moment.waiting):
+        plan.kind[r] = shares.found[plan.kind[r]]
+    return kinds
 
 
-def filled(weight: Sequence[float], demand: Sequence[int], count: int) -> list[float]:
-    """Slots of each class by weight, no class more than it needs."""
-    ideal, left = [-1.0] * len(weight), float(count)
-    while True:
-        total = in_order([w for w, given in zip(weight, ideal, strict=True) if given < 0])
-        share = left
-        for c, w in enumerate(weight):
-            if ideal[c] < 0 and demand[c] <= share * w / total:
-                ideal[c] = float(demand[c])
-                left -= demand[c]
-        if left == share:
-            return [given if given >= 0 else left * w / total for w, given in zip(weight, ideal, strict=True)]
-
-
-def pay(weights: Sequence[float], view: RoutingView, moment: Moment, worker: I8, owed: I8) -> None:
+@part
+def pay(weights: Floats, moment: Moment, view: RuleView, worker: Ints, owed: Ints) -> None:
     """Every admission pays its class's counter; a class that does not wait any more is owed nothing."""
-    if not are_shared(weights, view, moment):
+    if not are_shared(weights, moment, view):
         return
-    classes = view.waiting_class[: moment.size.size] % COUNTERS
-    is_sent = worker[: moment.size.size] != HOLD
-    for at in classes[is_sent].tolist():
-        owed[at] -= SLOT
-    gone = np.setdiff1d(classes, classes[~is_sent])
-    owed[gone] = np.minimum(owed[gone], 0)
+    for i in range(moment.waiting):
+        if worker[i] >= 0:
+            owed[view.waiting_class[i] % COUNTERS] -= SLOT
+    for i in range(moment.waiting):
+        at = view.waiting_class[i] % COUNTERS
+        if worker[i] >= 0 and owed[at] > 0:
+            waits = False
+            for j in range(moment.waiting):
+                waits = waits or (worker[j] < 0 and view.waiting_class[j] % COUNTERS == at)
+            if not waits:
+                owed[at] = 0

@@ -9,7 +9,8 @@ import numpy as np
 
 from evenstep.errors import PolicyError
 from evenstep.request import F8, I8
-from evenstep.routing.view import HOLD
+from evenstep.routing.filling import most_overdue
+from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +38,44 @@ class Instance:
     weight: F8
     forced: int
     count: int
+
+
+def instance(view: RoutingView, horizon: int, discount: float, window: int, age_limit: float) -> Instance:
+    """The decision that a view asks for; parameters as in `BFIO`."""
+    n = horizon + 1
+    growth = np.zeros(n)
+    known = min(n, view.growth.size)
+    growth[:known] = np.where(np.isnan(view.growth[:known]), 0.0, view.growth[:known])
+    ahead = view.projections if view.projections.shape[1] else view.load[:, None]
+    free = int(view.free_slots[view.free_slots > 0].sum())
+    count = min(view.waiting_id.size, free)
+    considered = min(view.waiting_id.size, max(window, count)) if window > 0 else view.waiting_id.size
+    size, steps = view.waiting_load[:considered], view.waiting_steps[:considered]
+    stays = np.where(np.isnan(steps), np.inf, steps)
+    forced, most = 0, min(count, most_overdue(free))
+    if age_limit > 0 and view.mean_wait_s > 0:
+        while forced < most and view.waited_s[forced] > age_limit * view.mean_wait_s:
+            forced += 1
+    return Instance(
+        group=np.unique(view.group, return_inverse=True)[1].astype(np.int64),
+        free_slots=view.free_slots,
+        kv_free=view.kv_free,
+        load=ahead + (view.queued_load[:, None] + view.queued[:, None] * growth),
+        profile=(size[:, None] + growth) * (np.arange(n) < stays[:, None]),
+        size=size,
+        weight=np.array([discount**h for h in range(n)]),
+        forced=forced,
+        count=count,
+    )
+
+
+def improved(instance: Instance, found: RoutingDecision) -> RoutingDecision:
+    """The optimum with its bound, from an answer to begin with."""
+    if instance.count == 0:
+        return found
+    worker = found.worker.copy()
+    worker[: instance.size.size], bound = solve(instance, worker[: instance.size.size])
+    return RoutingDecision(worker, found.memory, bound)
 
 
 def objective(instance: Instance, worker: I8) -> float:

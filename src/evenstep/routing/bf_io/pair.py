@@ -1,66 +1,71 @@
-"""The last step of BF-IO where two slots are filled from a larger pool: both requests chosen at once."""
+"""Two slots of BF-IO: both requests chosen at once.
+
+For every size on one worker the best size on the other is one of the two around its ideal, so that a pass over the pool
+finds the best of all pairs.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from evenstep.request import F8
-from evenstep.routing.bf_io.moment import TOLERANCE, Moment, in_lanes
+from evenstep.compiled import part
+from evenstep.routing.bf_io.gains import TOLERANCE, least_of, sum_of
+from evenstep.routing.bf_io.plan import Plan
+from evenstep.routing.bf_io.search import rank_from
 
 
-def best_pair(moment: Moment, size: F8, slots: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Two slots on two workers of a group with the requests that balance best together; as they are if none gains.
-
-    Args:
-        size: float64[W], sizes of the requests considered, ascending.
-        slots: (worker, place in `size`) of both.
-
-    A search that changes one request at a time stops where each of the two would overtake the other. Here every
-    request is tried on the first worker. J is convex in the size on the second, so the best one there is a neighbour
-    of the ideal. With one worker, or two groups, the search finds the best by itself; with a tie-breaker it is left
-    at that.
-    """
-    (g, x), (p, y) = slots
-    q = moment.group[g]
-    if g == p or moment.group[p] != q or moment.tie[q] > 0 or moment.pull[g] > 0:
-        return slots
-    members = float((moment.group == q).sum())
-    rest = np.full(moment.weight.size, -np.inf)
-    for other in np.flatnonzero(moment.group == q):
-        if other not in (g, p):
-            rest = np.maximum(rest, moment.load[other])
-    first, second = moment.load[g] + moment.growth, moment.load[p] + moment.growth
-
-    def value(a: int, b: int) -> float:
-        top = np.maximum(np.maximum(rest, first + size[a]), second + size[b])
-        return in_lanes(moment.weight * (members * top - (size[a] + size[b])))
-
-    best, chosen = value(x, y) - TOLERANCE, (x, y)
-    for a in range(size.size):
-        if size[a] > moment.kv_free[g] or (a > 0 and size[a] == size[a - 1]):
-            continue
-        ideal = _ideal(np.maximum(rest, first + size[a]) - second, moment.weight, members)
-        start = int(np.searchsorted(size, min(ideal, moment.kv_free[p]), side="left"))
-        below, above = start - 1 - (start - 1 == a), start + (start == a)
-        for b in (below, above):
-            if 0 <= b < size.size and size[b] <= moment.kv_free[p]:
-                found = value(a, b)
-                if found < best:
-                    best, chosen = found, (a, b)
-    return [(g, chosen[0]), (p, chosen[1])]
+@part
+def value_of(o: int, p: int, size_o: float, size_p: float, members: float, plan: Plan) -> float:
+    """J, up to a constant, with these sizes on workers o and p; `others` is the envelope without the two."""
+    for h in range(plan.weight.size):
+        top = max(plan.others[h], plan.base[o, h] + plan.growth[h] + size_o)
+        top = max(top, plan.base[p, h] + plan.growth[h] + size_p)
+        plan.term[h] = plan.weight[h] * (members * top - (size_o + size_p))
+    return sum_of(plan.term)
 
 
-def _ideal(margin: F8, weight: F8, members: float) -> float:
-    """Size at which J is least, on a worker this far below all others: where the slope of J turns positive."""
-    margin = margin.copy()
+@part
+def ideal_beside(o: int, p: int, size_o: float, members: float, plan: Plan) -> float:
+    """Size on worker p at which J is least with this size on o: where the slope of J turns positive."""
     down, last = 0.0, -np.inf
-    for w in weight.tolist():
-        down += w
-    while down > 0:
-        at = int(np.argmin(margin))
-        if margin[at] == np.inf:
+    for h in range(plan.weight.size):
+        top = max(plan.others[h], plan.base[o, h] + plan.growth[h] + size_o)
+        plan.margin[h] = top - (plan.base[p, h] + plan.growth[h])
+        down += plan.weight[h]
+    while down > 0.0:
+        at = least_of(plan.margin)
+        if plan.margin[at] == np.inf:
             break
-        last = float(margin[at])
-        down -= members * weight[at]
-        margin[at] = np.inf
+        last = plan.margin[at]
+        down -= members * plan.weight[at]
+        plan.margin[at] = np.inf
     return last
+
+
+@part
+def best_pair(plan: Plan) -> None:
+    """Give the two slots of the best plan the requests that balance best together, where that gains."""
+    o, p = int(plan.best_worker[0]), int(plan.best_worker[1])
+    q = plan.group[o]
+    if o == p or plan.group[p] != q or plan.tie[q] > 0.0 or plan.pull[o] > 0.0:
+        return
+    members, waiting = float(plan.members[q]), plan.size.size
+    for h in range(plan.weight.size):
+        plan.others[h] = plan.floor[q, h]  # two slots in all: no third worker is open
+    x, y = int(plan.best_request[0]), int(plan.best_request[1])
+    best = value_of(o, p, plan.size[x], plan.size[y], members, plan) - TOLERANCE
+    for a in range(waiting):
+        size = plan.size[a]
+        if size > plan.kv[o] or (a > 0 and size == plan.size[a - 1]):
+            continue
+        ideal = ideal_beside(o, p, size, members, plan)
+        start = rank_from(plan.size, min(ideal, plan.kv[p]))
+        for side in range(2):
+            b = start - 1 + side
+            if b == a:
+                b += 1 if side == 1 else -1
+            if 0 <= b < waiting and plan.size[b] <= plan.kv[p]:
+                value = value_of(o, p, size, plan.size[b], members, plan)
+                if value < best:
+                    best, x, y = value, a, b
+    plan.best_request[0], plan.best_request[1] = x, y

@@ -1,98 +1,79 @@
-# pyright: basic
-"""From a plan laid out to the answer, compiled: starting orders, searches, levels; shared by BF-IO and `best`.
-
-Twin of `bf_io.reference.decide`, equal in bits; the arrays of the plan are described in `bf_io.plan`.
-"""
+"""From a plan before any admission to the answer: starting orders, searches, levels. BF-IO and `best` share it."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from evenstep.compiled import borrowing, borrowing_inlined
-from evenstep.routing.bf_io.level_kernel import fit_best_level
-from evenstep.routing.bf_io.pair_kernel import best_pair
-from evenstep.routing.bf_io.plan import (
-    ARRIVAL,
-    HIT,
-    REQUEST,
-    WORKER,
-    WORTH,
-    answer,
-    fill,
-    hits,
-    keep,
-    objective,
-    refill,
-)
+from evenstep.compiled import Ints, ReadTable, part
+from evenstep.routing.bf_io.fill import ARRIVAL, fill, refill
+from evenstep.routing.bf_io.level import fit_best_level
+from evenstep.routing.bf_io.pair import best_pair
+from evenstep.routing.bf_io.plan import Plan, answer, hits, keep, objective
 from evenstep.routing.bf_io.search import search
-from evenstep.routing.view import SINCE_S
 
 
-@borrowing_inlined
-def count_overdue(first, count, now_s, overdue_s, waiting_f):
-    """How many of the oldest `count` requests have waited longer than `overdue_s`."""
-    overdue = 0
-    while overdue < count and now_s - waiting_f[SINCE_S, first + overdue] > overdue_s:
-        overdue += 1
-    return overdue
+class Effort(NamedTuple):
+    """How long the search goes on.
+
+    Attributes:
+        starts: starting orders; 0 fills in order of arrival, and the search only moves requests between workers.
+        moves: candidate moves each search may try.
+        rounds: times the best plan is fitted to another level, as long as that gains.
+    """
+
+    starts: int
+    moves: int
+    rounds: int
 
 
-@borrowing_inlined
-def less_worth(value, filled, requests, slots):
-    """The objective, less what those admitted are worth."""
+@part
+def value_of(filled: int, plan: Plan, cached: ReadTable) -> float:
+    """The objective, less what cached tokens and those admitted are worth."""
+    value = objective(plan)
+    if plan.hit[0] > 0.0:
+        for k in range(filled):
+            value -= hits(int(plan.request[k]), int(plan.worker[k]), plan, cached)
     for k in range(filled):
-        value -= requests[WORTH, slots[REQUEST, k]]
+        value -= float(plan.worth[plan.request[k]])
     return value
 
 
-@borrowing
+@part
 def solve(
-    starts, moves, rounds, forced, tries_all,
-    steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, quota, cached, worker,
-):  # fmt: skip
-    """Search from each starting order, then from shifted levels, `rounds` times at most; write the best plan.
+    effort: Effort, forced: int, classes: int, tries_all: bool, plan: Plan, cached: ReadTable, worker: Ints
+) -> None:
+    """Search from each starting order, then from shifted levels; write the best plan.
 
-    With 0 starts the plan is filled in order of arrival, and the search only moves requests between workers.
+    Args:
+        forced: the oldest `forced` requests are admitted before all others.
+        classes: how many have a quota.
+        tries_all: every waiting request is tried in every slot: more than sizes and ages counts.
     """
-    best_value, best_filled, best_pinned = np.inf, -1, 0
-    for number in range(max(starts, 1)):
-        start = number if starts > 0 else ARRIVAL
-        pinned, filled = fill(
-            start, forced, steps, requests, ranks, places, tokens, loads, envelopes, slots, quota
-        )
-        if starts == 0:
-            pinned = filled
-        search(
-            pinned, filled, moves, tries_all,
-            steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, cached,
-        )  # fmt: skip
-        filled = refill(filled, steps, requests, ranks, places, tokens, loads, envelopes, slots)
-        value = objective(steps, places, tokens, loads, groups, envelopes)
-        if tokens[HIT, 0] > 0.0:
-            for k in range(filled):
-                value -= hits(slots[REQUEST, k], slots[WORKER, k], ranks, places, tokens, cached)
-        value = less_worth(value, filled, requests, slots)
+    best_value, best_filled, pinned, filled = np.inf, -1, 0, 0
+    best_pinned, starts = 0, max(effort.starts, 1)
+    levels_help = effort.starts > 0 and effort.rounds > 0 and effort.moves > 0 and not tries_all
+    for attempt in range(starts + effort.rounds):
+        if attempt < starts:
+            start = attempt if effort.starts > 0 else ARRIVAL
+            pinned, filled = fill(start, forced, classes, plan)
+            if effort.starts == 0:
+                pinned = filled
+        else:
+            if attempt == starts:
+                levels_help = levels_help and best_filled < plan.size.size
+            if not levels_help or not fit_best_level(best_pinned, best_filled, plan):
+                break
+            pinned, filled = best_pinned, best_filled
+        search(pinned, filled, effort.moves, tries_all, plan, cached)
+        filled = refill(filled, plan)
+        value = value_of(filled, plan, cached)
         if filled > best_filled or (filled == best_filled and value < best_value):
             best_value, best_filled, best_pinned = value, filled, pinned
-            keep(filled, envelopes, slots)
-    levels_help = starts > 0 and best_filled < requests.shape[1] and moves > 0 and not tries_all
-    rounds = rounds if levels_help else 0
-    for _ in range(rounds):
-        if not fit_best_level(
-            best_pinned, best_filled, steps, requests, ranks, places, tokens, loads, groups, envelopes, slots
-        ):
+            keep(filled, plan)
+        elif attempt >= starts:
             break
-        search(
-            best_pinned, best_filled, moves, tries_all,
-            steps, requests, ranks, places, tokens, loads, groups, envelopes, slots, cached,
-        )  # fmt: skip
-        filled = refill(best_filled, steps, requests, ranks, places, tokens, loads, envelopes, slots)
-        value = objective(steps, places, tokens, loads, groups, envelopes)
-        value = less_worth(value, filled, requests, slots)
-        if filled == best_filled and value >= best_value:
-            break
-        best_value, best_filled = value, filled
-        keep(filled, envelopes, slots)
-    if rounds > 0 and best_filled == 2 and best_pinned == 0:
-        best_pair(steps, requests, places, tokens, loads, groups, envelopes, slots)
-    answer(best_filled, tries_all, requests, ranks, places, slots, worker)
+    if levels_help and best_filled == 2 and best_pinned == 0:
+        best_pair(plan)
+    answer(best_filled, tries_all, plan, worker)

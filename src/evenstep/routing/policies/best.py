@@ -15,26 +15,57 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from evenstep.compiled import Floats, Ints, part
 from evenstep.errors import InputError
-from evenstep.routing.best.memory import is_bound
-from evenstep.routing.best.moment import (
+from evenstep.routing.best.kept import (
     MEMORY,
     OWED,
-    has_no_barrier,
-    moment_of,
+    rush_s,
+    steered,
+    take_note,
+    usual_wait_s,
+    whole_wait_s,
+)
+from evenstep.routing.best.memory import is_bound, keep_for_overdue, keep_free
+from evenstep.routing.best.room import make_room
+from evenstep.routing.best.shares import Shares, pay, set_quotas
+from evenstep.routing.best.targets import (
+    LOOKED_AT,
+    Moment,
+    Outlook,
+    look_ahead,
+    set_ends,
+    set_levels,
+    set_rise,
+    set_speeds,
+    set_targets,
+    set_worth,
+    stand,
     tries,
 )
-from evenstep.routing.best.shares import pay
-from evenstep.routing.bf_io.reference import decide
-from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
+from evenstep.routing.bf_io.plan import Plan, cut, plan_room
+from evenstep.routing.bf_io.reading import (
+    count_open,
+    count_overdue,
+    number_groups,
+    set_requests,
+    set_workers,
+)
+from evenstep.routing.bf_io.solve import Effort, solve
+from evenstep.routing.rules import Ruled, RuleView, rule
+
+#: Overdue requests take one of so many slots, and one at least: age has had its price long before.
+OVERDUE = 16
+#: Times the best plan is fitted to another level, as long as that gains.
+ROUNDS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class Best(Ruled):
     """Balance by expected loads and targets, with a steered pool, ageing, speeds, memory, classes and caches.
 
     It minimises ``sum_h discount^h * [members * envelope(h)] + sum_g pull_g * (load_g - target_g)^2`` over who is admitted
@@ -48,10 +79,10 @@ class Best:
         steer: mean requests by which the level falls when the pool's requests are half as large as those that arrive.
         starts: starting orders of the search: 1 largest first, 2 also by arrival, 3 also smallest first.
         moves: candidate moves that each search may try for each admitted request; more where many requests are
-            admitted at once (see `best.moment.tries`).
+            admitted at once (see `best.targets.tries`).
         window: only the oldest `window` waiting requests are considered, but never fewer than are admitted; 0 = all.
         age_limit: a request that has waited longer than this multiple of the mean wait is admitted before all others
-            (what the mean is while few have waited: `best.moment.whole_wait_s`), and before that a worker makes room
+            (what the mean is while few have waited: `best.kept.whole_wait_s`), and before that a worker makes room
             for one that fits nowhere (`best.room`); one that does not fit into the memory then has a worker kept for it.
             0 = off.
         ageing: what it is worth to admit a request that has waited as long as usual, in mean requests over the envelope
@@ -86,7 +117,7 @@ class Best:
     affinity: float = 100.0
     class_weights: tuple[float, ...] = ()
 
-    #: Projections are expected loads; cached tokens are used; `best.moment` describes the memory.
+    #: Projections are expected loads; cached tokens are used; `best.kept` describes the memory.
     expects_loads: ClassVar[bool] = True
     reads_cached: ClassVar[bool] = True
     memory_size: ClassVar[int] = MEMORY
@@ -106,16 +137,104 @@ class Best:
         if not holds:
             raise InputError("best", field, getattr(self, field), expected)
 
-    def route(self, view: RoutingView) -> RoutingDecision:
-        """Plain reference of `best_kernel.route_into`, equal in bits."""
-        moment, memory = moment_of(self, view)
-        if moment.count == 0:
-            return RoutingDecision(np.full(moment.waiting, HOLD, np.int64), memory)
-        is_in_order = has_no_barrier(moment) or is_bound(moment)
-        starts = 0 if is_in_order else self.starts
-        worker = decide(moment, starts, tries(self.moves, moment.count), 1)
-        pay(self.class_weights, view, moment, worker, memory[OWED:])
-        return RoutingDecision(worker, memory)
+
+class Work(NamedTuple):
+    """Working space: the outlook of the workers, the plan, and the classes of the pool."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    look: Outlook
+    plan: Plan
+    shares: Shares
+
+
+def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    G, W, H, n = workers, waiting, horizon, 0
+    for step in LOOKED_AT:
+        n += step <= H
+    look = (H + 1, H + 1, (G, n), G, G, G, G, G, G)
+    return look + plan_room(G, W, n, W + 1) + (W, W, W, W)
+
+
+@rule
+def route(view: RuleView, options: Any, work: Work) -> None:
+    """Take note of the moment, lead the workers to their targets, keep memory and promises, search."""
+    free, opened = count_open(view)
+    slots = min(view.waiting_load.size, free)
+    if slots == 0:
+        return
+    look, memory = work.look, work.memory
+    moment = moment_of(slots, free, view, options, memory)
+    plan = cut(work.plan, moment.waiting, opened, number_groups(view, look.group), slots)
+    lead(moment, view, options, memory, look, plan)
+    keep_free(options.recompute, moment, view, look, memory, plan)
+    keep_for_overdue(moment.limit_s, moment.waiting, view, plan)
+    set_requests(look.weight.size, view, plan)
+    set_worth(options.ageing, moment, view, plan)
+    stand(view, look)
+    make_room(moment, view, look, plan)
+    kinds = set_quotas(options.class_weights, moment, view, memory[OWED:], plan, work.shares)
+
+    most = min(slots, max(1, free // OVERDUE))
+    forced = count_overdue(most, moment.limit_s, view) if moment.limit_s > 0.0 else 0
+    has_no_barrier = plan.members.size == view.load.size  # no worker waits for another
+    starts = 0 if has_no_barrier or is_bound(moment, plan) else options.starts
+    tries_all = set_ends(plan) or kinds > 1 or plan.hit[0] > 0.0
+    effort = Effort(starts, tries(options.moves, slots), ROUNDS)
+    solve(effort, forced, kinds, tries_all, plan, view.cached_tokens, work.worker)
+    pay(options.class_weights, moment, view, work.worker, memory[OWED:])
+
+
+@part
+def moment_of(slots: int, free: int, view: RuleView, options: Any, memory: Ints) -> Moment:
+    """The numbers of this decision; takes note of arrivals and of the pace of admissions.
+
+    A request that arrives now waits until the requests left before it are admitted. While a pool has just formed, or
+    grows, the mean wait of past requests is too low: it is half of that if the pool has grown evenly.
+    """
+    waiting = view.waiting_load.size
+    if options.window > 0:
+        waiting = min(waiting, max(options.window, slots))
+    each_s = rush_s(waiting, slots, view.now_s, memory)
+    take_note(waiting, view, memory)
+    running, tokens, total, square = 0, 0.0, 0.0, 0.0
+    for g in range(view.load.size):
+        running += view.running[g]
+        tokens += view.load[g]
+    for i in range(waiting):
+        size = view.waiting_load[i]
+        tokens += size
+        total += size
+        square += size * size
+    usual = total / waiting
+    ahead_s = (waiting - slots) * each_s
+    usual_s = max(usual_wait_s(view.mean_wait_s, waiting, running, memory), ahead_s)
+    whole_s = max(whole_wait_s(view.mean_wait_s, waiting, running, memory), 0.5 * ahead_s)
+    return Moment(
+        waiting, slots, free, running,
+        request=max(tokens / (running + waiting), 1.0),
+        usual=usual,
+        spread=np.sqrt(max(0.0, square / waiting - usual * usual)),
+        each_s=each_s,
+        usual_s=usual_s,
+        limit_s=options.age_limit * whole_s if options.age_limit > 0.0 else 0.0,
+    )  # fmt: skip
+
+
+@part
+def lead(moment: Moment, view: RuleView, options: Any, memory: Ints, look: Outlook, plan: Plan) -> None:
+    """Lay the plan out: loads ahead, and the target that each open worker is drawn to."""
+    look_ahead(options.discount, moment.request, view, look, plan)
+    set_speeds(view, look)
+    set_workers(look.group, look.speed, look.ahead, 0.0, view, plan)
+    set_rise(options.correction, moment.request, view, look, plan)
+    set_levels(moment.request * (moment.slots / moment.free), view, look, plan)
+    offset = steered(options.steer, moment.waiting, moment.slots, moment.running, view, memory)
+    set_targets(options, offset * moment.request, moment, view, look, plan)
+    for o in range(plan.place.size):
+        plan.hit[o] = options.affinity if view.cached_tokens.shape[0] > 0 else 0.0
 
 
 policy = Best

@@ -8,16 +8,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from evenstep.compiled import Floats, Ints
 from evenstep.errors import InputError
-from evenstep.routing.bf_io.exact import Instance, solve
-from evenstep.routing.bf_io.moment import Moment
-from evenstep.routing.bf_io.reference import decide
+from evenstep.routing.bf_io import exact
+from evenstep.routing.bf_io.plan import Plan, cut, plan_room
+from evenstep.routing.bf_io.reading import (
+    count_open,
+    count_overdue,
+    number_groups,
+    set_requests,
+    set_steps,
+    set_workers,
+)
+from evenstep.routing.bf_io.solve import Effort, solve
+from evenstep.routing.rules import Ruled, RuleView, rule
 from evenstep.routing.view import RoutingDecision, RoutingView
+
+#: Times the best plan is fitted to another level, as long as that gains.
+ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class BFIO:
+class BFIO(Ruled):
     """BF-IO(H): which requests are admitted and where, by the imbalance of this and the next H steps.
 
     Args:
@@ -71,22 +85,52 @@ class BFIO:
             raise InputError("bf-io", field, getattr(self, field), expected, hint)
 
     def route(self, view: RoutingView) -> RoutingDecision:
-        """Plain reference of `bf_io_kernel.route_into`, equal in bits; or the optimum with its bound if `exact`."""
-        moment = Moment.of(view, self.horizon, self.discount, self.tie_weight, self.window, self.age_limit)
-        worker = decide(moment, self.starts, self.moves)
-        if not self.exact or moment.count == 0:
-            return RoutingDecision(worker)
-        best, bound = solve(instance(moment, view), worker[: moment.size.size])
-        worker[: moment.size.size] = best
-        return RoutingDecision(worker, bound=bound)
+        """The answer of the rule; the optimum and its certified bound if `exact`."""
+        found = Ruled.route(self, view)
+        if not self.exact:
+            return found
+        asked = exact.instance(view, self.horizon, self.discount, self.window, self.age_limit)
+        return exact.improved(asked, found)
 
 
-def instance(moment: Moment, view: RoutingView) -> Instance:
-    """The same decision as the exact solver needs it."""
-    return Instance(
-        moment.group, view.free_slots, view.kv_free, moment.load, moment.profile, moment.size, moment.weight,
-        moment.forced, moment.count,
-    )  # fmt: skip
+class Work(NamedTuple):
+    """Working space: the group and the speed of each worker (BF-IO takes them as equal), and the plan."""
+
+    worker: Ints
+    memory: Ints
+    bound: Floats
+    group: Ints
+    speed: Floats
+    plan: Plan
+
+
+def room(workers: int, waiting: int, horizon: int, options: Any) -> tuple[object, ...]:
+    """Numbers in each array of `Work` beyond the answer."""
+    return (workers, workers, *plan_room(workers, waiting, horizon + 1, 1))
+
+
+@rule
+def route(view: RuleView, options: Any, work: Work) -> None:
+    """Lay the plan out, search from each starting order, write the best plan."""
+    free, opened = count_open(view)
+    slots = min(view.waiting_load.size, free)
+    if slots == 0:
+        return
+    waiting = view.waiting_load.size
+    if options.window > 0:
+        waiting = min(waiting, max(options.window, slots))
+    plan = cut(work.plan, waiting, opened, number_groups(view, work.group), slots)
+    plan.quota[0] = slots
+    forced = 0
+    if options.age_limit > 0.0 and view.mean_wait_s > 0.0:
+        forced = count_overdue(min(slots, max(1, free // 4)), options.age_limit * view.mean_wait_s, view)
+    set_steps(options.discount, view.growth, plan.weight, plan.growth)
+    for g in range(view.load.size):
+        work.speed[g] = 1.0
+    set_workers(work.group, work.speed, view.projections, options.tie_weight, view, plan)
+    ends_known = set_requests(plan.weight.size, view, plan)
+    effort = Effort(options.starts, options.moves, ROUNDS)
+    solve(effort, forced, 1, ends_known, plan, view.cached_tokens, work.worker)
 
 
 policy = BFIO

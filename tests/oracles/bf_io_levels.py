@@ -1,7 +1,4 @@
-"""Levels of BF-IO in plain words: the best plan fitted anew below an envelope some tokens higher or lower.
-
-What `bf_io.level_kernel` does, equal in bits.
-"""
+"""Levels of BF-IO in plain words: the best plan fitted anew below an envelope some tokens higher or lower."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy as np
 from evenstep.request import F8
 
 if TYPE_CHECKING:
-    from evenstep.routing.bf_io.reference import Plan
+    from tests.oracles.bf_io import Plan
 
 #: Levels tried around the envelope of a plan, at most and for each slot.
 LEVELS, LEVELS_A_SLOT = 20, 4

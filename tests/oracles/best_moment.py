@@ -18,12 +18,12 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 import numpy as np
+from tests.oracles.best_memory import memory_left, octaves
+from tests.oracles.best_room import make_room
+from tests.oracles.best_shares import COUNTERS, quotas
+from tests.oracles.bf_io_moment import Moment, in_order, overdue
 
 from evenstep.request import F8, I8
-from evenstep.routing.best.memory import memory_left, octaves
-from evenstep.routing.best.room import make_room
-from evenstep.routing.best.shares import COUNTERS, quotas
-from evenstep.routing.bf_io.moment import Moment, in_order, overdue
 from evenstep.routing.view import EXPECTED_AT, RoutingView
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The search of BF-IO in plain words: what `bf_io_kernel` does, decision by decision, equal in bits.
+"""BF-IO in plain words: what the rule decides, equal in bits, with lists and whole-array expressions.
 
 A `Plan` is an assignment under construction. Each starting order fills one greedily, a local search improves it, the
 best is fitted anew to shifted levels and searched again; two slots are settled exactly. Sums over steps are taken in a
@@ -8,12 +8,13 @@ fixed order: they decide.
 from __future__ import annotations
 
 import numpy as np
+from tests.oracles.bf_io_levels import fit_best_level
+from tests.oracles.bf_io_moment import TOLERANCE, Moment, in_lanes, in_order
+from tests.oracles.bf_io_pair import best_pair
 
 from evenstep.request import F8, I8
-from evenstep.routing.bf_io.level_reference import fit_best_level
-from evenstep.routing.bf_io.moment import TOLERANCE, Moment, in_lanes, in_order
-from evenstep.routing.bf_io.pair import best_pair
-from evenstep.routing.view import HOLD
+from evenstep.routing.policies.bf_io import BFIO
+from evenstep.routing.view import HOLD, RoutingDecision, RoutingView
 
 #: The oldest so many are tried in every slot, where age is worth something.
 OLDEST = 4
@@ -21,6 +22,14 @@ OLDEST = 4
 ARRIVAL = 1
 #: Times the best plan is fitted to another level, as long as that gains.
 ROUNDS = 2
+
+
+def route(policy: BFIO, view: RoutingView) -> RoutingDecision:
+    """What the rule of BF-IO decides."""
+    moment = Moment.of(
+        view, policy.horizon, policy.discount, policy.tie_weight, policy.window, policy.age_limit
+    )
+    return RoutingDecision(decide(moment, policy.starts, policy.moves), view.memory)
 
 
 def decide(moment: Moment, starts: int, moves: int, rounds: int = ROUNDS) -> I8:

@@ -1,4 +1,4 @@
-"""The two doors of BF-IO give the same bits, whatever the options."""
+"""The rule of BF-IO decides in bits what its plain oracle does, whatever the options, through both doors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.routing._routed import assert_doors_agree
+from tests.oracles import bf_io as oracle
+from tests.routing._routed import assert_equals_oracle
 from tests.strategies import routing_views
 
 from evenstep.routing.policies.bf_io import BFIO
@@ -28,17 +29,19 @@ def policies(draw: st.DrawFn, horizon: int) -> BFIO:
 
 
 @given(routing_views(horizon=0), policies(0), st.booleans())
-def test_doors_agree_without_horizon(view: RoutingView, policy: BFIO, known: bool) -> None:
-    assert_doors_agree(policy, view if known else ends_unknown(view))
+def test_rule_and_oracle_agree_without_horizon(view: RoutingView, policy: BFIO, known: bool) -> None:
+    check(policy, view if known else ends_unknown(view))
 
 
 @given(routing_views(horizon=6, waiting=(0, 16)), policies(6), st.booleans())
-def test_doors_agree_with_a_horizon(view: RoutingView, policy: BFIO, known: bool) -> None:
-    assert_doors_agree(policy, view if known else ends_unknown(view))
+def test_rule_and_oracle_agree_with_a_horizon(view: RoutingView, policy: BFIO, known: bool) -> None:
+    check(policy, view if known else ends_unknown(view))
 
 
 @given(routing_views(horizon=3), policies(3), st.integers(0, 2**32 - 1))
-def test_doors_agree_on_loads_that_are_not_whole(view: RoutingView, policy: BFIO, seed: int) -> None:
+def test_rule_and_oracle_agree_on_loads_that_are_not_whole(
+    view: RoutingView, policy: BFIO, seed: int
+) -> None:
     random = np.random.default_rng(seed)
     parts = random.random(view.projections.shape)
     uneven = replace(
@@ -48,7 +51,11 @@ def test_doors_agree_on_loads_that_are_not_whole(view: RoutingView, policy: BFIO
         waiting_load=view.waiting_load + random.random(view.waiting_id.size),
         growth=np.cumsum(random.random(4)),
     )
-    assert_doors_agree(policy, uneven)
+    check(policy, uneven)
+
+
+def check(policy: BFIO, view: RoutingView) -> None:
+    assert_equals_oracle(policy, view, oracle.route(policy, view))
 
 
 def ends_unknown(view: RoutingView) -> RoutingView:

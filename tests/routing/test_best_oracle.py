@@ -1,4 +1,4 @@
-"""The two doors of `best` give the same bits, whatever the options, and keep the same."""
+"""The rule of `best` decides and keeps in bits what its plain oracle does, whatever the options, through both doors."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.routing._routed import assert_doors_agree, moment
+from tests.oracles import best as oracle
+from tests.routing._routed import assert_equals_oracle, moment
 from tests.strategies import examples, routing_views
 
-from evenstep.routing.best.moment import OWED
+from evenstep.routing.best.kept import OWED
 from evenstep.routing.policies.best import Best
 from evenstep.routing.view import RoutingView
 
@@ -54,16 +55,20 @@ def kept(draw: st.DrawFn, view: RoutingView) -> RoutingView:
     return replace(view, memory=memory)
 
 
+def check(policy: Best, view: RoutingView) -> None:
+    assert_equals_oracle(policy, view, oracle.route(policy, view))
+
+
 @given(routing_views(horizon=6, waiting=(0, 16)), policies(6), st.booleans(), st.data())
-def test_doors_agree(view: RoutingView, policy: Best, known: bool, data: st.DataObject) -> None:
+def test_rule_and_oracle_agree(view: RoutingView, policy: Best, known: bool, data: st.DataObject) -> None:
     if not known:
         view = replace(view, waiting_steps=np.full(view.waiting_id.size, np.nan))
-    assert_doors_agree(policy, data.draw(kept(view)))
+    check(policy, data.draw(kept(view)))
 
 
 @examples(60, fast=10)
 @given(st.integers(24, 40), st.integers(0, 30), st.integers(0, 2**32 - 1), policies(2))
-def test_doors_agree_where_most_of_many_requests_are_admitted(
+def test_rule_and_oracle_agree_where_most_of_many_requests_are_admitted(
     count: int, more: int, seed: int, policy: Best
 ) -> None:
     random = np.random.default_rng(seed)
@@ -75,11 +80,11 @@ def test_doors_agree_where_most_of_many_requests_are_admitted(
         loads.tolist(), free.tolist(), sizes.tolist(), projections=ahead.tolist(), growth=[0, 1, 2],
         running=[6] * 5, memory=[0] * Best.memory_size,
     )  # fmt: skip
-    assert_doors_agree(policy, view)
+    check(policy, view)
 
 
 @given(routing_views(horizon=3), policies(3), st.integers(0, 2**32 - 1), st.data())
-def test_doors_agree_on_loads_that_are_not_whole(
+def test_rule_and_oracle_agree_on_loads_that_are_not_whole(
     view: RoutingView, policy: Best, seed: int, data: st.DataObject
 ) -> None:
     random = np.random.default_rng(seed)
@@ -92,7 +97,7 @@ def test_doors_agree_on_loads_that_are_not_whole(
         growth=np.cumsum(random.random(4)),
         waiting_steps=np.full(view.waiting_id.size, np.nan),
     )
-    assert_doors_agree(policy, data.draw(kept(uneven)))
+    check(policy, data.draw(kept(uneven)))
 
 
 @given(routing_views(horizon=6, waiting=(1, 12), kv_limited=True), policies(6), st.data())

@@ -1,0 +1,126 @@
+"""What `best` keeps from decision to decision: sizes of the arrivals, pace of admissions, waits, and the steering.
+
+Int64 words: `CLOCK_BITS` of the last decision's time (a float64's bits); of the requests that arrived, the latest some
+thousand, `SEEN` how many, `OCTAVES` and `TOKENS` the sums of their sizes, in 1/4096 of an octave and in tokens; `OFFSET`,
+what the level has been steered by, in 2^-20 of a mean request; `ARRIVED`, how many arrived in all; `NEWEST`, the largest id
+among them; `LEFT`, how many the last decision left waiting; of the time in which some were, of late, `RUSH` how many were
+admitted and `RUSH_US` how many microseconds it was; `LEAVING` and `STAYING`, KV tokens that were expected to leave within
+the horizon, and all (see `best.memory`); from `OWED` on, the slots that classes are owed (see `best.shares`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from evenstep.compiled import Ints, part
+from evenstep.routing.rules import RuleView
+
+(
+    CLOCK_BITS, SEEN, OCTAVES, TOKENS, OFFSET, ARRIVED, NEWEST, LEFT, RUSH, RUSH_US, LEAVING, STAYING, OWED,
+) = range(13)  # fmt: skip
+#: Classes are counted modulo this; two classes with the same remainder share a counter.
+COUNTERS = 64
+#: Words that are kept.
+MEMORY = OWED + COUNTERS
+#: Arrivals after which their sums are halved.
+MOST_SEEN = 4096
+#: Share of the steering that is kept, for a pool that is replaced once.
+KEPT = 1.0 / 3.0
+#: Most steering that is kept, 2^-20 of a mean request each. Where sizes are of two kinds, more would swing between a pool of
+#: one kind and of the other.
+MOST_OFFSET = 1 << 20
+#: A pool is worth steering when it has more than so many requests for every slot.
+CHOICE = 2
+
+
+@part
+def octaves(tokens: float) -> int:
+    """log2 of a size in 1/4096, linear within an octave: the bits of a float64 in order."""
+    return int(np.float64(max(tokens, 1.0)).view(np.int64) >> 40) - (1023 << 12)
+
+
+@part
+def since_last_s(now_s: float, memory: Ints) -> float:
+    """Seconds since the last decision."""
+    return now_s - np.int64(memory[CLOCK_BITS]).view(np.float64)
+
+
+@part
+def rush_s(waiting: int, slots: int, now_s: float, memory: Ints) -> float:
+    """Recent seconds from one admission to the next while requests wait; 0 while none had to.
+
+    Times without waiting requests are excluded: slots were free then. Call it before `take_note`.
+    """
+    if memory[LEFT] > 0:
+        elapsed = since_last_s(now_s, memory)
+        memory[RUSH] += slots
+        memory[RUSH_US] += np.int64(elapsed * 1000000.0)
+        if memory[RUSH] > MOST_SEEN:
+            memory[RUSH] //= 2
+            memory[RUSH_US] //= 2
+    memory[LEFT] = waiting - slots
+    return memory[RUSH_US] / (1000000.0 * max(memory[RUSH], 1))
+
+
+@part
+def take_note(waiting: int, view: RuleView, memory: Ints) -> None:
+    """Count the requests that have become visible since the last decision.
+
+    They are newer than that, or waited outside the host's window: then no earlier id was as large.
+    """
+    elapsed = since_last_s(view.now_s, memory)
+    is_first, newest = memory[SEEN] == 0, memory[NEWEST]
+    memory[CLOCK_BITS] = np.float64(view.now_s).view(np.int64)
+    for i in range(waiting):
+        request = view.waiting_id[i]
+        if is_first or view.now_s - view.since_s[i] < elapsed or request > newest:
+            size = view.waiting_load[i]
+            memory[SEEN] += 1
+            memory[ARRIVED] += 1
+            memory[OCTAVES] += octaves(size)
+            memory[TOKENS] += np.int64(size)
+            memory[NEWEST] = max(memory[NEWEST], request)
+    if memory[SEEN] > MOST_SEEN:
+        memory[SEEN] //= 2
+        memory[OCTAVES] //= 2
+        memory[TOKENS] //= 2
+
+
+@part
+def usual_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -> float:
+    """Mean wait of the requests that found the fleet full, seconds; 0 or inf while there is no such request.
+
+    The first requests found free slots and did not wait: as many as run now are excluded from the mean.
+    """
+    admitted = memory[ARRIVED] - waiting
+    return mean_wait_s * (admitted / (admitted - running)) if admitted > running else math.inf
+
+
+@part
+def whole_wait_s(mean_wait_s: float, waiting: int, running: int, memory: Ints) -> float:
+    """Mean wait against which the oldest request is judged, seconds; inf while there is no data.
+
+    In the long run it is the mean over all requests, including those that found free slots. At first these are nearly all,
+    and any wait is long compared with their mean: they are excluded, by the cube of their share.
+    """
+    found_free = running / max(memory[ARRIVED] - waiting, 1)
+    return mean_wait_s / (1.0 - found_free * found_free * found_free) if found_free < 1.0 else math.inf
+
+
+@part
+def steered(steer: float, waiting: int, slots: int, running: int, view: RuleView, memory: Ints) -> float:
+    """By how many mean requests the targets are lowered, so that the pool becomes as the arrivals are.
+
+    Proportional and integral control of the mean log size of the pool; the integral rests while there is no choice.
+    """
+    gap = 0.0
+    if waiting > CHOICE * slots and running > 0:
+        pool = np.int64(0)
+        for i in range(waiting):
+            pool += octaves(view.waiting_load[i])
+        gap = (memory[OCTAVES] / memory[SEEN] - pool / waiting) / 4096.0
+        more = np.int64(gap * steer * KEPT * 1048576.0 * slots / waiting)
+        memory[OFFSET] = min(max(memory[OFFSET] + more, -MOST_OFFSET), MOST_OFFSET)
+    return gap * steer + memory[OFFSET] / 1048576.0

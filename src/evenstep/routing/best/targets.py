@@ -1,0 +1,270 @@
+"""Where `best` leads each worker: its level, as far as a choice can lead it there, while it stays as it is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evenstep.compiled import Floats, Ints, Table, part
+from evenstep.routing.best.kept import CHOICE
+from evenstep.routing.bf_io.plan import Plan
+from evenstep.routing.bf_io.reading import set_steps
+from evenstep.routing.rules import RuleView
+from evenstep.routing.view import EXPECTED_AT
+
+#: Steps ahead at which loads are compared, each standing for those around it: expected loads are smooth.
+LOOKED_AT = EXPECTED_AT
+#: With this many departures from a worker per step, the weight of one step ahead is halved; the weight falls with the
+#: fourth power of their number, and soon reaches 0, or all that `discount` leaves.
+CORRECTED = 0.5
+#: Where at least so many slots are filled at once, one swap seldom suffices: BUSY times as many moves for each.
+MANY, BUSY = 24, 8
+#: Workers further from their level than this multiple of what a choice among the waiting requests can correct are no longer
+#: led to it: it moves out of reach within a step or two, and requests sent to correct it outlast the deviation.
+REACH = 0.25
+#: Where that many slots are filled and hardly more requests wait (`CHOICE`), the choice of requests is nearly settled and
+#: the choice of workers is the question. The search then minimises BF-IO's imbalance: an admitted token is worth one.
+#: Targets, times EASED, tell apart plans of equal imbalance.
+EASED = 0.03
+
+
+class Moment(NamedTuple):
+    """The numbers of one decision.
+
+    Attributes:
+        waiting: requests that are considered, the oldest of the pool.
+        slots: requests to admit.
+        free: free slots of all workers.
+        running: requests that run.
+        request: mean KV tokens of those that run or wait, at least 1.
+        usual, spread: mean KV tokens of those that wait, and their standard deviation.
+        each_s: seconds from one admission to the next while requests wait; 0 = not known yet.
+        usual_s: the usual wait; inf or 0 = not known yet.
+        limit_s: wait after which a request is admitted before all others; 0 or inf = never.
+    """
+
+    waiting: int
+    slots: int
+    free: int
+    running: int
+    request: float
+    usual: float
+    spread: float
+    each_s: float
+    usual_s: float
+    limit_s: float
+
+
+class Outlook(NamedTuple):
+    """Working space: all steps ahead, and where workers stand at those that are looked at.
+
+    Attributes:
+        weight, growth: [H+1], weight of each step; tokens that a newcomer has gained by then.
+        ahead: [G, n], projected loads at the steps that are looked at.
+        group: [G], number of the group.
+        speed: [G], seconds a token costs, relative to the mean. `rise`, `level` and `filled` are in that measure.
+        stays, rise: [G], discounted steps until it is corrected; how much higher it is over these steps than now.
+        level: [G], the level of its group.
+        filled: [G], where it will be with the usual newcomers; later without any.
+    """
+
+    weight: Floats
+    growth: Floats
+    ahead: Table
+    group: Ints
+    speed: Floats
+    stays: Floats
+    rise: Floats
+    level: Floats
+    filled: Floats
+
+
+@part
+def is_flood(moment: Moment) -> bool:
+    """Whether most of the requests that wait are admitted, and these are many."""
+    return moment.slots >= MANY and moment.waiting <= CHOICE * moment.slots
+
+
+@part
+def tries(moves: int, slots: int) -> int:
+    """Moves a search may try: each slot has as many partners to swap with as there are slots."""
+    return moves * slots * (BUSY if slots >= MANY else 1)
+
+
+@part
+def total_weight(plan: Plan) -> float:
+    """The weights of all steps that are looked at."""
+    total = 0.0
+    for k in range(plan.weight.size):
+        total += plan.weight[k]
+    return total
+
+
+@part
+def load_now(g: int, view: RuleView, look: Outlook) -> float:
+    """KV tokens of a worker at the next step, those of requests on their way included."""
+    return look.ahead[g, 0] + (view.queued_load[g] + view.queued[g] * look.growth[0])
+
+
+@part
+def leaving(request: float, view: RuleView, look: Outlook) -> float:
+    """Mean requests that are expected to leave a worker within a step, of each worker one at most.
+
+    More would say that one large request leaves, and nothing of how soon the others are corrected.
+    """
+    if look.growth.size < 2:
+        return 0.0
+    gained, left = look.growth[1] - look.growth[0], 0.0
+    for g in range(view.load.size):
+        lost = view.projections[g, 0] + view.running[g] * gained - view.projections[g, 1]
+        left += min(request, max(0.0, lost))
+    return left / (request * view.load.size)
+
+
+@part
+def look_ahead(discount: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> None:
+    """Set weights and growth of all steps, and of those that are looked at; and the loads there.
+
+    The weight of every step is added to the nearest one that is looked at, the earlier of two. The sooner workers are
+    corrected, the less the steps ahead weigh.
+    """
+    set_steps(discount, view.growth, look.weight, look.growth)
+    pace = leaving(request, view, look) / CORRECTED
+    pace *= pace
+    set_steps(min(discount, 1.0 / (1.0 + pace * pace)), view.growth, look.weight, look.growth)
+    n, k = plan.weight.size, 0
+    for i in range(n):
+        plan.weight[i], plan.growth[i] = 0.0, look.growth[LOOKED_AT[i]]
+        for g in range(view.load.size):
+            look.ahead[g, i] = view.projections[g, LOOKED_AT[i]]
+    for h in range(look.weight.size):
+        while k + 1 < n and abs(LOOKED_AT[k + 1] - h) < abs(LOOKED_AT[k] - h):
+            k += 1
+        plan.weight[k] += look.weight[h]
+
+
+@part
+def set_speeds(view: RuleView, look: Outlook) -> None:
+    """Seconds a token costs on each worker, relative to the mean; all 1 where they are equal."""
+    workers, total, equal = view.load.size, 0.0, True
+    for g in range(workers):
+        total += view.seconds_per_token[g]
+        equal = equal and view.seconds_per_token[g] == view.seconds_per_token[0]
+    for g in range(workers):
+        look.speed[g] = 1.0 if equal else view.seconds_per_token[g] / (total / workers)
+
+
+@part
+def set_rise(correction: float, request: float, view: RuleView, look: Outlook, plan: Plan) -> None:
+    """How long each worker will be left as it is, and how far it will rise meanwhile.
+
+    A worker is corrected when a request leaves it: with the share ``expected to leave / correction`` of a mean request,
+    squared in what is left of it.
+    """
+    for g in range(view.load.size):
+        load, running = look.ahead[g, 0], float(view.running[g])
+        full = float(view.running[g] + view.queued[g] + (1 if view.free_slots[g] > 0 else 0))
+        total, rise = 0.0, 0.0
+        for h in range(plan.weight.size):
+            left = max(0.0, load + running * (plan.growth[h] - plan.growth[0]) - look.ahead[g, h])
+            stays = max(0.0, 1.0 - left / request / correction)
+            stays = stays * stays * plan.weight[h]
+            total += stays
+            rise += stays * (full * plan.growth[h])
+        look.stays[g], look.rise[g] = total, rise / total * look.speed[g]
+
+
+@part
+def set_levels(newcomer: float, view: RuleView, look: Outlook, plan: Plan) -> None:
+    """The level of each worker's group: where its workers will stand, on average.
+
+    Those without a free slot tell it by themselves while they are at least half of the group. Where they are few, chance
+    would speak, so the others count as well, with a `newcomer` (tokens) in each of their free slots.
+    """
+    for q in range(plan.members.size):
+        members, closed, standing, filled = 0, 0, 0.0, 0.0
+        for g in range(view.load.size):
+            if look.group[g] == q:
+                load, free = load_now(g, view, look), max(view.free_slots[g], 0)
+                members += 1
+                filled += look.speed[g] * (load + free * newcomer) + look.rise[g]
+                if free == 0:
+                    closed += 1
+                    standing += look.speed[g] * load + look.rise[g]
+        level = standing / closed if 2 * closed >= members else filled / members
+        for g in range(view.load.size):
+            if look.group[g] == q:
+                look.level[g] = level
+
+
+@part
+def set_targets(
+    options: Any, offset: float, moment: Moment, view: RuleView, look: Outlook, plan: Plan
+) -> None:
+    """Where each open worker should be now: at its level, as far as a choice can lead it there.
+
+    Where workers stray by much more than the waiting requests differ, the largest ones would all go to workers that are low
+    for now. They outlast that, the more so if large ones run longer, and swing the fleet; the pool is left with those that
+    are alike. So while there is a choice (`CHOICE`), a worker is to get what is usual there, and only the envelope decides.
+    The eighth power makes the change from one to the other, around `REACH`, a quick one.
+
+    Args:
+        offset: KV tokens by which the level is lowered.
+    """
+    reward, pull = (1.0, options.pull * EASED) if is_flood(moment) else (0.0, options.pull)
+    for q in range(plan.members.size):
+        plan.reward[q] = reward
+    workers, share, astray = view.load.size, moment.slots / moment.free, 0.0
+    for g in range(workers):
+        newcomers = max(view.free_slots[g], 0) * (moment.usual * share)
+        look.filled[g] = look.speed[g] * (load_now(g, view, look) + newcomers) + look.rise[g]
+        astray += (look.level[g] - look.filled[g]) * (look.level[g] - look.filled[g])
+    astray = REACH * math.sqrt(astray / workers)
+    is_choice = moment.waiting > CHOICE * moment.slots
+    for o in range(plan.place.size):
+        g = plan.place[o]
+        hold = look.speed[g] * (moment.spread * share) * view.free_slots[g]
+        hold = hold / astray if is_choice and hold < astray else 1.0
+        hold *= hold
+        hold *= hold
+        hold *= hold
+        gap = look.level[g] - offset - look.filled[g]
+        plan.target[o] = look.filled[g] - look.rise[g] + hold * gap
+        plan.pull[o] = hold * pull * look.stays[g] / moment.request
+
+
+@part
+def stand(view: RuleView, look: Outlook) -> None:
+    """Set `filled` to where workers are without newcomers."""
+    for g in range(view.load.size):
+        look.filled[g] = look.speed[g] * load_now(g, view, look) + look.rise[g]
+
+
+@part
+def set_worth(ageing: float, moment: Moment, view: RuleView, plan: Plan) -> None:
+    """The value of admitting each request: it rises with the square of its wait.
+
+    Sizes that seldom fit wait longest; without such a value the pool would fill with them.
+    """
+    if not 0.0 < moment.usual_s < np.inf:
+        return
+    unit = ageing * (total_weight(plan) * moment.request)
+    for r in range(plan.size.size):
+        age = (view.now_s - view.since_s[plan.position[r]]) / moment.usual_s
+        plan.worth[r] = unit * (age * age)
+
+
+@part
+def set_ends(plan: Plan) -> bool:
+    """Set the ends of requests in steps that are looked at; whether any is known."""
+    n, is_known = plan.weight.size, False
+    for r in range(plan.size.size):
+        if plan.stays[r] < np.inf:
+            k = 0
+            while k < n and LOOKED_AT[k] < plan.stays[r]:
+                k += 1
+            plan.stays[r] = float(k) if k < n else np.inf
+            is_known = is_known or k < n
+    return is_known

@@ -1,0 +1,94 @@
+"""Filling the slots of a BF-IO plan: each request goes to the least burdened worker that has room for it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import Table, part
+from evenstep.routing.bf_io.plan import Plan, admit, clear, profile, survey
+
+#: Starting orders; the third is smallest first.
+LARGEST, ARRIVAL = 0, 1
+
+
+@part
+def weigh(load: Table, plan: Plan) -> None:
+    """Set the burdens: weighted sums over the steps of the loads."""
+    for o in range(plan.place.size):
+        burden = 0.0
+        for h in range(plan.weight.size):
+            burden += plan.weight[h] * load[o, h]
+        plan.burden[o] = burden
+
+
+@part
+def place(r: int, k: int, plan: Plan) -> int:
+    """Give request r slot k on the least burdened worker with room for it; 1 if there is one, else 0."""
+    to, least, size = -1, np.inf, plan.size[r]
+    for o in range(plan.place.size):
+        if plan.room[o] > 0 and size <= plan.kv_left[o] and plan.burden[o] < least:
+            to, least = o, plan.burden[o]
+    if to < 0:
+        return 0
+    admit(to, r, k, plan)
+    for h in range(plan.weight.size):
+        load = plan.speed[to] * profile(size, plan.stays[r], plan.growth[h], h)
+        plan.burden[to] += plan.weight[h] * load
+    return 1
+
+
+@part
+def fill(start: int, forced: int, classes: int, plan: Plan) -> tuple[int, int]:
+    """Fill the slots, the overdue first, then in the order of the start; (overdue admitted, all admitted).
+
+    Only the overdue may exceed the quota of their class, unless slots would stay empty.
+    """
+    count, waiting = plan.worker.size, plan.size.size
+    clear(plan)
+    weigh(plan.base, plan)
+    for c in range(classes):
+        plan.left[c] = plan.quota[c]
+    filled = 0
+    for i in range(forced):
+        filled += place_in_quota(int(plan.rank[i]), filled, plan)
+    pinned = filled
+    for turn in range(waiting if classes == 1 else 2 * waiting):
+        if filled == count:
+            break
+        i = turn if turn < waiting else turn - waiting
+        r = waiting - 1 - i if start == LARGEST else int(plan.rank[i]) if start == ARRIVAL else i
+        if plan.taken[r] == 0 and (turn >= waiting or plan.left[plan.kind[r]] > 0):
+            filled += place_in_quota(r, filled, plan)
+    for q in range(plan.members.size):
+        survey(q, plan)
+    return pinned, filled
+
+
+@part
+def place_in_quota(r: int, k: int, plan: Plan) -> int:
+    """As `place`; an admitted request uses up a slot of its class."""
+    placed = place(r, k, plan)
+    plan.left[plan.kind[r]] = max(plan.left[plan.kind[r]] - placed, 0)
+    return placed
+
+
+@part
+def refill(filled: int, plan: Plan) -> int:
+    """Give the slots that KV memory left empty, and that the search made room for, to the oldest that fit.
+
+    Returns:
+        How many slots are filled.
+    """
+    before, count = filled, plan.worker.size
+    if filled == count:
+        return filled
+    weigh(plan.load, plan)
+    for i in range(plan.size.size):
+        if filled == count:
+            break
+        r = int(plan.rank[i])
+        if plan.taken[r] == 0:
+            filled += place(r, filled, plan)
+    for q in range(plan.members.size if filled > before else 0):
+        survey(q, plan)
+    return filled

@@ -1,0 +1,189 @@
+"""What a BF-IO plan gains when the requests of its workers change, and the size that gains most."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import Floats, part
+from evenstep.routing.bf_io.plan import Plan, profile
+
+#: Gains up to this many tokens are rounding, not progress.
+TOLERANCE = 1e-6
+
+
+@part
+def set_others(o: int, plan: Plan) -> bool:
+    """Set `others`, the envelope without worker o; whether o is above it at any step."""
+    q = plan.group[o]
+    above = False
+    for h in range(plan.weight.size):
+        load, top, second = plan.load[o, h], plan.envelope[q, h], plan.runner_up[q, h]
+        plan.others[h] = second if load >= top else top
+        above = above or (load > second and load >= top)
+    return above
+
+
+@part
+def sum_of(term: Floats) -> float:
+    """The sum of the terms in four lanes, h modulo 4, added in pairs: the order is part of the result."""
+    n = term.size
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for h in range(0, n - 3, 4):
+        a += term[h]
+        b += term[h + 1]
+        c += term[h + 2]
+        d += term[h + 3]
+    rest = n - n % 4
+    if n % 4 > 0:
+        a += term[rest]
+    if n % 4 > 1:
+        b += term[rest + 1]
+    if n % 4 > 2:
+        c += term[rest + 2]
+    return (a + b) + (c + d)
+
+
+@part
+def deviation_change(load: float, mean: float, share: float, delta: float) -> float:
+    """Change of the sum of squared deviations when one load moves by delta; share = 1 - 1/members."""
+    return delta * (2.0 * (load - mean) + delta * share)
+
+
+@part
+def pulled(o: int, shift: float, plan: Plan) -> float:
+    """The loss of the pull on worker o if its load of this step moves by `shift`."""
+    off = plan.load[o, 0] - plan.target[o]
+    return plan.pull[o] * (shift * (2.0 * off + shift))
+
+
+@part
+def replacement_gain(
+    o: int, out_size: float, out_stays: float, into_size: float, into_stays: float, plan: Plan
+) -> float:
+    """The gain of the objective when one size takes the place of another on worker o; `others` is set for o."""
+    q = plan.group[o]
+    members, tie = float(plan.members[q]), plan.tie[q]
+    speed, reward = plan.speed[o], plan.reward[q]
+    for h in range(plan.weight.size):
+        growth = plan.growth[h]
+        delta = profile(into_size, into_stays, growth, h) - profile(out_size, out_stays, growth, h)
+        delta *= speed
+        top = max(plan.others[h], plan.load[o, h] + delta)
+        plan.term[h] = plan.weight[h] * (members * (plan.envelope[q, h] - top) + reward * delta)
+    if tie > 0.0:
+        for h in range(plan.weight.size):
+            growth = plan.growth[h]
+            delta = profile(into_size, into_stays, growth, h) - profile(out_size, out_stays, growth, h)
+            delta *= speed
+            mean, share = plan.total[q, h] / members, 1.0 - 1.0 / members
+            plan.term[h] -= plan.weight[h] * (tie * deviation_change(plan.load[o, h], mean, share, delta))
+    gain = sum_of(plan.term)
+    if plan.pull[o] > 0.0:
+        growth = plan.growth[0]
+        delta = profile(into_size, into_stays, growth, 0) - profile(out_size, out_stays, growth, 0)
+        gain -= pulled(o, speed * delta, plan)
+    return gain
+
+
+@part
+def transfer_gain(o: int, p: int, out: int, back: int, plan: Plan) -> float:
+    """The gain of the objective when `out` goes from worker o to p and `back` (-1: none) the other way.
+
+    `others` is set for o. Where `out` outgrows `back` at every step (always, while ends are unknown) the gain is exact,
+    otherwise a lower bound.
+    """
+    q, z = plan.group[o], plan.group[p]
+    members, members_there = plan.members[q], plan.members[z]
+    out_size, out_stays, back_size, back_stays = plan.size[out], plan.stays[out], 0.0, -1.0
+    if back >= 0:
+        back_size, back_stays = plan.size[back], plan.stays[back]
+    here, there = plan.speed[o], plan.speed[p]
+    for h in range(plan.weight.size):
+        growth = plan.growth[h]
+        delta = profile(out_size, out_stays, growth, h) - profile(back_size, back_stays, growth, h)
+        left, right = plan.load[o, h] - here * delta, plan.load[p, h] + there * delta
+        if q == z:
+            top = max(plan.others[h], left, right)
+            plan.term[h] = plan.weight[h] * (members * (plan.envelope[q, h] - top))
+        else:
+            fall = members * (plan.envelope[q, h] - max(plan.others[h], left))
+            rise = members_there * (max(plan.envelope[z, h], right) - plan.envelope[z, h])
+            plan.term[h] = plan.weight[h] * (fall - rise)
+    if plan.tie[q] > 0.0 or plan.tie[z] > 0.0:
+        for h in range(plan.weight.size):
+            growth = plan.growth[h]
+            delta = profile(out_size, out_stays, growth, h) - profile(back_size, back_stays, growth, h)
+            subtract_ties(o, p, h, delta, plan)
+    if here != there:
+        for h in range(plan.weight.size):
+            growth = plan.growth[h]
+            delta = profile(out_size, out_stays, growth, h) - profile(back_size, back_stays, growth, h)
+            plan.term[h] += plan.weight[h] * (plan.reward[q] * (there * delta - here * delta))
+    gain = sum_of(plan.term)
+    if plan.pull[o] > 0.0:
+        growth = plan.growth[0]
+        delta = profile(out_size, out_stays, growth, 0) - profile(back_size, back_stays, growth, 0)
+        gain -= pulled(o, -(here * delta), plan) + pulled(p, there * delta, plan)
+    return gain
+
+
+@part
+def subtract_ties(o: int, p: int, h: int, delta: float, plan: Plan) -> None:
+    """Subtract from the term of step h what the squared deviations rise if delta moves from worker o to p."""
+    q, z = plan.group[o], plan.group[p]
+    members, members_there = float(plan.members[q]), float(plan.members[z])
+    left = deviation_change(plan.load[o, h], plan.total[q, h] / members, 1.0 - 1.0 / members, -delta)
+    right = deviation_change(
+        plan.load[p, h], plan.total[z, h] / members_there, 1.0 - 1.0 / members_there, delta
+    )
+    if q == z:
+        right += 2.0 * delta * delta / members
+    plan.term[h] -= plan.weight[h] * (plan.tie[q] * left + plan.tie[z] * right)
+
+
+@part
+def ideal_size(o: int, size: float, stays: float, plan: Plan) -> float:
+    """What should replace this size on worker o to minimise the objective, if every size were available.
+
+    The objective is convex in the size: its slope starts at minus the weight of all steps and rises by
+    members * weight[h] at the margin of each step h (and evenly, with the tie-breaker). Walk until it turns positive.
+    """
+    q = plan.group[o]
+    members, tie, reward = plan.members[q], plan.tie[q], plan.reward[q]
+    speed, pull = plan.speed[o], plan.pull[o]
+    down, rise = 0.0, 0.0
+    for h in range(plan.weight.size):
+        delta = speed * (plan.growth[h] - profile(size, stays, plan.growth[h], h))
+        rest = plan.load[o, h] + delta
+        plan.margin[h] = plan.others[h] - rest
+        down += reward * plan.weight[h]
+        if tie > 0.0:
+            mean = (plan.total[q, h] + delta) / members
+            down -= plan.weight[h] * (2.0 * tie * (rest - mean))
+            rise += plan.weight[h] * (2.0 * tie * (1.0 - 1.0 / members))
+    if pull > 0.0:
+        rest = plan.load[o, 0] + speed * (plan.growth[0] - profile(size, stays, plan.growth[0], 0))
+        down -= 2.0 * pull * (rest - plan.target[o])
+        rise += 2.0 * pull
+    last = -np.inf
+    while rise > 0.0 or down > 0.0:
+        at = least_of(plan.margin)
+        margin = plan.margin[at]
+        if rise > 0.0 and down / rise <= margin:
+            return max(down / rise, last) / speed
+        if margin == np.inf:
+            break
+        last = margin
+        down -= members * plan.weight[at]
+        plan.margin[at] = np.inf
+    return last / speed
+
+
+@part
+def least_of(margin: Floats) -> int:
+    """The first step of the smallest margin."""
+    at = 0
+    for h in range(1, margin.size):
+        if margin[h] < margin[at]:
+            at = h
+    return at

@@ -1,0 +1,101 @@
+"""Levels of BF-IO: the best plan fitted anew below an envelope some tokens higher or lower.
+
+A local optimum is often right but for its level: all workers would have to move at once. So the envelope of the best
+plan is shifted to where some worker would be filled exactly, every worker is filled up to it, tightest first, and the
+best level is where a further search starts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import part
+from evenstep.routing.bf_io.plan import Plan, admit, clear, objective, survey
+from evenstep.routing.bf_io.search import rank_beyond, rank_from, waiting_below, waiting_from
+
+#: Levels tried around the envelope of a plan.
+LEVELS = 20
+
+
+@part
+def set_reach(pinned: int, filled: int, plan: Plan) -> int:
+    """Set how many slots each worker has to fit and how far it is below the best envelope without them.
+
+    Returns:
+        How many workers have slots to fit; they are listed in `order`, tightest first.
+    """
+    for o in range(plan.place.size):
+        plan.share[o], plan.reach[o] = 0, np.inf
+    for k in range(filled):
+        plan.share[plan.best_worker[k]] += 1
+    for o in range(plan.place.size):
+        for h in range(plan.weight.size):
+            rest = plan.base[o, h] + plan.share[o] * plan.growth[h] * plan.speed[o]
+            plan.reach[o] = min(plan.reach[o], plan.best_envelope[plan.group[o], h] - rest)
+    for k in range(pinned):
+        o = int(plan.best_worker[k])
+        plan.share[o] -= 1
+        plan.reach[o] -= plan.speed[o] * plan.size[plan.best_request[k]]
+    fitted = 0
+    for o in range(plan.place.size):
+        if plan.share[o] > 0:
+            to = fitted
+            while to > 0 and plan.reach[plan.order[to - 1]] > plan.reach[o]:
+                plan.order[to] = plan.order[to - 1]
+                to -= 1
+            plan.order[to] = o
+            fitted += 1
+    return fitted
+
+
+@part
+def fit(level: float, fitted: int, pinned: int, plan: Plan) -> float:
+    """Fill every worker up to the level, tightest first; the objective, inf where something did not fit."""
+    clear(plan)
+    for k in range(pinned):
+        admit(int(plan.best_worker[k]), int(plan.best_request[k]), k, plan)
+    k = pinned
+    for j in range(fitted):
+        o = int(plan.order[j])
+        reach, speed = plan.reach[o] + level, plan.speed[o]
+        for share in range(plan.share[o], 0, -1):
+            above = rank_beyond(plan.size, min(reach / share / speed, plan.kv_left[o]))
+            r = waiting_below(above, plan.taken)
+            if r < 0:
+                r = waiting_from(above, plan.taken)
+            if r == plan.size.size or plan.size[r] > plan.kv_left[o]:
+                return np.inf
+            admit(o, r, k, plan)
+            reach -= speed * plan.size[r]
+            k += 1
+    for q in range(plan.members.size):
+        survey(q, plan)
+    return objective(plan)
+
+
+@part
+def fit_best_level(pinned: int, filled: int, plan: Plan) -> bool:
+    """Leave the plan of the best level in place; whether there is one."""
+    fitted = set_reach(pinned, filled, plan)
+    best, best_value = 0.0, np.inf
+    tried = min(4 * (filled - pinned), LEVELS)
+    for j in range(tried + 1):
+        level, is_level = best, best_value < np.inf  # the last turn fits the best level again
+        if j < tried:
+            level, is_level = shifted(j, fitted, plan)
+        if is_level:
+            value = fit(level, fitted, pinned, plan)
+            if value < best_value:
+                best, best_value = level, value
+    return best_value < np.inf
+
+
+@part
+def shifted(j: int, fitted: int, plan: Plan) -> tuple[float, bool]:
+    """The j-th level, at which a worker is filled exactly by requests of one size; and whether there is such a size."""
+    o, ring = int(plan.order[j % fitted]), j // fitted
+    share, speed = plan.share[o], plan.speed[o]
+    r = rank_from(plan.size, plan.reach[o] / share / speed) + (ring // 2 if ring % 2 == 0 else -1 - ring // 2)
+    if r < 0 or r >= plan.size.size:
+        return 0.0, False
+    return share * (speed * plan.size[r]) - plan.reach[o], True

@@ -1,0 +1,162 @@
+"""A plan before any admission, from a view: groups, weights of the steps, loads of the workers, requests by size."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenstep.compiled import Floats, Ints, ReadFloats, ReadTable, Table, borrowing, part
+from evenstep.routing.bf_io.plan import Plan
+from evenstep.routing.rules import RuleView
+
+
+@part
+def count_open(view: RuleView) -> tuple[int, int]:
+    """Free slots of all workers, and how many workers have one."""
+    free, opened = 0, 0
+    for g in range(view.free_slots.size):
+        if view.free_slots[g] > 0:
+            free += view.free_slots[g]
+            opened += 1
+    return free, opened
+
+
+@part
+def count_overdue(most: int, limit_s: float, view: RuleView) -> int:
+    """How many of the oldest `most` requests have waited longer than `limit_s`."""
+    overdue = 0
+    while overdue < most and view.now_s - view.since_s[overdue] > limit_s:
+        overdue += 1
+    return overdue
+
+
+@part
+def number_groups(view: RuleView, number: Ints) -> int:
+    """Number the groups from 0 in order of appearance; writes each worker's and returns how many there are."""
+    groups = 0
+    for g in range(view.group.size):
+        number[g] = -1
+        if g > 0 and view.group[g - 1] == view.group[g]:
+            number[g] = number[g - 1]
+            continue
+        for other in range(g):
+            if view.group[other] == view.group[g]:
+                number[g] = number[other]
+                break
+        if number[g] < 0:
+            number[g] = groups
+            groups += 1
+    return groups
+
+
+@part
+def set_steps(discount: float, growth: ReadFloats, weights: Floats, gains: Floats) -> None:
+    """Weights of the steps, and what a newcomer gains; nan (profiles differ by request) counts as no growth."""
+    weight = 1.0
+    for h in range(weights.size):
+        weights[h] = weight
+        weight *= discount
+        gains[h] = growth[h] if h < growth.size and not np.isnan(growth[h]) else 0.0
+
+
+@part
+def set_workers(
+    number: Ints, speeds: Floats, ahead: ReadTable | Table, tie_weight: float, view: RuleView, plan: Plan
+) -> None:
+    """Loads before any admission: kept for open workers, folded into floor and total for the others.
+
+    No worker is drawn to a target, and no cached token is worth anything.
+
+    Args:
+        number: int64[G], the group of each worker, numbered from 0.
+        speeds: float64[G], cost of a token on each worker.
+        ahead: float64[G, n], projected loads; without columns the load of now stands for all steps.
+    """
+    n = plan.weight.size
+    for q in range(plan.members.size):
+        plan.members[q], plan.reward[q] = 0.0, 1.0
+        for h in range(n):
+            plan.floor[q, h] = -np.inf
+            plan.base_total[q, h] = 0.0
+    o = 0
+    for g in range(view.load.size):
+        q = number[g]
+        is_open = view.free_slots[g] > 0
+        plan.members[q] += 1.0
+        queued, queued_load = float(view.queued[g]), view.queued_load[g]
+        if is_open:
+            plan.group[o], plan.place[o], plan.free[o] = q, g, view.free_slots[g]
+            plan.kv[o], plan.speed[o] = view.kv_free[g], speeds[g]
+            plan.target[o], plan.pull[o], plan.hit[o] = 0.0, 0.0, 0.0
+        for h in range(n):
+            projected = ahead[g, h] if h < ahead.shape[1] else view.load[g]
+            load = speeds[g] * (projected + (queued_load + queued * plan.growth[h]))
+            plan.base_total[q, h] += load
+            if is_open:
+                plan.base[o, h] = load
+            elif load > plan.floor[q, h]:
+                plan.floor[q, h] = load
+        if is_open:
+            o += 1
+    for q in range(plan.members.size):
+        mean = plan.base_total[q, 0] / plan.members[q]
+        plan.tie[q] = tie_weight / max(0.01 * mean, 1.0)
+
+
+@part
+def set_requests(steps: int, view: RuleView, plan: Plan) -> bool:
+    """Requests by ascending size, older first among equals, all of one class; whether one is known to end within `steps`.
+
+    No request is worth more than another.
+    """
+    for i in range(plan.size.size):
+        plan.size[i] = view.waiting_load[i]
+        plan.position[i] = i
+    sort(plan.size, plan.position, plan.stays, plan.rank)
+    ends_known = False
+    for r in range(plan.size.size):
+        i = plan.position[r]
+        plan.rank[i], plan.kind[r], plan.worth[r] = r, 0, 0.0
+        stays = view.waiting_steps[i]
+        plan.stays[r] = np.inf if np.isnan(stays) else stays
+        ends_known = ends_known or plan.stays[r] < steps
+    return ends_known
+
+
+@borrowing
+def sort(keys: Floats, values: Ints, spare_keys: Floats, spare_values: Ints) -> None:
+    """Sort keys ascending and values with them, stable: insertion in runs of 8, then merges to and fro."""
+    count = keys.size
+    for begin in range(0, count, 8):
+        for at in range(begin + 1, min(begin + 8, count)):
+            key, value, to = keys[at], values[at], at
+            while to > begin and keys[to - 1] > key:
+                keys[to], values[to] = keys[to - 1], values[to - 1]
+                to -= 1
+            keys[to], values[to] = key, value
+    run, is_spare = 8, False
+    while run < count:
+        if is_spare:
+            merge_runs(run, spare_keys, spare_values, keys, values)
+        else:
+            merge_runs(run, keys, values, spare_keys, spare_values)
+        is_spare = not is_spare
+        run *= 2
+    if is_spare:
+        for at in range(count):
+            keys[at], values[at] = spare_keys[at], spare_values[at]
+
+
+@part
+def merge_runs(run: int, keys: Floats, values: Ints, into_keys: Floats, into_values: Ints) -> None:
+    """Merge each two neighbouring runs of sorted keys into another array."""
+    count = keys.size
+    for begin in range(0, count, 2 * run):
+        left, middle = begin, min(begin + run, count)
+        right, end = middle, min(begin + 2 * run, count)
+        for to in range(begin, end):
+            if right >= end or (left < middle and keys[left] <= keys[right]):
+                into_keys[to], into_values[to] = keys[left], values[left]
+                left += 1
+            else:
+                into_keys[to], into_values[to] = keys[right], values[right]
+                right += 1
