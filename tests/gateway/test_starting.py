@@ -13,9 +13,9 @@ import urllib.request
 
 import pytest
 
-from evenstep import kernel_cache, names, sockets
-from evenstep.gateway.operate.kept_kernels import is_compiled
-from evenstep.gateway.starting import WaitingRoom
+from evenstep import kernel_cache, sockets
+from evenstep.gateway.operate.kept_kernels import is_compiled, note_compiled
+from evenstep.gateway.starting import MEANWHILE, WaitingRoom
 
 
 def asked(port, path, method="GET"):
@@ -32,7 +32,7 @@ def test_health_is_answered_and_requests_are_told_to_wait():
     port = bound.getsockname()[1]
     with WaitingRoom(bound):
         assert asked(port, "/healthz") == asked(port, "/health?x=1") == (200, b"ok")
-        assert asked(port, "/readyz") == (503, b"compiling kernels")
+        assert asked(port, "/readyz") == (503, b"starting")
         status, body = asked(port, "/v1/completions", "POST")
         assert status == 503 and b'"error"' in body
         assert asked(port, "/healthz", "HEAD")[1] == b""
@@ -42,78 +42,81 @@ def test_health_is_answered_and_requests_are_told_to_wait():
         one.close()
 
 
-class Kept:
-    """A cache in which all kernels are, but for those of these sources."""
-
-    is_kept = True
-
-    def __init__(self, lacks=""):
-        self.lacks = lacks
-
-    def has(self, source):
-        return source.stem != self.lacks
-
-    def said(self):
-        return ""
+def test_what_was_compiled_is_noted_for_the_next_start(monkeypatch, tmp_path):
+    monkeypatch.setattr(kernel_cache, "place", lambda: kernel_cache.Place(False, tmp_path))
+    mine = tmp_path / "mine.py"
+    mine.write_text("")
+    for policy in ("best", str(mine), f"{mine}:Mine", "mine.py", "jsq:ties"):  # the last is refused later
+        assert not is_compiled(policy, "bounded")
+        note_compiled(policy, "bounded")
+        assert is_compiled(policy, "bounded")
+    assert not is_compiled("best", "")
+    os.utime(mine, (1, 1))  # another text
+    assert not is_compiled(str(mine), "bounded")
 
 
-@pytest.mark.parametrize(("lacks", "is_there"), [("", True), ("best", False), ("relaying", False)])
-def test_what_is_on_disk_is_seen(monkeypatch, lacks, is_there):
-    names.build("routing", {"name": "best"})  # a first import may compile, and then asks the real place
-    monkeypatch.setattr(kernel_cache, "place", lambda: Kept(lacks))
-    assert is_compiled("best") is is_there
-    assert is_compiled("jsq") is (lacks != "relaying")
-
-
-def test_without_a_compiler_there_is_nothing_to_wait_for(monkeypatch):
-    monkeypatch.setattr(kernel_cache, "place", lambda: Kept("relay_kernel"))
+def test_without_a_compiler_there_is_nothing_to_compile(monkeypatch, tmp_path):
+    monkeypatch.setattr(kernel_cache, "place", lambda: kernel_cache.Place(False, tmp_path))
+    assert not is_compiled("best", "")
     monkeypatch.setenv("EVENSTEP_PLAIN", "1")
-    assert is_compiled("best")
+    assert is_compiled("best", "")
+
+
+def test_the_compiler_is_not_imported_to_know_what_is_compiled():
+    ask = "import sys; from evenstep.gateway.starting import is_compiled; is_compiled('best', ''); print('numba' in sys.modules)"
+    command = [sys.executable, "-c", ask]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == "False\n"
 
 
 COLD = """
 import sys
 from evenstep.cli import main
+from evenstep import kernel_cache
 from evenstep.gateway import starting
-starting.COMPILE = "import sys, time; sys.stdin.read()"
-starting.is_compiled = lambda policy: False
 sys.argv = ["evenstep", "serve", "--port", "0", "--admin-port", "0"]
-bound = starting.WaitingRoom.__init__
-def told(self, listening):
-    bound(self, listening)
-    print(listening.getsockname()[1], flush=True)
-starting.WaitingRoom.__init__ = told
+opened = starting.WaitingRoom.__enter__
+def told(self):
+    opened(self)
+    print(self._server.socket.getsockname()[1], flush=True)
+    from evenstep.gateway.operate import compiling
+    compiling.COMPILE = "import sys; print(sys.stdin.read())"
+starting.WaitingRoom.__enter__ = told
 sys.exit(main.main())
 """
 
 
-def test_a_cold_start_says_so_first_answers_health_and_ends_at_a_signal():
+@pytest.fixture
+def cold(tmp_path):
+    """A gateway on a machine without kernels, whose compiler does not end until its stdin is closed."""
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "XDG_STATE_HOME": str(tmp_path)}
     with subprocess.Popen(
-        [sys.executable, "-c", COLD],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None and process.stderr is not None
-        assert process.stderr.readline().startswith("evenstep: compiling kernels")
-        assert asked(int(process.stdout.readline()), "/healthz") == (200, b"ok")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-        assert process.stderr.read() == ""
-
-
-def test_a_cold_start_becomes_the_gateway_on_the_same_port(tmp_path):
-    code = COLD.replace("sys.stdin.read()", "pass")
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+        [sys.executable, "-c", COLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env=env,
     ) as process:  # fmt: skip
-        try:
-            port = int(process.stdout.readline())
-            line = process.stdout.readline()
-            assert re.match(rf"http://127.0.0.1:{port} ", line), line
-            assert asked(port, "/healthz") == (200, b"ok")
-        finally:
-            process.terminate()
-            process.wait(60)
+        yield process
+        process.kill()
+
+
+def test_a_cold_start_says_so_and_answers_in_plain_python_on_the_same_port(cold):
+    assert cold.stderr.readline().startswith("evenstep: compiling kernels")
+    assert cold.stderr.readline() == f"evenstep: {MEANWHILE}\n"
+    port = int(cold.stdout.readline())
+    assert asked(port, "/healthz") == (200, b"ok")
+    line = cold.stdout.readline()
+    assert re.match(
+        rf"http://127.0.0.1:{port} .*kernels: plain Python \(slow\) until they are compiled", line
+    )
+    assert asked(port, "/healthz") == (200, b"ok")
+    status, body = asked(port, "/v1/models")
+    assert status == 503 or b"data" in body
+    cold.send_signal(signal.SIGTERM)
+    assert cold.wait(60) == 0
+
+
+def test_an_address_is_taken_before_the_policy_is_looked_at_and_given_back_when_that_is_refused():
+    with subprocess.Popen(
+        [sys.executable, "-c", COLD.replace('"--port"', '"--policy", "jsk", "--port"')],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 2 and "jsk" in said

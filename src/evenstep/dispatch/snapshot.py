@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from evenstep.dispatch.parts import Parts
+from evenstep.late import change
 
 
 def snapshot(parts: Parts) -> dict[str, Any]:
@@ -18,7 +19,7 @@ def snapshot(parts: Parts) -> dict[str, Any]:
         "tenants": {name: here.requests for name, here in parts.door.present.items()},
         "policy": parts.deciding.door.text,
         "predictor": parts.deciding.predictor_text,
-        "policy_has_kernel": parts.deciding.door.has_kernel,
+        "policy_has_kernel": parts.deciding.door.has_kernel and change.is_compiled,
         "policy_is_off": parts.deciding.fallback.is_off,
         "fallback_total": dict(parts.deciding.fallback.counted),
         "fallback_last": _fell(parts),
