@@ -85,4 +85,4 @@ def test_the_compiler_sees_what_was_compiled(change):
     found = Late(plain, lambda: 3.5, type)
     assert found._numba_type_ is float and found.is_integer() is False
     with pytest.raises(AttributeError):
-        found.__array__
+        getattr(found, "__array__")  # noqa: B009

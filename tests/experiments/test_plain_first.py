@@ -77,7 +77,7 @@ def test_a_run_in_plain_python_has_the_bits_of_a_compiled_one():
     for done in made:
         other = compiled[done.contender, done.index]
         assert done.run.digest == other.digest and repr(done.run.totals) == repr(other.totals)
-        for name in ("request_id", "worker", "completed_s"):
+        for name in ("request_id", "worker", "finished_s"):
             assert getattr(done.run.requests, name).tobytes() == getattr(other.requests, name).tobytes()
 
 

@@ -181,39 +181,42 @@ def run_all(
     shared = Shared(plan, asked, traces)
     cost: dict[int, float] = {}
     started: list[Executor] = []
-    kernels = warming if warming is not None else Warming([[] for _ in asked], 0)
+    kernels = warming or Warming([[] for _ in asked], 0)
     here = Here(shared, lambda job: kernels.ready(job.contender))
     plain = PlainFirst(here, shared, kernels) if begins_plain else None
 
     def away(spent: float, done: int, left: int) -> Executor | None:
-        if plain is not None and plain.is_plain:
-            return None
-        done -= plain.made if plain is not None else 0
+        if plain is not None:
+            if plain.is_plain:
+                return None
+            done -= plain.made
         if allowed > 1 and (processes is not None or is_worthwhile(spent, done, left)):
             if can_fork():
                 _load_kernels(plan, asked, kernels)
             started.append(Processes(min(allowed, left), shared))
         return started[0] if started else None
 
-    def longest(waiting: Sequence[RunJob]) -> int:
-        if not started:
-            return 0
-        first = {job.contender: place for place, job in reversed([*enumerate(waiting)])}
-        unknown = [place for contender, place in first.items() if contender not in cost]
-        return (
-            min(unknown) if unknown else max(first.values(), key=lambda place: cost[waiting[place].contender])
-        )
-
     try:
-        for ended in work_off(jobs, plain or here, away, choose=longest):
+        for ended in work_off(
+            jobs, plain or here, away, choose=lambda left: _longest(left, cost) if started else 0
+        ):
             if ended.error is not None:
                 raise ended.error
             if ended.seconds > 0.0:
                 cost[ended.job.contender] = ended.seconds
             yield Done(ended.job.contender, ended.job.index, ended.result)
     finally:
-        for executor in (*started, *([plain] if plain is not None else [])):
+        for executor in (*started, plain or here):
             executor.close()
+
+
+def _longest(waiting: Sequence[RunJob], cost: dict[int, float]) -> int:
+    """The place of the next job: the first of a contender of unknown cost, else one of the costliest contender."""
+    first = {job.contender: place for place, job in reversed([*enumerate(waiting)])}
+    unknown = [place for contender, place in first.items() if contender not in cost]
+    if unknown:
+        return min(unknown)
+    return max(first.values(), key=lambda place: cost[waiting[place].contender])
 
 
 def _load_kernels(plan: Plan, asked: list[Contender], warming: Warming) -> None:

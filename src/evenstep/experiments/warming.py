@@ -54,6 +54,12 @@ class Warming:
         for _ in range(min(processes, len(self._waiting))):
             self._employ(Child(None))
 
+    def __enter__(self) -> Warming:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.end(at_once=kind is not None)
+
     @property
     def pipes(self) -> list[Connection]:
         """What to wait for; `note` takes those that have something to read."""

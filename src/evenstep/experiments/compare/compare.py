@@ -277,40 +277,35 @@ def run_comparison(
     notice = compile_notice()
     if notice:
         watch.say(notice)
-    cold = cold_kernels(policies, loops)
-    begins_plain = any(cold) and may_begin_plain([one.policy for one in asked])
-    warming = _warming(cold, processes, begins_plain)
+    warming, begins_plain = _warming(cold_kernels(policies, loops), processes, asked)
     watch.begin(len(asked) * plan.seeds)
     found: list[dict[int, Run]] = [{} for _ in asked]
     told = 0
     try:
-        for done in run_all(plan, asked, traces, processes, warming, begins_plain):
-            found[done.contender][done.index] = done.run
-            watch.advance(asked[done.contender].name)
-            while told < len(asked) and len(found[told]) == plan.seeds:
-                if on_contender is not None:
-                    watch.hide()
-                    on_contender(asked[told], [found[told][r] for r in range(plan.seeds)])
-                    watch.show()
-                told += 1
-    except BaseException:
-        warming.end(at_once=True)
-        raise
+        with warming:
+            for done in run_all(plan, asked, traces, processes, warming, begins_plain):
+                found[done.contender][done.index] = done.run
+                watch.advance(asked[done.contender].name)
+                while told < len(asked) and len(found[told]) == plan.seeds:
+                    if on_contender is not None:
+                        watch.hide()
+                        on_contender(asked[told], [found[told][r] for r in range(plan.seeds)])
+                        watch.show()
+                    told += 1
     finally:
-        warming.end()
         watch.end()
     runs = [[by_index[r] for r in range(plan.seeds)] for by_index in found]
     comparison = compare_runs(runs, baseline=first)
     return Outcome(replace(comparison, notes=(*comparison.notes, *told_of_seeds)), runs, traces)
 
 
-def _warming(cold: list[list[str]], processes: int | None, begins_plain: bool) -> Warming:
-    """What compiles kernels. Where runs begin in plain Python, at least one other process does, if that helps this one."""
+def _warming(cold: list[list[str]], processes: int | None, asked: list[Contender]) -> tuple[Warming, bool]:
+    """What compiles kernels, and whether runs begin in plain Python: then at least one other process compiles."""
     beside = cores() - 1 if processes is None else processes - 1
-    if not begins_plain:
-        return Warming(cold, beside)
+    if not (any(cold) and may_begin_plain([one.policy for one in asked])):
+        return Warming(cold, beside), False
     kernel_cache.announce.meanwhile(MEANWHILE)
-    return Warming(cold, max(1, beside) if kernel_cache.place().is_kept else 0, all_elsewhere=True)
+    return Warming(cold, max(1, beside) if kernel_cache.place().is_kept else 0, all_elsewhere=True), True
 
 
 def _fewer(found: int, wanted: int) -> tuple[str, ...]:
