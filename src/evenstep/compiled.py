@@ -55,7 +55,7 @@ else:
 
 #: Whether this is the checked build.
 CHECKED = numba is not None and os.environ.get("EVENSTEP_CHECKED") == "1"
-_BEGINS_PLAIN = numba is not None and kernel_cache.begins_plain
+_BEGINS_PLAIN = numba is not None and kernel_cache.begins_plain and not CHECKED
 change.is_compiled = numba is not None and not _BEGINS_PLAIN
 
 # No fastmath, no parallel: same bits everywhere. No run-time memory: a kernel allocates nothing, and numba then leaves out

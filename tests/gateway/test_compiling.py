@@ -14,6 +14,7 @@ from evenstep.gateway.operate import compiling
 def test_a_cold_start_compiles_in_a_process_of_its_own_and_the_loop_goes_on(monkeypatch, tmp_path):
     made = tmp_path / "made"
     monkeypatch.setattr(compiling, "is_compiled", lambda policy, predictor: False)
+    monkeypatch.setattr(compiling, "_is_on_disk", lambda policy: False)
     monkeypatch.setattr(
         compiling, "COMPILE", f"import sys; open({str(made)!r}, 'w').write(' '.join(sys.argv[1:]))"
     )
@@ -23,6 +24,7 @@ def test_a_cold_start_compiles_in_a_process_of_its_own_and_the_loop_goes_on(monk
 
 def test_a_start_that_is_given_up_leaves_no_process_behind(monkeypatch):
     monkeypatch.setattr(compiling, "is_compiled", lambda policy, predictor: False)
+    monkeypatch.setattr(compiling, "_is_on_disk", lambda policy: False)
     monkeypatch.setattr(compiling, "COMPILE", "import time; time.sleep(100)")
 
     async def story():

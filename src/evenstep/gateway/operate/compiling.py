@@ -45,7 +45,9 @@ async def compile_and_warm(policy: str, predictor: str) -> None:
         InputError: an unknown policy, predictor or option.
         PolicyError: a policy that ends Python.
     """
-    if not is_compiled(policy, predictor):
+    if late.change.is_compiled or compiled.numba is None:
+        await compile_beside(policy, predictor)
+    else:  # it began so, since no kernels are known to be there
         await _compile_elsewhere(policy, predictor)
     await _in_thread(lambda: _load(policy, predictor))
     late.change_over()
