@@ -292,6 +292,9 @@ def test_for_one_slot_the_kth_largest_is_taken_where_it_is_worth_anything():
     assert one_slot(60, [61, 119, 130], candidates=2, fit=True) == 0
     assert one_slot(60, [61, 180, 190], candidates=2) == 0
     assert one_slot(0, [7, 9, 8], candidates=2) == 0
+    assert (
+        one_slot(60, [61, 100, 110], candidates=2, penalty=1.5) == 1
+    )  # 100 is worth 40: half a token is lost a token
 
 
 def subset(margin, free, waiting, kv_free=math.inf, **options):
@@ -360,6 +363,7 @@ def test_bits_take_more_candidates_than_are_enumerated():
     ("low", "high", "sizes", "best"),
     [
         (50.0, 70.0, [40, 60, 55], 1),  # the oldest that is level, though not the first candidate
+        (50.0, 70.0, [40, 50, 60], 1),
         (60.0, 60.0, [40, 50, 50], 1),
         (60.0, 60.0, [90, 80, 80], 1),
         (60.0, 60.0, [58, 63], 0),
