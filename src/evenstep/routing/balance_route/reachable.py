@@ -32,6 +32,22 @@ def _or_shifted(target: Any, source: Any, shift: int, limit: int) -> None:
 
 
 @allocating
+def _mark(reach: Any, sizes: Floats, n: int, slots: int, best: int, chosen: Ints) -> None:
+    """Mark the candidates that make up a sum: of the fewest, the earliest."""
+    best_r = 0
+    for r in range(1, slots + 1):
+        if _has(reach[n, r], best):
+            best_r = r
+            break
+    left = best
+    for i in range(n, 0, -1):
+        if not _has(reach[i - 1, best_r], left):
+            chosen[i - 1] = 1
+            left -= int(sizes[i - 1])
+            best_r -= 1
+
+
+@allocating
 def by_bits(
     sizes: Floats, n: int, slots: int, kv_free: float, high: float, score: FScore, chosen: Ints
 ) -> tuple[float, float]:
@@ -69,7 +85,7 @@ def by_bits(
             if size <= limit:
                 _or_shifted(reach[i + 1, r], reach[i, r - 1], size, limit)
     edge = int(min(high, float(limit)))
-    under, over, best_r = -1, -1, 0
+    under, over = -1, -1
     for tokens in range(edge, -1, -1):
         if under >= 0:
             break
@@ -91,14 +107,5 @@ def by_bits(
         other = value(float(over), score)
         if other > worth:
             best, worth = over, other
-    for r in range(1, slots + 1):
-        if _has(reach[n, r], best):
-            best_r = r
-            break
-    left = best
-    for i in range(n, 0, -1):
-        if not _has(reach[i - 1, best_r], left):
-            chosen[i - 1] = 1
-            left -= int(sizes[i - 1])
-            best_r -= 1
+    _mark(reach, sizes, n, slots, best, chosen)
     return float(best), worth
