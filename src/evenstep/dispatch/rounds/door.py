@@ -170,9 +170,17 @@ class Packed:
         """Write the view of a round; see `showing.show`."""
         if self._written is None:
             self._written = showing.Shown(
-                self.gathers, pool.shares, self._slots, self.free, self.waiting, self.workers_i,
-                self.workers_f, self.waiting_i, self.waiting_f, self.worker,
-            )  # fmt: skip
+                self.gathers,
+                pool.shares,
+                self._slots,
+                self.free,
+                self.waiting,
+                self.workers_i,
+                self.workers_f,
+                self.waiting_i,
+                self.waiting_f,
+                self.worker,
+            )
         here = np.frombuffer(pool.here, np.int64) if pool.here else _NOBODY
         requests, workers = rows.columns.given, mirror.columns.given
         return int(_show(requests, workers, here, most, margin, offered, reserve, self._written))

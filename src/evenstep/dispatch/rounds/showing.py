@@ -238,9 +238,15 @@ _SHOW = compiled.struct(RequestColumns), _WORKERS, I1, INT, INT, INT, FLOAT, com
 
 @declared(None if INT is None else INT(*_SHOW))
 def show(
-    rows: RequestColumns, workers: WorkerColumns, pool: I8, most: int, margin: int, offered: int, reserve: float,
+    rows: RequestColumns,
+    workers: WorkerColumns,
+    pool: I8,
+    most: int,
+    margin: int,
+    offered: int,
+    reserve: float,
     shown: Shown,
-) -> int:  # fmt: skip
+) -> int:
     """All that a policy sees of a round, unless no slot is free: then nothing but `free` is written.
 
     Args:

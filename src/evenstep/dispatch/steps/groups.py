@@ -47,9 +47,14 @@ class GroupSteps:
         groups.size[:], groups.begin[:] = sizes, np.cumsum([0, *sizes])[:-1]
         groups.news_at[:] = np.where(many, (np.cumsum(many) - 1) * self.news_room, -1)
         for column in (
-            groups.seen_s, groups.ended_s, groups.complete_s, groups.seconds, groups.counted_s,
-            groups.seconds_per_token, groups.overhead_s,
-        ):  # fmt: skip
+            groups.seen_s,
+            groups.ended_s,
+            groups.complete_s,
+            groups.seconds,
+            groups.counted_s,
+            groups.seconds_per_token,
+            groups.overhead_s,
+        ):
             column[:] = math.nan
         groups.lasted_s[:] = math.inf
         self.members.arrays.place[:] = [place for places in members for place in places]
