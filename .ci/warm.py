@@ -12,9 +12,7 @@ from pathlib import Path
 import evenstep
 
 #: Modules that share code, one after the other in one process; the longest first.
-CHAINS = (
-    ("sim.cluster.loop",),
-)
+CHAINS = (("sim.cluster.loop",),)
 
 #: A module that compiles something when it is imported.
 COMPILED = re.compile(
