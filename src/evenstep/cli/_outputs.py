@@ -15,7 +15,7 @@ from evenstep.errors import InputError
 
 if TYPE_CHECKING:
     from evenstep.config import Settled
-    from evenstep.experiments.compare.compare import Outcome
+    from evenstep.experiments.compare.running import Outcome
     from evenstep.experiments.contenders import Contender
     from evenstep.measure.comparison import Comparison, Interval, PolicyResult
     from evenstep.measure.records import Run

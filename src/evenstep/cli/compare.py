@@ -12,8 +12,8 @@ from evenstep.cli._flags import add_flags, add_format, settled
 
 if TYPE_CHECKING:
     from evenstep.config import Layer, Settled
-    from evenstep.experiments.compare.compare import Outcome
     from evenstep.experiments.compare.observed import FromLog
+    from evenstep.experiments.compare.running import Outcome
     from evenstep.experiments.jobs import Plan
     from evenstep.experiments.settings import CompareSettings
     from evenstep.measure.comparison import Comparison
@@ -127,8 +127,8 @@ def _compare(
 ) -> int:
     from evenstep.cli import _outputs as outputs
     from evenstep.errors import InputError
-    from evenstep.experiments.compare.compare import run_comparison
     from evenstep.experiments.compare.observed import row_of, with_observed
+    from evenstep.experiments.compare.running import run_comparison
     from evenstep.experiments.contenders import contenders
     from evenstep.experiments.progress import Bar
     from evenstep.report.tables import columns_of

@@ -12,7 +12,8 @@ from typing import Any
 from evenstep import names
 from evenstep.cost.view import StepTime
 from evenstep.errors import InputError
-from evenstep.experiments.compare.compare import opened, run_comparison
+from evenstep.experiments.compare.compare import opened
+from evenstep.experiments.compare.running import run_comparison
 from evenstep.experiments.contenders import contender
 from evenstep.experiments.jobs import Plan
 from evenstep.experiments.progress import Progress, Silent

@@ -8,7 +8,8 @@ import pytest
 import evenstep
 from evenstep.cost.linear import Linear
 from evenstep.errors import InputError
-from evenstep.experiments.compare.compare import opened, run_comparison
+from evenstep.experiments.compare.compare import opened
+from evenstep.experiments.compare.running import run_comparison
 from evenstep.experiments.contenders import contenders
 from evenstep.experiments.jobs import Plan
 from evenstep.request import Trace

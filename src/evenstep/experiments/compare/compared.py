@@ -115,7 +115,7 @@ class Compared(Comparison):
         Raises:
             InputError: a name that does not end in ``.html``, or a file that cannot be written.
         """
-        from evenstep.experiments.compare.compare import run_comparison
+        from evenstep.experiments.compare.running import run_comparison
         from evenstep.report.html import write_report
 
         path = Path(path)

@@ -33,8 +33,7 @@ from evenstep.request import F8, I8
 
 if TYPE_CHECKING:
     from evenstep.dispatch.steps.state import StepTables
-    from evenstep.gateway.serve.legs import Stream
-    from evenstep.gateway.serve.served import ServedModel
+    from evenstep.gateway.serve.legs import Counter, Stream
 
 _FIRST = 4096  # flows at first; their memory is taken up only as they come
 _IS_POSSIBLE = compiled.numba is not None and hasattr(select, "epoll")
@@ -82,7 +81,7 @@ class Relay:
         self._epoll = select.epoll()
         self._flows: list[Flow | None] = []
         self._free: list[int] = []
-        self._models: list[ServedModel] = []
+        self._models: list[Counter] = []
         self._table: I8 = np.zeros(kernel.PLACES, np.int64)
         self._read: Any = memoryview(self._table.data)  # one number of it is read twice as fast so
         self._flow_of: I8 = np.full(256, -1, np.int64)
@@ -236,7 +235,7 @@ class Relay:
         """What chunks of the first model change."""
         return self._models[0].dispatcher.deliveries.tables()
 
-    def _model(self, model: ServedModel) -> int:
+    def _model(self, model: Counter) -> int:
         """The number of a model."""
         if model not in self._models:
             self._models.append(model)

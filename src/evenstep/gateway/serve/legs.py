@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.events import Kind
-from evenstep.engines.requests.refusals import denies_model, of_engine
-from evenstep.engines.streams.answers import read_answer, read_prefilled
+from evenstep.engines.requests.parsing import GenerationRequest
+from evenstep.engines.requests.refusals import Refusal, denies_model, of_engine
+from evenstep.engines.streams.answers import Answer, Prefilled, read_answer, read_prefilled
 from evenstep.engines.streams.reply import ReplyStream
 from evenstep.errors import EngineError
+from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.engine import EngineConnection
+from evenstep.gateway.serve.asking import Asking
 from evenstep.gateway.serve.attached import Attached
 from evenstep.http.head import ResponseHead
-
-if TYPE_CHECKING:
-    from evenstep.gateway.connections.relay import Flow
-    from evenstep.gateway.serve.exchange import Exchange
+from evenstep.request import I8
 
 _MOST_REFUSAL = 64 * 1024
 _MOST_ANSWER = 64 * 1024 * 1024
@@ -30,6 +31,76 @@ _NOT_THE_CLIENTS = {408, 421, 425, 429}
 _ABOUT_KEYS = {401, 403}
 _NOT_FOUND = 404
 _TAKES = 8  # times a stream is taken by the relay; one that is given back more often is not as usual as that
+
+
+class Taken(Protocol):
+    """A stream while the relay has it."""
+
+    def end(self) -> None:
+        """Give it back."""
+        ...
+
+
+class Taker(Protocol):
+    """Forwards streams in their usual course: the relay."""
+
+    def take(self, stream: Stream) -> Taken | None:
+        """Take a stream; None if it stays here."""
+        ...
+
+
+class Counter(Protocol):
+    """The served model, as a leg and the relay see it; `ServedModel` says what each member means."""
+
+    @property
+    def dispatcher(self) -> Dispatcher: ...
+
+    @property
+    def relay(self) -> Taker | None: ...
+
+    def produced(self, row: int, tokens: int, now_s: float) -> None: ...
+
+    def produced_all(self, told: I8, counted: int, count: int, now_s: float) -> None: ...
+
+    def denied(self, attached: Attached, model: str) -> None: ...
+
+
+class Owner(Protocol):
+    """The exchange, as its legs see it; `Exchange` says what each member means."""
+
+    refusal: Refusal | None
+    held: bytes
+    why: str
+
+    @property
+    def asking(self) -> Asking: ...
+
+    @property
+    def client(self) -> Client: ...
+
+    @property
+    def model(self) -> Counter: ...
+
+    @property
+    def request(self) -> GenerationRequest: ...
+
+    @property
+    def has_started(self) -> bool: ...
+
+    @property
+    def is_counted(self) -> bool: ...
+
+    def start(self, out: bytes) -> None: ...
+
+    def prefilled(self, leg: Prefill, found: Prefilled) -> None: ...
+
+    def answered(self, leg: Whole, answer: Answer, body: bytes) -> None: ...
+
+    def completed(self, leg: Stream, out: bytes, news: int, now_s: float) -> None: ...
+
+    def lost(self, leg: Collecting, kind: Kind, why: str, retry_after_s: float) -> None: ...
+
+    def count_prompt(self, row: int, tokens: int) -> None: ...
 
 
 class Collecting:
@@ -51,7 +122,7 @@ class Collecting:
     _refused = False
     _size = 0
 
-    def __init__(self, exchange: Exchange, number: int, attached: Attached) -> None:
+    def __init__(self, exchange: Owner, number: int, attached: Attached) -> None:
         self.exchange, self.number, self.attached = exchange, number, attached
         self._pieces: list[bytes] = []
 
@@ -155,7 +226,7 @@ class Whole(Collecting):
         row: what `Dispatcher.produced` wants to hear.
     """
 
-    def __init__(self, exchange: Exchange, number: int, attached: Attached, row: int) -> None:
+    def __init__(self, exchange: Owner, number: int, attached: Attached, row: int) -> None:
         self.exchange, self.number, self.attached, self.row = exchange, number, attached, row
         self._pieces = []
 
@@ -183,7 +254,7 @@ class Stream(Collecting):
     kind = "text/event-stream"
 
     def __init__(
-        self, exchange: Exchange, number: int, attached: Attached, row: int, reply: ReplyStream
+        self, exchange: Owner, number: int, attached: Attached, row: int, reply: ReplyStream
     ) -> None:
         self.exchange, self.number, self.attached, self.row, self.reply = (
             exchange,
@@ -196,7 +267,7 @@ class Stream(Collecting):
         self.counted = reply.produced  # tokens reported to the dispatcher
         self._seen = reply.produced  # tokens at the last check
         self.silence_s = attached.endpoint.settings.silence_s
-        self.flow: Flow | None = None  # while the relay has it
+        self.flow: Taken | None = None  # while the relay has it
         self._takes = _TAKES
 
     @property

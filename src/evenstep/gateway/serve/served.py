@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -23,20 +23,47 @@ from evenstep.dispatch import events as ev
 from evenstep.dispatch.core import Dispatcher
 from evenstep.dispatch.requests.tenants import Tenants
 from evenstep.dispatch.settings import Settings
+from evenstep.engines.requests.parsing import GenerationRequest
 from evenstep.engines.requests.prompt_size import PromptSizes
 from evenstep.engines.requests.tokenizer_file import TokenizerFile
+from evenstep.gateway.connections.client import Client
 from evenstep.gateway.connections.relay import Relay
 from evenstep.gateway.operate.decision_log import DecisionLog
 from evenstep.gateway.operate.fitting import Fitting
 from evenstep.gateway.serve.attached import Attached
+from evenstep.gateway.serve.service import Job
 from evenstep.request import I8
-
-if TYPE_CHECKING:
-    from evenstep.gateway.serve.exchange import Exchange
 
 _log = logging.getLogger("evenstep.gateway")
 _ASK_AGAIN_S = 1.0
 _SMALL = 256  # tokens that every engine can hold
+
+
+class Placed(Job, Protocol):
+    """An exchange, as its model sees it; `Exchange` says what each member means."""
+
+    number: int
+    size: int
+
+    @property
+    def client(self) -> Client: ...
+
+    @property
+    def request(self) -> GenerationRequest: ...
+
+    def prefill(self, command: co.SendPrefill, attached: Attached) -> None: ...
+
+    def decode(self, command: co.SendDecode, attached: Attached) -> None: ...
+
+    def resume(self, command: co.Continue, attached: Attached) -> None: ...
+
+    def abort(self, number: int) -> None: ...
+
+    def release(self) -> None: ...
+
+    def reject(self, command: co.Reject) -> None: ...
+
+    def fail(self, command: co.Fail) -> None: ...
 
 
 class ServedModel:
@@ -81,7 +108,7 @@ class ServedModel:
         self.sizes = PromptSizes(prior=1.0) if tokenizer else PromptSizes()
         self.log = log
         self._loop, self._probe, self._removed, self._denied = loop, probe, removed, denied
-        self._exchanges: dict[int, Exchange] = {}
+        self._exchanges: dict[int, Placed] = {}
         self._number = 0  # of the last request
         self.relay = relay
         self._events: deque[ev.Event] = deque()
@@ -162,7 +189,7 @@ class ServedModel:
                     raise
                 exchange.client.fail()
 
-    def number(self, exchange: Exchange) -> int:
+    def number(self, exchange: Placed) -> int:
         """The number of a request that is about to be told of."""
         self._number = exchange.number = number = self._number + 1
         self._exchanges[number] = exchange
@@ -177,7 +204,7 @@ class ServedModel:
         if dispatcher.due:
             self._tick_soon()
 
-    def counted(self, exchange: Exchange, row: int, tokens: int) -> None:
+    def counted(self, exchange: Placed, row: int, tokens: int) -> None:
         """An engine told the tokens of a prompt, with its first chunk."""
         if self.dispatcher.is_logged or self._events or self._ended:
             self.tell(ev.PromptCounted(now_s=time.monotonic(), request=exchange.number, prompt_tokens=tokens))
@@ -197,7 +224,7 @@ class ServedModel:
         self.dispatcher.now_s = max(self.dispatcher.now_s, time.monotonic())
         return self.dispatcher.snapshot()
 
-    def finished(self, exchange: Exchange, leg: int, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
+    def finished(self, exchange: Placed, leg: int, prompt_tokens: int = 0, output_tokens: int = 0) -> None:
         """Its answer is complete and out.
 
         Args:
@@ -214,7 +241,7 @@ class ServedModel:
             self.tell(event)
         self.over(exchange)
 
-    def over(self, exchange: Exchange) -> None:
+    def over(self, exchange: Placed) -> None:
         """Nothing is kept of a request."""
         self._exchanges.pop(exchange.number, None)
 
@@ -238,7 +265,7 @@ class ServedModel:
         """Whether the policy looks at prefix caches."""
         return self.dispatcher.parts.deciding.door.reads_cached
 
-    def estimate(self, exchange: Exchange) -> int:
+    def estimate(self, exchange: Placed) -> int:
         """Tokens of a prompt before an engine has told; a guess never says that no engine can hold it."""
         request = exchange.request
         if request.prompt_tokens >= 0:
@@ -249,7 +276,7 @@ class ServedModel:
             estimate = max(1, int(min(estimate, self.dispatcher.most[0] or estimate)))
         return estimate
 
-    def learn_prompt(self, exchange: Exchange, tokens: int) -> None:
+    def learn_prompt(self, exchange: Placed, tokens: int) -> None:
         """An engine told how long a prompt is."""
         if exchange.size and tokens > 0:
             self.sizes.learn(exchange.request.model, exchange.size, tokens)
