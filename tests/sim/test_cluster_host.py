@@ -78,6 +78,7 @@ def test_record_buffers_that_fill_up_change_nothing(monkeypatch, records):
     runs = []
     for rows in (1 << 14, 7):
         monkeypatch.setattr(cluster_state, "KEPT_ROWS", rows)
+        monkeypatch.setattr(cluster_state, "MOST_STEP_ROWS", rows)
         monkeypatch.setattr(cluster_state, "PASSING_ROWS", rows)
         runs.append(
             simulate(

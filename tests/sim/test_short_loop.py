@@ -132,6 +132,7 @@ def test_without_records_requests_are_measured_when_they_complete(monkeypatch, c
 def test_record_buffers_that_fill_up_and_blocks_of_the_tables_change_nothing(monkeypatch):
     whole = runs(SATURATED)[1]
     monkeypatch.setattr(cluster_state, "KEPT_ROWS", 7)
+    monkeypatch.setattr(cluster_state, "MOST_STEP_ROWS", 7)
     monkeypatch.setattr(short_loop, "_BLOCK", 33)
     pieces = runs(SATURATED)[1]
     assert whole.digest == pieces.digest

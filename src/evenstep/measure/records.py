@@ -267,8 +267,3 @@ def concatenate(kind: Any, parts: list[Any]) -> Any:
     pieces = {name: [getattr(part, name) for part in parts] for name in names}
     parts.clear()  # so that each column's pieces are let go once they are joined
     return kind(**{name: np.concatenate(pieces.pop(name)) for name in names})
-
-
-def copied(table: Any) -> Any:
-    """The table in memory of its own."""
-    return type(table)(**{name: column.copy() for name, column in columns(table).items()})

@@ -26,7 +26,6 @@ from evenstep.measure.records import (
     Totals,
     WorkerTable,
     concatenate,
-    copied,
 )
 from evenstep.measure.tally import Tally
 from evenstep.predict.oracle import Oracle
@@ -211,10 +210,10 @@ class _Gathered:
     def take(self, state: State, more: bool) -> None:
         """Empty the record buffers; `more` says that the loop will fill them again."""
         run, now = state.run, state.run.now
-        steps = short_loop.step_rows(run) if isinstance(run, ShortRun) else _step_rows(run)
         if self.options.records:  # measured and hashed when they are asked for
-            self.steps.append(copied(steps) if more else steps)
+            self._keep_steps(state, more)
         else:
+            steps = _steps_of(run)
             if isinstance(run, ShortRun):
                 requests = self.passing.completed(run, state.request_class, steps)
             else:
@@ -224,9 +223,24 @@ class _Gathered:
             self.hash.add(
                 requests.request_id, requests.worker, requests.admitted_step, requests.finished_step
             )
+            now.step_rows = 0
         if isinstance(run, model.Run) and self.options.decisions:
             self.decided.append(_decision_rows(run))
-        now.request_rows = now.step_rows = now.decision_rows = 0
+        now.request_rows = now.decision_rows = 0
+
+    def _keep_steps(self, state: State, more: bool) -> None:
+        """Keep the loop's table of steps as it is, without a copy, once it is full or the run is over.
+
+        A predictor learns at each visit, so its run is visited as often as before: each visit takes the table.
+        """
+        run = state.run
+        room = run.steps.running.size if isinstance(run, ShortRun) else run.records.steps.step.size
+        learns = run.fixed.prediction > model.ORACLE
+        if more and not learns and run.now.step_rows < room:
+            return
+        self.steps.append(_steps_of(run))
+        if more:
+            state.add_steps(room if learns else sum(table.step.size for table in self.steps))
 
 
 def done_rows(run: model.Run, request_class: I8 | None, count: int) -> RequestTable:
@@ -246,8 +260,10 @@ def done_rows(run: model.Run, request_class: I8 | None, count: int) -> RequestTa
     )  # fmt: skip
 
 
-def _step_rows(run: model.Run) -> StepTable:
+def _steps_of(run: model.Run | ShortRun) -> StepTable:
     """The steps since the last visit; windows, not copies."""
+    if isinstance(run, ShortRun):
+        return short_loop.step_rows(run)
     rows = int(run.now.step_rows)
     return StepTable(**{name: values[:rows] for name, values in run.records.steps._asdict().items()})
 

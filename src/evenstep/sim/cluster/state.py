@@ -25,6 +25,8 @@ MOST_PARAMETERS = 1088  # words of a policy's fields
 ANY_DEPTH = 1 << 40  # queue depth "any number"
 # Rows of a record buffer between two visits of the host; a visit costs as much as a thousand steps.
 KEPT_ROWS, PASSING_ROWS = 1 << 16, 1 << 14
+#: Rows of the first table of steps that are kept, at most. A run that fits one table copies nothing.
+MOST_STEP_ROWS = 1 << 21
 _ARRIVALS = {"saturated": model.SATURATED, "timed": model.TIMED, "closed": model.USERS}
 R = TypeVar("R", bound=Record)
 
@@ -67,6 +69,16 @@ class State:
     def is_short(self) -> bool:
         """Whether the short loop runs it (`cluster.short_loop`)."""
         return isinstance(self.run, ShortRun)
+
+    def add_steps(self, count: int) -> None:
+        """Give the loop a new table of so many steps; the one that it wrote is its reader's."""
+        run = self.run
+        run.now.step_rows = 0
+        if isinstance(run, ShortRun):
+            self.run = run._replace(steps=_columns(model.ShortSteps, count))
+        else:
+            records = run.records._replace(steps=_columns(model.StepRows, count))
+            self.run = run._replace(records=records)
 
     def grow(self) -> None:
         """Double the pool, and in the long loop the heap, the carry list and the queues."""
@@ -120,7 +132,7 @@ def _short_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> ShortRun:
         calendar=np.full(fixed.ring_mask + 1, model.NO_SLOT),
         done=rows(model.Admitted, len(trace) if fixed.keep else room),
         ended=np.zeros(room, np.int64),
-        steps=_columns(model.ShortSteps, room),
+        steps=_columns(model.ShortSteps, _step_room(trace, cluster) if fixed.keep else room),
         **parts,
     )
 
@@ -132,11 +144,12 @@ def _long_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> Run:
     fixed.sessions = sessions.left.size
     queues = rows(model.Node, max(64, fixed.workers * fixed.slots_max))
     _chain(queues, 0, -1)
+    is_long = fixed.keep and fixed.prediction <= model.ORACLE
     users = min(cluster.users or sum(cluster.slots_of), len(trace))
     records = model.Records(
         rows(model.Completed, len(trace) if fixed.keep else room),
         np.zeros(room, np.int64),
-        _columns(model.StepRows, room),
+        _columns(model.StepRows, _step_room(trace, cluster) if is_long else room),
         rows(model.Decided, room * fixed.record_decisions),
     )
     return Run(
@@ -148,6 +161,12 @@ def _long_run(trace: Trace, cluster: Any, parts: dict[str, Any]) -> Run:
         records=records,
         **parts,
     )
+
+
+def _step_room(trace: Trace, cluster: Any) -> int:
+    """Steps of a run that keeps all slots but a fifth busy: rows of the first table of steps."""
+    busy = int(trace.output_tokens.sum()) // cluster.drift.tokens_per_step // sum(cluster.slots_of)
+    return min(max(busy * len(cluster.group_sizes) * 5 // 4, KEPT_ROWS), MOST_STEP_ROWS)
 
 
 def _fixed(trace: Trace, policy: object, cluster: Any, step_time: StepTime, options: Options) -> Fixed:
